@@ -1,0 +1,30 @@
+# The door. Everything behind it is in xtask.
+# One target folder for all checkouts of a user: DataFusion takes minutes to build.
+export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
+XTASK = ./xtask/setup.sh && cargo run --quiet --locked --package xtask --
+
+.PHONY: demo test lint bench docs check-data soak fuzz
+
+demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
+	@$(XTASK) demo $(if $(DATA),--data $(DATA))
+
+test: ## Everything CI runs.
+	@$(XTASK) test
+
+lint: ## Format, clippy, house rules, licences.
+	@$(XTASK) lint
+
+bench: ## make bench NAME=load|insert|freshness|tpch [ARGS='...']
+	@$(XTASK) bench $(NAME) $(ARGS)
+
+docs: ## API documentation, with links checked.
+	@$(XTASK) docs
+
+check-data: ## make check-data DIR=...: every checksum and invariant of a data directory.
+	@$(XTASK) check-data $(DIR)
+
+soak: ## Crash tests for DURATION (default 1h).
+	@$(XTASK) soak $(or $(DURATION),1h)
+
+fuzz: ## SQL text against the parser and planner for DURATION (default 1m).
+	@$(XTASK) fuzz $(or $(DURATION),1m)

@@ -1,0 +1,125 @@
+//! Where the demo's rows come from, and how they go in.
+
+use super::retail;
+use alluvia_node::Database;
+use alluvia_query::Session;
+use alluvia_query::copy::{CopyOptions, InferredColumn, Source, infer};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::compute::concat_batches;
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::util::pretty::pretty_format_batches;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Rows of one durable batch.
+const BATCH_ROWS: usize = 10_000;
+
+/// A table, a question about it, and rows for it without end.
+#[derive(Clone)]
+pub struct Feed {
+    pub table: &'static str,
+    pub create: String,
+    pub question: String,
+    /// Rows of the user's file, sent over and over; `None` for the retail stream.
+    rows: Option<Arc<RecordBatch>>,
+}
+
+impl Feed {
+    /// The built-in retail stream.
+    pub async fn retail(db: &Database) -> Result<Feed> {
+        db.session().sql(retail::CREATE).await?;
+        Ok(Feed { table: "sales", create: retail::CREATE.to_owned(), question: retail::QUESTION.to_owned(), rows: None })
+    }
+
+    /// A user's file: read once as a table of its own, then streamed into another.
+    pub async fn file(db: &Database, file: &Path) -> Result<Feed> {
+        let path = file.to_str().ok_or_else(|| Error::new(ErrorKind::InvalidValue, "the file's name is not UTF-8"))?;
+        let source = Source::Files(path.to_owned());
+        let inferred = tokio::task::spawn_blocking(move || infer(&source, &CopyOptions::default(), None))
+            .await
+            .map_err(|error| Error::internal(format!("inferring: {error}")))??;
+        let session = db.session();
+        let (with, question) = shape(&inferred.columns);
+        let create = |table: &str| format!("{}{with}", inferred.create_table(table).trim_end_matches(';').trim_end());
+        session.sql(&create("file")).await?;
+        let tag = session.sql(&format!("COPY file FROM '{}'", path.replace('\'', "''"))).await?.tag;
+        println!("{path}: {tag} (one atomic batch)");
+        let batches = session.sql("SELECT * FROM file").await?.collect().await?;
+        let Some(first) = batches.first() else {
+            return Err(Error::new(ErrorKind::InvalidValue, format!("{path} has no rows to stream")));
+        };
+        let rows = concat_batches(&first.schema(), &batches)
+            .map_err(|error| Error::internal(format!("joining the file's rows: {error}")))?;
+        session.sql("DROP TABLE file").await?;
+        session.sql(&create("stream")).await?;
+        Ok(Feed { table: "stream", create: create("stream"), question, rows: Some(Arc::new(rows)) })
+    }
+
+    /// Appends batch after batch until told to stop.
+    pub async fn write(self, session: Session, stop: Arc<AtomicBool>, ingested: Arc<AtomicU64>) -> Result<()> {
+        let mut retail = retail::Retail::new(7);
+        let mut at = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let batch = match &self.rows {
+                None => retail.batch(BATCH_ROWS)?,
+                Some(rows) => {
+                    let batch = rows.slice(at, BATCH_ROWS.min(rows.num_rows() - at));
+                    at = (at + batch.num_rows()) % rows.num_rows();
+                    batch
+                }
+            };
+            let rows = batch.num_rows() as u64;
+            session.append(self.table, vec![batch]).await?;
+            ingested.fetch_add(rows, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Dimensions and a question that fit a file: its first text columns, its first date or timestamp, its first number.
+fn shape(columns: &[InferredColumn]) -> (String, String) {
+    let of = |kinds: &[&str]| {
+        let kinds: Vec<String> = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        columns.iter().filter(move |column| kinds.contains(&column.data_type.sql_name())).map(|column| quoted(&column.name))
+    };
+    let texts: Vec<String> = of(&["TEXT"]).take(3).collect();
+    let time = of(&["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"]).next();
+    let number = of(&["DOUBLE", "BIGINT", "INT", "REAL", "SMALLINT"]).last();
+    let mut dimensions = texts.clone();
+    dimensions.extend(time.map(|time| format!("time({time}: year, month, day)")));
+    let mut options = Vec::new();
+    if !dimensions.is_empty() {
+        options.push(format!("dimensions = '{}'", dimensions.join("; ").replace('\'', "''")));
+    }
+    options.extend(number.as_ref().map(|number| format!("measures = '{}'", number.replace('\'', "''"))));
+    let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
+    let sum = number.map_or_else(String::new, |number| format!(", sum({number}) AS total"));
+    let question = match texts.first() {
+        Some(text) => format!("SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text} ORDER BY rows DESC, {text} LIMIT 5"),
+        None => format!("SELECT count(*) AS rows{sum} FROM stream"),
+    };
+    (with, question)
+}
+
+fn quoted(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The one value that a query returns, as text.
+pub async fn single(session: &Session, query: &str) -> Result<String> {
+    let batches = session.sql(query).await?.collect().await?;
+    let batch = batches.iter().find(|batch| batch.num_rows() > 0);
+    let batch = batch.ok_or_else(|| Error::internal(format!("{query} returned no row")))?;
+    let options = FormatOptions::default();
+    let shown = ArrayFormatter::try_new(batch.column(0), &options).map(|value| value.value(0).to_string());
+    shown.map_err(|error| Error::internal(error.to_string()))
+}
+
+/// A query's answer as a table.
+pub async fn answer(session: &Session, query: &str) -> Result<String> {
+    let batches = session.sql(query).await?.collect().await?;
+    pretty_format_batches(&batches).map(|table| table.to_string()).map_err(|error| Error::internal(error.to_string()))
+}

@@ -1,0 +1,106 @@
+//! `alluvia`: the command line.
+//!
+//! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage.
+#![allow(clippy::disallowed_methods)] // at this edge the machine's files and clocks are meant
+
+mod check;
+mod demo;
+mod load;
+mod shell;
+
+use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_types::{Error, ErrorKind, Result};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// An analytical database for data that is still arriving.
+#[derive(Parser)]
+#[command(name = "alluvia", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs SQL: interactively, from -c, from a file, or from a pipe.
+    Sql(shell::SqlArgs),
+    /// Loads files into a table, creating it from what the first file holds if it does not exist.
+    Load(load::LoadArgs),
+    /// Verifies every checksum and invariant of a data directory.
+    Check(check::CheckArgs),
+    /// Ingests a stream at full speed while it queries it at three freshnesses.
+    Demo(demo::DemoArgs),
+}
+
+/// Options that open a database.
+#[derive(Args, Clone)]
+pub struct OpenArgs {
+    /// The data directory; created if it does not exist.
+    pub dir: PathBuf,
+    /// Memory to use in all, such as 4GB [default: three quarters of the machine's].
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Threads [default: one per core].
+    #[arg(long)]
+    pub threads: Option<usize>,
+}
+
+impl OpenArgs {
+    /// Opens the database.
+    pub fn open(&self) -> Result<Database> {
+        Database::open_with(&self.dir, self.options()?)
+    }
+
+    fn options(&self) -> Result<DatabaseOptions> {
+        let mut options = DatabaseOptions::default();
+        if let Some(limit) = &self.memory_limit {
+            options.memory_limit_bytes = parse_bytes(limit).map_err(|error| error.at("--memory-limit"))?;
+        }
+        match self.threads {
+            Some(0) => return Err(Error::new(ErrorKind::InvalidSetting, "--threads must be at least 1")),
+            Some(threads) => options.threads = threads,
+            None => {}
+        }
+        Ok(options)
+    }
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the machine refuses threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(async {
+        match cli.command {
+            Command::Sql(args) => shell::run(args).await,
+            Command::Load(args) => load::run(args).await,
+            Command::Check(args) => check::run(&args),
+            Command::Demo(args) => demo::run(args).await,
+        }
+    });
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            say_error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How every error is shown.
+pub fn say_error(error: &Error) {
+    eprintln!("error: {}", error.message());
+    if let Some(hint) = error.hint() {
+        eprintln!("hint:  {hint}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What the interactive editor knows of SQL: when a statement ends, what a word may become, how it is coloured.
+
+use alluvia_query::Session;
+use arrow::array::{Array, AsArray, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use nu_ansi_term::{Color, Style};
+use reedline::{Completer, Highlighter, Span, StyledText, Suggestion, ValidationResult, Validator};
+use std::sync::{Arc, Mutex};
+
+const KEYWORDS: &[&str] = &[
+    "ALTER TABLE", "AND", "AS", "BEGIN", "BETWEEN", "BY", "CALL alluvia.flush()", "CALL alluvia.merge()", "CASE", "COMMIT",
+    "COPY", "COUNT", "CREATE TABLE", "CROSS JOIN", "DESCRIBE", "DISTINCT", "DROP TABLE", "ELSE", "END", "EXISTS", "EXPLAIN",
+    "EXPLAIN ANALYZE", "FROM", "GROUP BY", "HAVING", "IN", "INSERT INTO", "IS NULL", "JOIN", "LEFT JOIN", "LIKE", "LIMIT",
+    "NOT", "NULL", "ON", "OR", "ORDER BY", "OVER", "PARTITION BY", "ROLLBACK", "SELECT", "SET freshness =", "SHOW TABLES",
+    "SUM", "THEN", "UNION ALL", "VALUES", "WHEN", "WHERE", "WITH",
+];
+
+/// A statement is complete at a ';' outside of quotes and comments; backslash commands at the end of the line.
+pub struct Statements;
+
+impl Validator for Statements {
+    fn validate(&self, line: &str) -> ValidationResult {
+        let text = line.trim();
+        if text.is_empty() || text.starts_with('\\') || ends(text) {
+            ValidationResult::Complete
+        } else {
+            ValidationResult::Incomplete
+        }
+    }
+}
+
+/// Whether the last thing of a text, outside of quotes and comments, is a ';'.
+fn ends(text: &str) -> bool {
+    let mut rest = text.chars().peekable();
+    let mut ended = false;
+    while let Some(c) = rest.next() {
+        match c {
+            '\'' | '"' => {
+                ended = false;
+                if !rest.by_ref().any(|inner| inner == c) {
+                    return false;
+                }
+            }
+            '-' if rest.peek() == Some(&'-') => drop(rest.by_ref().find(|&inner| inner == '\n')),
+            '/' if rest.peek() == Some(&'*') => {
+                let mut last = ' ';
+                let closed = rest.by_ref().skip(1).any(|inner| std::mem::replace(&mut last, inner) == '*' && inner == '/');
+                if !closed {
+                    return false;
+                }
+            }
+            ';' => ended = true,
+            c if c.is_whitespace() => {}
+            _ => ended = false,
+        }
+    }
+    ended
+}
+
+/// Tables, columns and keywords.
+#[derive(Clone)]
+pub struct Names {
+    session: Arc<Session>,
+    known: Arc<Mutex<Vec<String>>>,
+}
+
+impl Names {
+    pub fn new(session: Session) -> Names {
+        Names { session: Arc::new(session), known: Arc::default() }
+    }
+
+    /// Learns tables and columns anew; called after statements that may have changed them.
+    pub async fn refresh(&self) {
+        let mut found: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
+        let queries = ["SELECT name FROM alluvia.tables", "SELECT DISTINCT name FROM alluvia.columns"];
+        for query in queries {
+            let Ok(outcome) = self.session.sql(query).await else { continue };
+            let Ok(batches) = outcome.collect().await else { continue };
+            for batch in batches {
+                let Ok(names) = cast(batch.column(0), &DataType::Utf8View) else { continue };
+                let names: &StringViewArray = names.as_string_view();
+                found.extend((0..names.len()).map(|row| names.value(row).to_owned()));
+            }
+        }
+        found.sort();
+        found.dedup();
+        if let Ok(mut known) = self.known.lock() {
+            *known = found;
+        }
+    }
+}
+
+impl Completer for Names {
+    fn complete(&mut self, line: &str, at: usize) -> Vec<Suggestion> {
+        let before = &line[..at];
+        let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).map_or(0, |found| {
+            found + before[found..].chars().next().map_or(1, char::len_utf8)
+        });
+        let word = before[start..].to_lowercase();
+        let Ok(known) = self.known.lock() else { return Vec::new() };
+        let matching = known.iter().filter(|name| !word.is_empty() && name.to_lowercase().starts_with(&word));
+        let suggest = |name: &String| Suggestion {
+            value: name.clone(),
+            span: Span::new(start, at),
+            append_whitespace: true,
+            ..Suggestion::default()
+        };
+        matching.map(suggest).collect()
+    }
+}
+
+/// Keywords bold, strings green, numbers cyan.
+pub struct Highlight;
+
+impl Highlighter for Highlight {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        let mut styled = StyledText::new();
+        let mut rest = line;
+        while let Some(first) = rest.chars().next() {
+            let (len, style) = if first == '\'' {
+                let end = rest[1..].find('\'').map_or(rest.len(), |end| end + 2);
+                (end, Style::new().fg(Color::Green))
+            } else if first.is_alphabetic() || first == '_' {
+                let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+                let keyword = KEYWORDS.iter().any(|known| {
+                    known.split(' ').any(|word| word.chars().all(char::is_uppercase) && word.eq_ignore_ascii_case(&rest[..end]))
+                });
+                (end, if keyword { Style::new().bold() } else { Style::new() })
+            } else if first.is_ascii_digit() {
+                let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+                (end, Style::new().fg(Color::Cyan))
+            } else {
+                (first.len_utf8(), Style::new())
+            };
+            styled.push((style, rest[..len].to_owned()));
+            rest = &rest[len..];
+        }
+        styled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends;
+
+    #[test]
+    fn a_statement_ends_at_its_semicolon_and_not_at_one_in_quotes_or_comments() {
+        for complete in ["SELECT 1;", "SELECT ';' ; ", "SELECT 1; -- done", "SELECT 1 /* ; */ ;"] {
+            assert!(ends(complete), "{complete}");
+        }
+        for incomplete in ["SELECT 1", "SELECT ';", "SELECT 1 -- ;", "SELECT /* ;", "SELECT 1; SELECT 2", "SELECT 'a;'"] {
+            assert!(!ends(incomplete), "{incomplete}");
+        }
+    }
+}

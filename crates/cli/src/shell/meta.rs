@@ -1,0 +1,64 @@
+//! Backslash commands.
+
+use super::Format;
+use alluvia_types::{Error, ErrorKind, Result};
+use clap::ValueEnum;
+
+/// What `\?` prints.
+pub const HELP: &str = "\
+  \\d              list tables
+  \\d NAME         describe a table
+  \\stages         how organised each table is
+  \\timing         switch the time of each statement on or off
+  \\format FORM    table, csv, json, arrow or parquet
+  \\q              leave
+Statements end with ';'. Tab completes, Ctrl-C cancels, Ctrl-D leaves.";
+
+/// A parsed backslash command.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Meta {
+    Quit,
+    Help,
+    Timing,
+    Format(Format),
+    /// Stands for a statement.
+    Sql(String),
+}
+
+impl Meta {
+    pub fn parse(line: &str) -> Result<Meta> {
+        let mut words = line.trim().trim_end_matches(';').split_whitespace();
+        let command = words.next().unwrap_or_default();
+        let argument = words.next();
+        Ok(match (command, argument) {
+            ("\\q", _) => Meta::Quit,
+            ("\\?" | "\\h" | "\\help", _) => Meta::Help,
+            ("\\timing", _) => Meta::Timing,
+            ("\\d" | "\\dt", None) => Meta::Sql("SHOW TABLES".to_owned()),
+            ("\\d", Some(table)) => Meta::Sql(format!("DESCRIBE {table}")),
+            ("\\stages", _) => Meta::Sql("SELECT * FROM alluvia.stages".to_owned()),
+            ("\\format", Some(name)) => Meta::Format(Format::from_str(name, true).map_err(|_| {
+                Error::new(ErrorKind::InvalidSetting, format!("there is no format '{name}'"))
+                    .with_hint("table, csv, json, arrow or parquet")
+            })?),
+            _ => {
+                return Err(Error::new(ErrorKind::Syntax, format!("there is no command {command}")).with_hint(format!(
+                    "the commands are:\n{HELP}"
+                )));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_parse_and_unknown_ones_list_the_known() {
+        assert_eq!(Meta::parse("\\q").unwrap(), Meta::Quit);
+        assert_eq!(Meta::parse("\\d sales;").unwrap(), Meta::Sql("DESCRIBE sales".into()));
+        assert_eq!(Meta::parse("\\format JSON").unwrap(), Meta::Format(Format::Json));
+        assert!(Meta::parse("\\nonsense").unwrap_err().to_string().contains("\\timing"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Answers, written in the form asked for.
+
+use super::Format;
+use alluvia_query::Outcome;
+use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::FormatOptions;
+use arrow::util::pretty::pretty_format_batches_with_options;
+use futures::StreamExt;
+use std::io::Write;
+
+/// Rows that a table shows; more are counted.
+const TABLE_ROWS_MAX: usize = 10_000;
+
+/// Writes an outcome to standard output, its notices to standard error.
+pub async fn print(mut outcome: Outcome, format: Format) -> Result<()> {
+    match outcome.rows.take() {
+        None => {
+            if format == Format::Table {
+                say(&format!("{}\n", outcome.tag))?;
+            }
+        }
+        Some(mut rows) => match format {
+            Format::Table => {
+                let schema = rows.schema();
+                let (mut shown, mut count): (Vec<RecordBatch>, usize) = (Vec::new(), 0);
+                while let Some(batch) = rows.next().await {
+                    let batch = batch.map_err(alluvia_query::from_datafusion)?;
+                    let room = TABLE_ROWS_MAX.saturating_sub(count).min(batch.num_rows());
+                    count += batch.num_rows();
+                    if room > 0 {
+                        shown.push(batch.slice(0, room));
+                    }
+                }
+                if shown.is_empty() {
+                    shown.push(RecordBatch::new_empty(schema));
+                }
+                let options = FormatOptions::default().with_null("").with_display_error(true);
+                let table = pretty_format_batches_with_options(&shown, &options)
+                    .map_err(|error| Error::internal(format!("an answer cannot be shown: {error}")))?;
+                let rest = match count.saturating_sub(TABLE_ROWS_MAX) {
+                    0 => String::new(),
+                    rest => format!(", {rest} of them not shown; use --format csv for all"),
+                };
+                let noun = if count == 1 { "row" } else { "rows" };
+                say(&format!("{table}\n({count} {noun}{rest})\n"))?;
+            }
+            _ => {
+                let form = match format {
+                    Format::Csv => OutputFormat::Csv,
+                    Format::Json => OutputFormat::JsonLines,
+                    Format::Arrow => OutputFormat::Arrow,
+                    Format::Parquet => OutputFormat::Parquet,
+                    Format::Table => unreachable!("tables are above"),
+                };
+                let out = Box::new(std::io::BufWriter::new(std::io::stdout()));
+                let mut writer = ResultWriter::new(form, rows.schema(), &CopyOptions::default(), out)?;
+                while let Some(batch) = rows.next().await {
+                    writer.write(&batch.map_err(alluvia_query::from_datafusion)?)?;
+                }
+                writer.finish()?;
+            }
+        },
+    }
+    for notice in outcome.notices() {
+        eprintln!("NOTICE: {notice}");
+    }
+    Ok(())
+}
+
+/// Standard output may be closed by its reader, which is no panic.
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("writing to standard output failed: {error}"))
+    })
+}

@@ -1,0 +1,178 @@
+//! The body of a log record: one batch, in bytes. Specified in docs/FORMAT.md, "Batch body".
+//!
+//! ```text
+//! body    := extras:bytes32 tables:u32 table*
+//! extras  := JSON of {changes, loads, producer}; empty when all three are
+//! table   := table_id:u32 checked_at:u64 batches:u32 batch*
+//! batch   := message:bytes32 data:bytes64        an Arrow IPC record batch, without its schema
+//! bytesN  := length:uN byte*
+//! ```
+//!
+//! All integers are little-endian. The schema is not repeated in every batch: it is the table's definition as of
+//! `checked_at`, which the log itself (or the manifest) holds. One-row batches are the common case, and a schema message
+//! is ten times their size.
+
+use alluvia_catalog::{Catalog, Change};
+use alluvia_snapshot::{NewBatch, NewRows, ProducerMark, StagedLoad};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::read_record_batch;
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow::ipc::{MetadataVersion, root_as_message};
+use arrow::record_batch::RecordBatch;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// A decoded body.
+#[derive(Debug)]
+pub struct Body {
+    /// Changes of definitions; applied before the rows.
+    pub changes: Vec<Change>,
+    /// Staged segments.
+    pub loads: Vec<StagedLoad>,
+    /// The producer's number.
+    pub producer: Option<ProducerMark>,
+    /// Rows, still in bytes: their schema is known once the changes are applied.
+    rows: Vec<EncodedRows>,
+}
+
+#[derive(Debug)]
+struct EncodedRows {
+    table: TableId,
+    checked_at: Version,
+    batches: Vec<(Vec<u8>, Buffer)>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Extras {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<Change>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    loads: Vec<StagedLoad>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    producer: Option<ProducerMark>,
+}
+
+/// Encodes a batch. Needs no lock and no version.
+pub fn encode(batch: &NewBatch) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(1024);
+    if batch.changes.is_empty() && batch.loads.is_empty() && batch.producer.is_none() {
+        put_bytes32(&mut out, &[]);
+    } else {
+        let extras =
+            Extras { changes: batch.changes.clone(), loads: batch.loads.clone(), producer: batch.producer.clone() };
+        let json = serde_json::to_vec(&extras).map_err(|error| Error::internal(format!("batch body: {error}")))?;
+        put_bytes32(&mut out, &json);
+    }
+    put_u32(&mut out, batch.rows.len());
+    let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).map_err(|error| ipc_error(&error))?;
+    let generator = IpcDataGenerator::default();
+    let mut context = IpcWriteContext::default();
+    for rows in &batch.rows {
+        out.extend_from_slice(&rows.table.0.to_le_bytes());
+        out.extend_from_slice(&rows.checked_at.0.to_le_bytes());
+        put_u32(&mut out, rows.batches.len());
+        for batch in &rows.batches {
+            let mut dictionaries = DictionaryTracker::new(true);
+            let (dictionary, data) = generator
+                .encode(batch, &mut dictionaries, &options, &mut context)
+                .map_err(|error| ipc_error(&error))?;
+            assert!(dictionary.is_empty(), "rows in the storage schema have no dictionaries");
+            put_bytes32(&mut out, &data.ipc_message);
+            out.extend_from_slice(&(data.arrow_data.len() as u64).to_le_bytes());
+            out.extend_from_slice(&data.arrow_data);
+        }
+    }
+    Ok(out)
+}
+
+/// Decodes all but the rows of a body.
+pub fn decode(bytes: &[u8]) -> Result<Body> {
+    let mut input = Input { bytes };
+    let json = input.bytes32()?;
+    let extras: Extras = match json {
+        [] => Extras::default(),
+        json => serde_json::from_slice(json).map_err(|error| damaged(&format!("its extras: {error}")))?,
+    };
+    let mut rows = Vec::new();
+    for _ in 0..input.u32()? {
+        let table = TableId(input.u32()?);
+        let checked_at = Version(input.u64()?);
+        let mut batches = Vec::new();
+        for _ in 0..input.u32()? {
+            let message = input.bytes32()?.to_vec();
+            let len = input.u64()?;
+            batches.push((message, Buffer::from(input.take(len)?)));
+        }
+        rows.push(EncodedRows { table, checked_at, batches });
+    }
+    if !input.bytes.is_empty() {
+        return Err(damaged("bytes are left over at its end"));
+    }
+    Ok(Body { changes: extras.changes, loads: extras.loads, producer: extras.producer, rows })
+}
+
+impl Body {
+    /// The rows, by the definitions that hold once the body's own changes are applied.
+    pub fn rows(&self, catalog: &Catalog) -> Result<Vec<NewRows>> {
+        let decode = |rows: &EncodedRows| {
+            let entry = catalog.by_id(rows.table).ok_or_else(|| damaged("its table does not exist"))?;
+            let schema = entry.def.storage_schema();
+            let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, schema.clone()));
+            Ok(NewRows { table: rows.table, checked_at: rows.checked_at, batches: batches.collect::<Result<_>>()? })
+        };
+        self.rows.iter().map(decode).collect()
+    }
+}
+
+fn decode_batch(message: &[u8], data: &Buffer, schema: SchemaRef) -> Result<RecordBatch> {
+    let message = root_as_message(message).map_err(|error| damaged(&format!("its Arrow message: {error}")))?;
+    let batch = message.header_as_record_batch().ok_or_else(|| damaged("its Arrow message is no record batch"))?;
+    read_record_batch(data, batch, schema, &HashMap::new(), None, &message.version()).map_err(|error| ipc_error(&error))
+}
+
+fn put_u32(out: &mut Vec<u8>, value: usize) {
+    let value = u32::try_from(value).expect("a batch has fewer than 2^32 parts");
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_bytes32(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+struct Input<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    fn take(&mut self, len: u64) -> Result<&'a [u8]> {
+        let len = usize::try_from(len).ok().filter(|&len| len <= self.bytes.len());
+        let (taken, rest) = self.bytes.split_at(len.ok_or_else(|| damaged("it ends early"))?);
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("4 bytes")))
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("8 bytes")))
+    }
+
+    fn bytes32(&mut self) -> Result<&'a [u8]> {
+        let len = self.u32()?;
+        self.take(u64::from(len))
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("a batch in the log has a good checksum but does not decode: {what}"))
+        .with_hint("it was written by another build of Alluvia; open it with that one")
+}
+
+fn ipc_error(error: &arrow::error::ArrowError) -> Error {
+    damaged(&error.to_string())
+}

@@ -1,0 +1,16 @@
+//! Commit: check a batch, remove duplicates, append it to the log, publish it.
+//!
+//! Invariants:
+//! - C1: a batch gets its version and its place in the log under one lock, so log order is version order.
+//! - C2: what is acknowledged (durability `sync`) is durable and visible; what is visible is durable.
+//! - C3: a producer's batch is applied at most once, also after a restart: its number travels in the log with it.
+//! - C4: rows are applied by the definition they were checked against, or not at all.
+//!
+//! The room is synchronous and owns no threads: whoever waits longest leads the group commit.
+
+mod codec;
+mod committer;
+mod replay;
+
+pub use codec::{Body, decode, encode};
+pub use committer::Committer;

@@ -1,0 +1,273 @@
+//! The engine without threads: log, commit, views and pipeline over one disk and one clock.
+
+use crate::options::DatabaseOptions;
+use alluvia_catalog::Catalog;
+use alluvia_commit::Committer;
+use alluvia_log::Log;
+use alluvia_pipeline::{Loader, Pipeline, Workers, open, remove_orphans};
+use alluvia_snapshot::{
+    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views,
+    Want,
+};
+use alluvia_space::TableDef;
+use alluvia_storage::{Cache, Disk, DiskLock};
+use alluvia_tree::{SegmentMeta, TreeContext};
+use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Names a data directory may hold.
+const KNOWN_NAMES: [&str; 6] = ["lock", "log", "segments", "spill", "manifest", "manifest.tmp"];
+
+/// One open data directory.
+#[derive(Debug)]
+pub struct Core {
+    dir: PathBuf,
+    clock: Arc<dyn Clock>,
+    views: Arc<Views>,
+    committer: Committer,
+    pipeline: Arc<Pipeline>,
+    cache: Arc<Cache>,
+    /// Set by `organise` and by writers that wait for room: the threads should not wait for their intervals.
+    hurry_sort: AtomicBool,
+    hurry_merge: AtomicBool,
+    relaxed: AtomicBool,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl Core {
+    /// Opens or creates the database in `dir`, recovering what a crash left. `seed` is used only to name a new database.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        options: &DatabaseOptions,
+        workers: Arc<dyn Workers>,
+        seed: u64,
+    ) -> Result<Core> {
+        let io = |doing: &'static str, path: PathBuf| move |error: std::io::Error| Error::io(&path, doing, &error);
+        disk.create_dir_all(dir).map_err(io("creating", dir.into()))?;
+        refuse_foreign(disk.as_ref(), dir)?;
+        let lock_path = dir.join("lock");
+        let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {
+            Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
+                .with_hint("one process at a time may open a data directory; stop the other one first")
+        })?;
+        let segments_dir = dir.join("segments");
+        disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;
+        disk.create_dir_all(&dir.join("log")).map_err(io("creating", dir.join("log")))?;
+        disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
+
+        let cache = Arc::new(Cache::new(options.cache_bytes_max()));
+        let tree = TreeContext { disk: Arc::clone(&disk), cache: Arc::clone(&cache), dir: segments_dir.clone() };
+        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()));
+        let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
+        let manifest = opened.manifest;
+        let views = Arc::new(Views::new(
+            Arc::clone(&clock),
+            tree,
+            Arc::clone(&spaces),
+            manifest.catalog.clone(),
+            manifest.producers.clone(),
+            opened.base,
+            options.tail_bytes_max(),
+        ));
+
+        let mut commit_micros = 0;
+        let log_options = options.log(manifest.database);
+        let log = Log::open(Arc::clone(&disk), &dir.join("log"), log_options, manifest.through, &mut |record| {
+            commit_micros = record.commit_micros;
+            let published = Committer::replay(&record, &views.catalog(), &spaces)?;
+            views.publish(vec![published], true)
+        })?;
+        let log = Arc::new(log);
+
+        let named: BTreeSet<_> = views.segments().iter().map(|segment| segment.meta().id).collect();
+        let mut next_segment = manifest.next_segment;
+        let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
+        next_segment = next_segment.max(highest.0 + 1);
+        let catalog = views.catalog();
+        let highest_table = catalog.tables().map(|entry| entry.def.id.0).max().unwrap_or(0);
+        let next_table = manifest.next_table.max(highest_table + 1);
+        let pipeline = Arc::new(Pipeline::new(
+            dir.into(),
+            manifest.database,
+            Arc::clone(&views),
+            Arc::clone(&log),
+            workers,
+            options.pipeline(),
+            next_segment,
+            next_table,
+        ));
+        let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max());
+        Ok(Core {
+            dir: dir.into(),
+            clock,
+            views,
+            committer,
+            pipeline,
+            cache,
+            hurry_sort: AtomicBool::new(false),
+            hurry_merge: AtomicBool::new(false),
+            relaxed: AtomicBool::new(false),
+            _lock: lock,
+        })
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// All views.
+    pub fn views(&self) -> &Arc<Views> {
+        &self.views
+    }
+
+    /// Runs one sort cycle now.
+    pub fn sort(&self) -> Result<bool> {
+        self.pipeline.sort()
+    }
+
+    /// Merges every table that is due, or, in a hurry, that has anything to merge.
+    pub fn merge(&self, hurry: bool) -> Result<bool> {
+        let mut any = false;
+        for table in self.pipeline.tables_to_merge(hurry) {
+            any |= self.pipeline.merge(table)?;
+        }
+        Ok(any)
+    }
+
+    /// Makes relaxed batches durable and visible.
+    pub fn flush(&self) -> Result<()> {
+        self.committer.flush()
+    }
+
+    /// Whether a relaxed batch came since the last call.
+    pub(crate) fn take_relaxed(&self) -> bool {
+        self.relaxed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a sort should begin now.
+    pub(crate) fn sort_is_due(&self) -> bool {
+        let options = self.pipeline.options();
+        let (bytes, age) = self.views.tail_load();
+        let waiting = self.views.room().1 > 0;
+        self.hurry_sort.swap(false, Ordering::Relaxed)
+            || waiting
+            || bytes >= options.sort_bytes
+            || age >= options.sort_interval
+    }
+
+    /// Whether a merge should not wait for its interval.
+    pub(crate) fn take_hurry_merge(&self) -> bool {
+        self.hurry_merge.swap(false, Ordering::Relaxed)
+    }
+
+    /// The pipeline's options.
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+}
+
+/// A directory that holds something else is left alone.
+fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let entries = disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error))?;
+    if entries.iter().any(|entry| entry.name == "manifest") {
+        return Ok(());
+    }
+    let foreign = entries.iter().find(|entry| {
+        let name = entry.name.as_str();
+        !KNOWN_NAMES.contains(&name) && !name.starts_with("dict-")
+    });
+    match foreign {
+        Some(entry) => Err(Error::new(
+            ErrorKind::Io,
+            format!("{} is not empty and is no Alluvia database (it holds '{}')", dir.display(), entry.name),
+        )
+        .with_hint("name an empty or a new directory")),
+        None => Ok(()),
+    }
+}
+
+impl Store for Core {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.views.catalog()
+    }
+
+    fn snapshot(&self, want: &Want) -> Result<Snapshot> {
+        self.views.snapshot(want)
+    }
+
+    fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
+        if durability == Durability::Relaxed {
+            self.relaxed.store(true, Ordering::Relaxed);
+        }
+        self.committer.submit(batch, durability)
+    }
+
+    fn wait_visible(&self, version: Version) -> Result<()> {
+        if self.views.visible() < version {
+            self.committer.flush()?;
+        }
+        self.views.wait_visible(version)
+    }
+
+    fn new_table_id(&self) -> TableId {
+        self.pipeline.new_table_id()
+    }
+
+    fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>> {
+        Ok(Box::new(Loader::begin(Arc::clone(&self.pipeline), Arc::clone(table), checked_at)?))
+    }
+
+    fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
+        let state = self.views.producer(name)?;
+        let mark = ProducerMark { name: name.to_owned(), epoch: state.epoch, sequence: state.sequence };
+        Some((mark, state.version))
+    }
+
+    fn organise(&self, stage: Stage) -> Result<()> {
+        self.committer.flush()?;
+        let version = self.views.visible();
+        self.hurry_sort.store(true, Ordering::Relaxed);
+        if stage == Stage::Merged {
+            self.views.wait_organised(Stage::Sorted, version)?;
+            self.hurry_merge.store(true, Ordering::Relaxed);
+        }
+        self.views.wait_organised(stage, version)
+    }
+
+    fn batches(&self, limit: usize) -> Vec<BatchInfo> {
+        self.views.batches(limit)
+    }
+
+    fn stages(&self) -> Vec<StageInfo> {
+        self.views.stages()
+    }
+
+    fn segments(&self) -> Vec<SegmentMeta> {
+        self.views.segments().iter().map(|segment| segment.meta().clone()).collect()
+    }
+
+    fn info(&self) -> StoreInfo {
+        let (tail_bytes_max, writers_waiting) = self.views.room();
+        let log = self.committer.log();
+        StoreInfo {
+            visible: self.views.visible(),
+            tail_bytes: self.views.tail_load().0,
+            tail_bytes_max,
+            writers_waiting,
+            log_bytes: log.bytes_on_disk(),
+            read_only: log.refuses_writes().map(|error| error.to_string()),
+            cache_bytes: self.cache.used_bytes(),
+            pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! An embedded database.
+
+use crate::core::Core;
+use crate::options::DatabaseOptions;
+use crate::pool::Pool;
+use crate::threads::Threads;
+use alluvia_query::{Engine, EngineOptions, Session};
+use alluvia_snapshot::Store;
+use alluvia_storage::{Disk, RealDisk};
+use alluvia_types::{Clock, Result, SystemClock};
+use std::path::Path;
+use std::sync::Arc;
+
+/// One open database. Dropping it stops its threads and releases the directory; what was acknowledged is durable anyway.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// let runtime = tokio::runtime::Runtime::new()?;
+/// let db = alluvia_node::Database::open(dir.path().join("db"))?;
+/// let session = db.session();
+/// let answer = runtime.block_on(async {
+///     session.sql("CREATE TABLE sales (country TEXT, price DOUBLE) WITH (dimensions = 'country', measures = 'price')").await?;
+///     session.sql("INSERT INTO sales VALUES ('France', 2.5), ('Chile', 4.0), ('France', 1.5)").await?;
+///     session.sql("SELECT country, sum(price) AS total FROM sales GROUP BY country ORDER BY country").await?.collect().await
+/// })?;
+/// let text = arrow::util::pretty::pretty_format_batches(&answer)?.to_string();
+/// assert!(text.contains("| France  | 4.0   |"), "{text}");
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Database {
+    // The threads stop before what they work on goes.
+    _threads: Threads,
+    core: Arc<Core>,
+    engine: Arc<Engine>,
+}
+
+impl Database {
+    /// Opens the database in a directory, creating it if there is none.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Database> {
+        Database::open_with(dir, DatabaseOptions::default())
+    }
+
+    /// Opens a database with options.
+    pub fn open_with(dir: impl AsRef<Path>, options: DatabaseOptions) -> Result<Database> {
+        Database::open_on(Arc::new(RealDisk::new()), Arc::new(SystemClock::default()), dir, options)
+    }
+
+    /// Opens a database on a disk and a clock of the caller's. Statements that spill use the real disk all the same.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        dir: impl AsRef<Path>,
+        options: DatabaseOptions,
+    ) -> Result<Database> {
+        let dir = dir.as_ref();
+        let pool = Arc::new(Pool::new(options.threads));
+        let seed = clock.wall_micros() as u64 ^ u64::from(std::process::id()) << 48;
+        let core = Arc::new(Core::open(disk, dir, clock, &options, pool, seed)?);
+        let engine = Engine::new(
+            Arc::clone(&core) as Arc<dyn Store>,
+            EngineOptions {
+                memory_limit_bytes: options.query_bytes_max(),
+                query_memory_bytes: options.query_bytes_max(),
+                spill_dir: options.spill_dir.clone().unwrap_or_else(|| dir.join("spill")),
+                spill_bytes_max: options.spill_bytes_max,
+                threads: options.threads,
+            },
+        )?;
+        Ok(Database { _threads: Threads::start(&core), core, engine })
+    }
+
+    /// A new session. Sessions are cheap; each runs one statement at a time.
+    pub fn session(&self) -> Session {
+        self.engine.session()
+    }
+
+    /// The engine below the SQL.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}

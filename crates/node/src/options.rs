@@ -1,0 +1,113 @@
+//! Options of a database, and how memory is shared out.
+
+use alluvia_log::LogOptions;
+use alluvia_pipeline::PipelineOptions;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::path::PathBuf;
+
+/// What can be chosen when a database is opened.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// Memory that Alluvia may use in all, roughly: tail, caches, loads and queries share it.
+    pub memory_limit_bytes: u64,
+    /// Threads for queries, and for sorting and merging.
+    pub threads: usize,
+    /// Bytes that spilling statements may use on disk.
+    pub spill_bytes_max: u64,
+    /// Where statements spill; `None` for a folder in the data directory.
+    pub spill_dir: Option<PathBuf>,
+    /// The pipeline.
+    pub pipeline: PipelineOptions,
+    /// Bytes of a log file before the next one begins.
+    pub log_file_bytes_max: u64,
+}
+
+impl Default for DatabaseOptions {
+    /// Three quarters of the machine's memory, all its cores.
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        DatabaseOptions {
+            memory_limit_bytes: machine_memory_bytes() / 4 * 3,
+            threads,
+            spill_bytes_max: 100 << 30,
+            spill_dir: None,
+            pipeline: PipelineOptions::default(),
+            log_file_bytes_max: 64 << 20,
+        }
+    }
+}
+
+impl DatabaseOptions {
+    /// Where new batches start to wait: an eighth of memory, between 16 MiB and 1 GiB.
+    pub fn tail_bytes_max(&self) -> u64 {
+        (self.memory_limit_bytes / 8).clamp(16 << 20, 1 << 30)
+    }
+
+    /// The cache of file chunks: a fifth of memory.
+    pub fn cache_bytes_max(&self) -> u64 {
+        (self.memory_limit_bytes / 5).max(16 << 20)
+    }
+
+    /// What all statements together may use: half of memory.
+    pub fn query_bytes_max(&self) -> u64 {
+        (self.memory_limit_bytes / 2).max(32 << 20)
+    }
+
+    /// A batch that travels in the log: half the tail.
+    pub fn batch_bytes_max(&self) -> u64 {
+        self.tail_bytes_max() / 2
+    }
+
+    pub(crate) fn pipeline(&self) -> PipelineOptions {
+        let mut pipeline = self.pipeline.clone();
+        // A load holds one run more than there are workers, each of them twice while it is sorted.
+        let runs = 2 * (self.threads as u64 + 1);
+        pipeline.run_bytes = pipeline.run_bytes.min((self.memory_limit_bytes / 4 / runs) as usize);
+        pipeline.sort_bytes = pipeline.sort_bytes.min(self.tail_bytes_max() / 2);
+        pipeline
+    }
+
+    pub(crate) fn log(&self, database: u64) -> LogOptions {
+        LogOptions { file_bytes_max: self.log_file_bytes_max, salt: database }
+    }
+}
+
+/// Bytes from text such as `4GB`, `512MiB`, `100000`. Decimal and binary units both mean powers of 1024, as in PostgreSQL.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "kb" | "kib" | "k" => Some(10),
+        "mb" | "mib" | "m" => Some(20),
+        "gb" | "gib" | "g" => Some(30),
+        "tb" | "tib" | "t" => Some(40),
+        _ => None,
+    };
+    let bytes = number.parse::<u64>().ok().zip(scale).and_then(|(number, scale)| number.checked_mul(1u64 << scale));
+    bytes.ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSetting, format!("'{text}' is no size")).with_hint("write it like 4GB or 512MB")
+    })
+}
+
+/// Total memory of the machine, or 4 GiB where it cannot be learnt.
+fn machine_memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let bytes = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)));
+    if bytes == 0 { 4 << 30 } else { bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_bytes;
+
+    #[test]
+    fn sizes_parse_as_in_postgresql() {
+        assert_eq!(parse_bytes("4GB").unwrap(), 4 << 30);
+        assert_eq!(parse_bytes(" 512 MiB ").unwrap(), 512 << 20);
+        assert_eq!(parse_bytes("77").unwrap(), 77);
+        assert!(parse_bytes("four").is_err());
+        assert!(parse_bytes("99999999999999999TB").is_err());
+    }
+}

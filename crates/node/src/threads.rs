@@ -1,0 +1,99 @@
+//! The threads that keep the pipeline running.
+//!
+//! Each looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on its interval
+//! or when segments pile up, the flusher while relaxed batches come. A failure is remembered where writers and
+//! `alluvia.settings` see it, and tried again after a pause: a full disk that gets room resumes by itself.
+
+use crate::core::Core;
+use alluvia_types::Result;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const SORT_LOOK: Duration = Duration::from_millis(20);
+const MERGE_LOOK: Duration = Duration::from_millis(50);
+const FLUSH_LOOK: Duration = Duration::from_millis(5);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// Tells the threads to stop, and wakes them for it.
+#[derive(Debug, Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Sleeps; returns whether to stop.
+    fn wait(&self, time: Duration) -> bool {
+        let mut asked = self.asked.lock();
+        if !*asked {
+            self.changed.wait_for(&mut asked, time);
+        }
+        *asked
+    }
+}
+
+/// The running threads; stopped and awaited when dropped.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    stop: Arc<Stop>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    pub(crate) fn start(core: &Arc<Core>) -> Threads {
+        let mut threads = Threads { stop: Arc::default(), handles: Vec::new() };
+        threads.spawn("alluvia-sort", core, |core, stop| {
+            while !stop.wait(SORT_LOOK) {
+                if core.sort_is_due() {
+                    report(core, stop, core.sort());
+                }
+            }
+        });
+        threads.spawn("alluvia-merge", core, |core, stop| {
+            let mut last = core.views().clock().monotonic();
+            while !stop.wait(MERGE_LOOK) {
+                let now = core.views().clock().monotonic();
+                let hurry = core.take_hurry_merge() || now - last >= core.pipeline().options().merge_interval;
+                if hurry {
+                    last = now;
+                }
+                report(core, stop, core.merge(hurry));
+            }
+        });
+        threads.spawn("alluvia-flush", core, |core, stop| {
+            while !stop.wait(FLUSH_LOOK) {
+                if core.take_relaxed() {
+                    // What the log refuses, it also tells every later writer.
+                    let _ = core.flush();
+                }
+            }
+        });
+        threads
+    }
+
+    fn spawn(&mut self, name: &str, core: &Arc<Core>, run: impl Fn(&Core, &Stop) + Send + 'static) {
+        let (core, stop) = (Arc::clone(core), Arc::clone(&self.stop));
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        self.handles.push(thread.spawn(move || run(&core, &stop)).expect("the machine can start a thread"));
+    }
+}
+
+fn report(core: &Core, stop: &Stop, result: Result<bool>) {
+    if let Err(error) = result {
+        tracing::error!(%error, "the pipeline failed; it will try again");
+        core.views().pipeline_failed(error);
+        stop.wait(PAUSE_AFTER_FAILURE);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        *self.stop.asked.lock() = true;
+        self.stop.changed.notify_all();
+        for handle in self.handles.drain(..) {
+            let _ = handle.join();
+        }
+    }
+}

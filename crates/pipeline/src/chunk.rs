@@ -1,0 +1,146 @@
+//! From rows in arrival order to one chunk in key order, ready for a segment.
+
+use alluvia_snapshot::Space;
+use alluvia_space::LevelCodes;
+use alluvia_space::{DataType as Type, KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, learn};
+use alluvia_tree::RowChunk;
+use alluvia_types::{Error, Result};
+use arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};
+use arrow::compute::{concat_batches, take};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use std::sync::Arc;
+
+/// The table with its key ranges fixed: by the first rows that are sorted, if they were not yet.
+pub(crate) fn fixed(def: &TableDef, space: &Space, sample: &[RecordBatch]) -> TableDef {
+    let ranges = space.ranges_or_learn(|| learn::ranges(def, sample));
+    let mut def = def.clone();
+    for (dimension, range) in def.dimensions.iter_mut().zip(ranges) {
+        dimension.range = range.clone();
+    }
+    def
+}
+
+/// Sorts rows by (key, arrival). `rows` ascend by (version, ordinal) and have the hidden columns; they may have been
+/// written under an older definition. `def` has fixed ranges.
+pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) -> Result<RowChunk> {
+    let rows = join(def, rows)?;
+    let codes = space.dictionaries.remap(def, &rows)?;
+    if def.dimensions.is_empty() {
+        let keys = vec![0; rows.num_rows()];
+        return Ok(RowChunk { rows, keys, codes });
+    }
+    let keys = KeyLayout::new(def).keys(&rows)?;
+    let mut order: Vec<(u128, u32)> = keys.into_iter().zip(0..).collect();
+    order.sort_unstable();
+    let indices = UInt32Array::from_iter_values(order.iter().map(|&(_, row)| row));
+    let columns: Result<Vec<ArrayRef>, ArrowError> =
+        rows.columns().iter().map(|column| take(column, &indices, None)).collect();
+    let rows = RecordBatch::try_new(rows.schema(), columns.map_err(internal)?).map_err(internal)?;
+    let gather = |level: &Vec<u32>| order.iter().map(|&(_, row)| level[row as usize]).collect();
+    let codes = LevelCodes { levels: codes.levels.iter().map(gather).collect() };
+    Ok(RowChunk { rows, keys: order.into_iter().map(|(key, _)| key).collect(), codes })
+}
+
+/// One batch of the current definition's columns, then the hidden ones.
+fn join(def: &TableDef, rows: &[RecordBatch]) -> Result<RecordBatch> {
+    let adapted: Vec<RecordBatch> = rows.iter().map(|batch| adapt(def, batch)).collect::<Result<_>>()?;
+    let Some(first) = adapted.first() else {
+        return Err(Error::internal("a chunk without rows"));
+    };
+    if adapted.len() == 1 {
+        return Ok(first.clone());
+    }
+    let mut columns = Vec::with_capacity(first.num_columns());
+    for at in 0..first.num_columns() {
+        let parts: Vec<&ArrayRef> = adapted.iter().map(|batch| batch.column(at)).collect();
+        columns.push(concat_column(&parts)?);
+    }
+    RecordBatch::try_new(schema_of(first, &columns), columns).map_err(internal)
+}
+
+/// Concatenates parts of one column; where only some are dictionary-encoded, all become plain.
+fn concat_column(parts: &[&ArrayRef]) -> Result<ArrayRef> {
+    let kind = parts[0].data_type();
+    if parts.iter().all(|part| part.data_type() == kind) {
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| part.as_ref()).collect();
+        return arrow::compute::concat(&parts).map_err(internal);
+    }
+    let plain = Type::Text.to_arrow();
+    let cast: Result<Vec<ArrayRef>, ArrowError> = parts.iter().map(|part| arrow::compute::cast(part, &plain)).collect();
+    let cast = cast.map_err(internal)?;
+    let parts: Vec<&dyn Array> = cast.iter().map(|part| part.as_ref()).collect();
+    arrow::compute::concat(&parts).map_err(internal)
+}
+
+/// Brings a batch that was written under an older definition to the current one: columns added since are NULL, columns
+/// dropped since are gone.
+fn adapt(def: &TableDef, batch: &RecordBatch) -> Result<RecordBatch> {
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(def.columns.len() + 2);
+    let mut fields: Vec<Field> = Vec::with_capacity(def.columns.len() + 2);
+    for column in &def.columns {
+        let array = match batch.column_by_name(&column.storage_name) {
+            Some(array) => Arc::clone(array),
+            None => new_null_array(&column.data_type.to_arrow(), batch.num_rows()),
+        };
+        fields.push(Field::new(&column.storage_name, array.data_type().clone(), column.nullable));
+        columns.push(array);
+    }
+    for (name, nullable) in [(VERSION_COLUMN, true), (ORDINAL_COLUMN, false)] {
+        let missing = || Error::internal(format!("rows to be sorted lack {name}"));
+        columns.push(Arc::clone(batch.column_by_name(name).ok_or_else(missing)?));
+        fields.push(Field::new(name, DataType::UInt64, nullable));
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(internal)
+}
+
+fn schema_of(like: &RecordBatch, columns: &[ArrayRef]) -> SchemaRef {
+    let fields = like
+        .schema()
+        .fields()
+        .iter()
+        .zip(columns)
+        .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), field.is_nullable()))
+        .collect::<Vec<_>>();
+    Arc::new(Schema::new(fields))
+}
+
+pub(crate) fn internal(error: ArrowError) -> Error {
+    Error::internal(format!("sorting rows: {error}"))
+}
+
+/// Joins small batches without changing their order, so that kernels meet few large ones.
+pub(crate) fn pieces(rows: Vec<RecordBatch>, rows_max: usize) -> Result<Vec<Vec<RecordBatch>>> {
+    let mut pieces = Vec::new();
+    let mut piece = Vec::new();
+    let mut filled = 0;
+    for mut batch in rows {
+        while batch.num_rows() > 0 {
+            let taken = batch.num_rows().min(rows_max - filled);
+            piece.push(batch.slice(0, taken));
+            batch = batch.slice(taken, batch.num_rows() - taken);
+            filled += taken;
+            if filled == rows_max {
+                pieces.push(join_equal(std::mem::take(&mut piece))?);
+                filled = 0;
+            }
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(join_equal(piece)?);
+    }
+    Ok(pieces)
+}
+
+/// Concatenates neighbours of equal schema.
+fn join_equal(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let mut joined: Vec<RecordBatch> = Vec::new();
+    for group in batches.chunk_by(|a, b| a.schema_ref() == b.schema_ref()) {
+        joined.push(match group {
+            [one] => one.clone(),
+            many => concat_batches(many[0].schema_ref(), many).map_err(internal)?,
+        });
+    }
+    Ok(joined)
+}

@@ -1,0 +1,165 @@
+//! Staged loads: a large batch becomes synced segments before it has a version.
+//!
+//! Rows are gathered into runs; a full run is sorted and written by a worker while the next one fills. At most
+//! `workers.width() + 1` runs are in memory. A row's ordinal is (segment id, position), which is unique for ever without
+//! any agreement between the workers.
+
+use crate::chunk::{fixed, sorted_chunk};
+use crate::pipeline::Pipeline;
+use alluvia_snapshot::{Load, Space, StagedLoad};
+use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_tree::{Segment, SegmentMeta, SegmentWriter};
+use alluvia_types::{Error, Result, SegmentId, Stage, Version};
+use arrow::array::{ArrayRef, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::record_batch::RecordBatch;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Stages one large batch of one table.
+#[derive(Debug)]
+pub struct Loader {
+    pipeline: Arc<Pipeline>,
+    def: Arc<TableDef>,
+    checked_at: Version,
+    space: Arc<Space>,
+    run: Vec<RecordBatch>,
+    run_rows: usize,
+    run_bytes: usize,
+    in_flight: usize,
+    results: (Sender<Result<SegmentMeta>>, Receiver<Result<SegmentMeta>>),
+    written: Vec<SegmentMeta>,
+    finished: bool,
+}
+
+impl Loader {
+    /// Starts a load. The table need not exist yet: the batch may create it.
+    pub fn begin(pipeline: Arc<Pipeline>, def: Arc<TableDef>, checked_at: Version) -> Result<Loader> {
+        let space = pipeline.views.spaces().get(&def)?;
+        Ok(Loader {
+            pipeline,
+            def,
+            checked_at,
+            space,
+            run: Vec::new(),
+            run_rows: 0,
+            run_bytes: 0,
+            in_flight: 0,
+            results: channel(),
+            written: Vec::new(),
+            finished: false,
+        })
+    }
+
+    fn write_run(&mut self) -> Result<()> {
+        if self.run_rows == 0 {
+            return Ok(());
+        }
+        while self.in_flight > self.pipeline.workers.width() {
+            self.collect_one()?;
+        }
+        let rows = std::mem::take(&mut self.run);
+        (self.run_rows, self.run_bytes) = (0, 0);
+        let def = Arc::new(fixed(&self.def, &self.space, &rows));
+        let (pipeline, space) = (Arc::clone(&self.pipeline), Arc::clone(&self.space));
+        let (id, sender) = (self.pipeline.new_segment(), self.results.0.clone());
+        self.in_flight += 1;
+        self.pipeline.workers.spawn(Box::new(move || {
+            let _ = sender.send(write_run(&pipeline, id, &def, &space, rows));
+        }));
+        Ok(())
+    }
+
+    fn collect_one(&mut self) -> Result<()> {
+        let result = self.results.1.recv().map_err(|_| Error::internal("a load's workers are gone"))?;
+        self.in_flight -= 1;
+        self.written.push(result?);
+        Ok(())
+    }
+}
+
+impl Load for Loader {
+    fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        let mut rest = rows;
+        while rest.num_rows() > 0 {
+            let room = self.pipeline.options.segment_rows - self.run_rows;
+            let taken = rest.slice(0, rest.num_rows().min(room));
+            rest = rest.slice(taken.num_rows(), rest.num_rows() - taken.num_rows());
+            self.run_rows += taken.num_rows();
+            self.run_bytes += logical_bytes(&taken);
+            self.run.push(taken);
+            if self.run_rows == self.pipeline.options.segment_rows || self.run_bytes > self.pipeline.options.run_bytes {
+                self.write_run()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<StagedLoad> {
+        self.write_run()?;
+        while self.in_flight > 0 {
+            self.collect_one()?;
+        }
+        let dictionary = self.space.dictionaries.persist()?;
+        let ranges = self.space.ranges_or_learn(|| alluvia_space::learn::ranges(&self.def, &[])).to_vec();
+        self.finished = true;
+        let mut segments = std::mem::take(&mut self.written);
+        segments.sort_by_key(|meta| meta.id);
+        let rows = segments.iter().map(|meta| meta.rows).sum();
+        Ok(StagedLoad { table: self.def.id, checked_at: self.checked_at, segments, dictionary, ranges, rows })
+    }
+}
+
+impl Drop for Loader {
+    /// An abandoned load removes what it staged (P4).
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        while self.in_flight > 0 {
+            let Ok(result) = self.results.1.recv() else { break };
+            self.in_flight -= 1;
+            self.written.extend(result);
+        }
+        for meta in self.written.drain(..) {
+            if let Ok(segment) = Segment::open(self.pipeline.tree(), meta) {
+                segment.retire();
+            }
+        }
+    }
+}
+
+fn write_run(
+    pipeline: &Pipeline,
+    id: SegmentId,
+    def: &TableDef,
+    space: &Space,
+    rows: Vec<RecordBatch>,
+) -> Result<SegmentMeta> {
+    let mut with_identity = Vec::with_capacity(rows.len());
+    let mut position = id.0 << 32;
+    for batch in rows {
+        let count = batch.num_rows();
+        let mut fields = batch.schema().fields().to_vec();
+        fields.push(Arc::new(Field::new(VERSION_COLUMN, DataType::UInt64, true)));
+        fields.push(Arc::new(Field::new(ORDINAL_COLUMN, DataType::UInt64, false)));
+        let mut columns = batch.columns().to_vec();
+        columns.push(new_null_array(&DataType::UInt64, count));
+        columns.push(Arc::new(UInt64Array::from_iter_values(position..position + count as u64)) as ArrayRef);
+        position += count as u64;
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
+        with_identity.push(batch.map_err(crate::chunk::internal)?);
+    }
+    let chunk = sorted_chunk(def, space, &with_identity)?;
+    drop(with_identity);
+    let mut writer = SegmentWriter::create(pipeline.tree(), id, def, Stage::Sorted, Some(Version(0)))?;
+    writer.write(&chunk)?;
+    writer.finish()
+}
+
+/// What the rows take by themselves, whatever larger buffers they are slices of.
+fn logical_bytes(batch: &RecordBatch) -> usize {
+    let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0);
+    batch.columns().iter().map(bytes).sum()
+}

@@ -1,0 +1,123 @@
+//! The k-way merge itself: streams chunks of the inputs, in key order, into one segment.
+//!
+//! Memory is one chunk per input and one for the output, whatever their sizes. Rows of equal keys keep the order of
+//! the inputs, oldest first, so a table without dimensions keeps the order of arrival.
+
+use super::plan::Run;
+use crate::chunk::internal;
+use alluvia_snapshot::Space;
+use alluvia_space::{LevelCodes, TableDef};
+use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentWriter, TreeContext};
+use alluvia_types::{Error, Result, SegmentId, Stage};
+use arrow::array::Array;
+use arrow::compute::interleave;
+use arrow::record_batch::RecordBatch;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// One input: its current chunk, the next row in it, and what follows.
+struct Input {
+    cursor: SegmentCursor,
+    /// Index into the output's list of open chunks.
+    chunk: usize,
+    next: usize,
+}
+
+/// Chunks that rows of the output are taken from, and the rows taken so far.
+struct Gather {
+    chunks: Vec<Arc<RowChunk>>,
+    rows: Vec<(usize, usize)>,
+    chunk_rows: usize,
+}
+
+pub(super) fn merge_runs(
+    tree: &TreeContext,
+    id: SegmentId,
+    def: &TableDef,
+    space: &Space,
+    runs: &[Run],
+    chunk_rows: usize,
+) -> Result<Arc<Segment>> {
+    let mut writer = SegmentWriter::create(tree, id, def, Stage::Merged, None)?;
+    let mut gather = Gather { chunks: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows };
+    let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
+    // Smallest key first; among equal keys the older input.
+    let mut heap: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::with_capacity(runs.len());
+    for run in runs {
+        let mut cursor = SegmentCursor::new(&run.segment, def, &space.dictionaries, run.rows.clone(), chunk_rows)?;
+        if let Some(chunk) = cursor.next().transpose()? {
+            heap.push(Reverse((chunk.keys[0], inputs.len())));
+            inputs.push(Input { cursor, chunk: gather.chunks.len(), next: 0 });
+            gather.chunks.push(Arc::new(chunk));
+        }
+    }
+    while let Some(Reverse((_, at))) = heap.pop() {
+        // The winner keeps going while it is not above the next best: runs of one input cost no heap work.
+        let bound = heap.peek().map(|&Reverse(best)| best);
+        loop {
+            let input = &mut inputs[at];
+            let chunk = Arc::clone(&gather.chunks[input.chunk]);
+            let mut row = input.next;
+            while row < chunk.keys.len() && gather.rows.len() < gather.chunk_rows {
+                if bound.is_some_and(|bound| (chunk.keys[row], at) > bound) {
+                    break;
+                }
+                gather.rows.push((input.chunk, row));
+                row += 1;
+            }
+            input.next = row;
+            if gather.rows.len() == gather.chunk_rows {
+                writer.write(&gather.take()?)?;
+                gather.forget_finished(&mut inputs);
+                continue;
+            }
+            if row < chunk.keys.len() {
+                heap.push(Reverse((chunk.keys[row], at)));
+                break;
+            }
+            match input.cursor.next().transpose()? {
+                Some(next) => {
+                    input.chunk = gather.chunks.len();
+                    input.next = 0;
+                    gather.chunks.push(Arc::new(next));
+                }
+                None => break,
+            }
+        }
+    }
+    if !gather.rows.is_empty() {
+        writer.write(&gather.take()?)?;
+    }
+    Segment::open(tree, writer.finish()?)
+}
+
+impl Gather {
+    /// The gathered rows as one chunk.
+    fn take(&mut self) -> Result<RowChunk> {
+        let rows = std::mem::take(&mut self.rows);
+        let first = self.chunks.first().ok_or_else(|| Error::internal("a merge without chunks"))?;
+        let mut columns = Vec::with_capacity(first.rows.num_columns());
+        for at in 0..first.rows.num_columns() {
+            let parts: Vec<&dyn Array> = self.chunks.iter().map(|chunk| chunk.rows.column(at).as_ref()).collect();
+            columns.push(interleave(&parts, &rows).map_err(internal)?);
+        }
+        let keys = rows.iter().map(|&(chunk, row)| self.chunks[chunk].keys[row]).collect();
+        let level = |at: usize| rows.iter().map(|&(chunk, row)| self.chunks[chunk].codes.levels[at][row]).collect();
+        let codes = LevelCodes { levels: (0..first.codes.levels.len()).map(level).collect() };
+        let rows = RecordBatch::try_new(first.rows.schema(), columns).map_err(internal)?;
+        self.rows = Vec::with_capacity(self.chunk_rows);
+        Ok(RowChunk { rows, keys, codes })
+    }
+
+    /// After a take: drops chunks that no input reads any more.
+    fn forget_finished(&mut self, inputs: &mut [Input]) {
+        let mut kept = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let chunk = Arc::clone(&self.chunks[input.chunk]);
+            input.chunk = kept.len();
+            kept.push(chunk);
+        }
+        self.chunks = kept;
+    }
+}

@@ -1,0 +1,97 @@
+//! Opening a data directory: manifest, log, orphans.
+//!
+//! The order is what makes it right: (1) the manifest names files and a version; (2) the log is replayed above that version,
+//! which may name staged segments and raise the dictionary marks; (3) only then are dictionaries opened (and cut to their
+//! marks) and files that nothing names removed.
+
+use alluvia_catalog::Catalog;
+use alluvia_snapshot::{Base, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles};
+use alluvia_storage::Disk;
+use alluvia_tree::{Segment, SegmentMeta, TreeContext};
+use alluvia_types::{Error, Result, SegmentId, TableId, Version};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a manifest says, opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The manifest as it is on disk.
+    pub manifest: Manifest,
+    /// Its segments, open.
+    pub base: Base,
+}
+
+/// Reads the manifest of `dir`, or makes the first one, with `new_database` as its random number. Notes in `spaces` what
+/// its segments need.
+pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, new_database: u64) -> Result<Opened> {
+    let manifest = match Manifest::load(disk, dir)? {
+        Some(manifest) => manifest,
+        None => {
+            let first = Manifest {
+                database: new_database,
+                through: Version(0),
+                next_segment: 1,
+                next_table: 1,
+                catalog: Catalog::default(),
+                producers: BTreeMap::new(),
+                tables: BTreeMap::new(),
+            };
+            first.store(disk, dir)?;
+            first
+        }
+    };
+    let mut base = Base { through: manifest.through, tables: BTreeMap::new() };
+    for (&table, files) in &manifest.tables {
+        spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
+        base.tables.insert(table, open_table(tree, files)?);
+    }
+    Ok(Opened { manifest, base })
+}
+
+fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
+    let open = |metas: &[SegmentMeta]| -> Result<Vec<Arc<Segment>>> {
+        metas.iter().map(|meta| Segment::open(tree, meta.clone())).collect()
+    };
+    let mut partitions = Vec::with_capacity(files.partitions.len());
+    for partition in &files.partitions {
+        let segments = open(&partition.segments)?;
+        partitions.push(Partition { low: partition.low, high: partition.high, segments });
+    }
+    Ok(TableBase {
+        dictionary: files.dictionary.clone(),
+        ranges: files.ranges.clone(),
+        sorted: open(&files.sorted)?,
+        buffer: open(&files.buffer)?,
+        partitions,
+    })
+}
+
+/// Removes files that neither the manifest nor the replayed log names: what a crash left half done (P4). Returns ids above
+/// every one seen, so that no name is used again.
+pub fn remove_orphans(
+    disk: &dyn Disk,
+    dir: &Path,
+    segments_dir: &Path,
+    named: &BTreeSet<SegmentId>,
+    tables: &BTreeSet<TableId>,
+) -> Result<SegmentId> {
+    let mut highest = named.iter().next_back().map_or(0, |id| id.0);
+    let remove = |path: &Path| disk.remove(path).map_err(|error| Error::io(path, "removing", &error));
+    let list = |dir: &Path| disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error));
+    for entry in list(segments_dir)? {
+        let Some(id) = alluvia_tree::segment_of_file(&entry.name) else { continue };
+        highest = highest.max(id.0);
+        if !named.contains(&id) {
+            remove(&segments_dir.join(&entry.name))?;
+        }
+    }
+    for entry in list(dir)? {
+        let table = entry.name.strip_prefix("dict-").and_then(|id| id.parse().ok()).map(TableId);
+        let orphan = table.is_some_and(|table| !tables.contains(&table));
+        if orphan || entry.name == format!("{MANIFEST_NAME}.tmp") {
+            remove(&dir.join(&entry.name))?;
+        }
+    }
+    Ok(SegmentId(highest))
+}

@@ -1,0 +1,78 @@
+//! The pipeline's parts in one place.
+
+use crate::options::PipelineOptions;
+use crate::workers::Workers;
+use alluvia_log::Log;
+use alluvia_snapshot::Views;
+use alluvia_tree::TreeContext;
+use alluvia_types::SegmentId;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Sorts, merges, stages loads, and writes the manifest.
+#[derive(Debug)]
+pub struct Pipeline {
+    pub(crate) dir: PathBuf,
+    pub(crate) database: u64,
+    pub(crate) views: Arc<Views>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) workers: Arc<dyn Workers>,
+    pub(crate) options: PipelineOptions,
+    pub(crate) next_segment: AtomicU64,
+    pub(crate) next_table: AtomicU32,
+    /// Held while the manifest is computed, written and installed (P1).
+    pub(crate) editing: Mutex<()>,
+    /// One sort, and one merge, at a time.
+    pub(crate) sorting: Mutex<()>,
+    pub(crate) merging: Mutex<()>,
+}
+
+impl Pipeline {
+    /// A pipeline over opened views. Ids from `next_segment` and `next_table` on are free.
+    #[allow(clippy::too_many_arguments)] // called once, by the composition root
+    pub fn new(
+        dir: PathBuf,
+        database: u64,
+        views: Arc<Views>,
+        log: Arc<Log>,
+        workers: Arc<dyn Workers>,
+        options: PipelineOptions,
+        next_segment: u64,
+        next_table: u32,
+    ) -> Self {
+        Pipeline {
+            dir,
+            database,
+            views,
+            log,
+            workers,
+            options,
+            next_segment: AtomicU64::new(next_segment),
+            next_table: AtomicU32::new(next_table),
+            editing: Mutex::new(()),
+            sorting: Mutex::new(()),
+            merging: Mutex::new(()),
+        }
+    }
+
+    /// The options it runs with.
+    pub fn options(&self) -> &PipelineOptions {
+        &self.options
+    }
+
+    /// An id for a new segment.
+    pub(crate) fn new_segment(&self) -> SegmentId {
+        SegmentId(self.next_segment.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// An id for a new table.
+    pub fn new_table_id(&self) -> alluvia_types::TableId {
+        alluvia_types::TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn tree(&self) -> &TreeContext {
+        self.views.tree()
+    }
+}

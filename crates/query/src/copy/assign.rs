@@ -1,0 +1,373 @@
+//! Assignment casts: rows of any types into a table's storage schema, as PostgreSQL assigns.
+//!
+//! Invariants:
+//! - A value arrives as itself, rounded only where SQL rounds (to a decimal's scale, a float to the nearest even integer,
+//!   finer times to microseconds), or its row is reported; nothing wraps, saturates or turns into NULL.
+//! - Types that can never fit are refused before any row is looked at.
+//! - A NULL in a NOT NULL column is reported with the row, whatever made it: a missing column does too.
+//!
+//! Casts run a column at a time through Arrow's kernels in their "safe" mode, which put NULL for what does not fit; comparing
+//! NULLs before and after finds the bad rows, so a good batch costs no more than the kernel.
+
+use crate::copy::columns::{ColumnBuilder, TextAs, is_level_text};
+use crate::copy::text::{TextColumn, shown_value};
+use crate::copy::values::Bad;
+use alluvia_space::{Column, DataType, TableDef};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringViewBuilder,
+    new_null_array,
+};
+use arrow::compute::{CastOptions, cast, cast_with_options, filter_record_batch};
+use arrow::datatypes::{
+    DataType as ArrowType, Date32Type, Field, Float32Type, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit,
+    TimestampMicrosecondType,
+};
+use std::sync::Arc;
+
+const DAY_MICROS: i64 = 86_400_000_000;
+
+/// Casts `batch` into the storage schema of `target`; `mapping[i]` is the column of `batch` for `target.columns[i]`, `None`
+/// gives NULL. Fails on the first bad row, naming row (from 1), column and value.
+pub(crate) fn assign(batch: &RecordBatch, target: &TableDef, mapping: &[Option<usize>]) -> Result<RecordBatch> {
+    Assigner::new(batch.schema_ref(), target, mapping, TextAs::Plain)?.assign(batch)
+}
+
+/// A row that does not fit: the first of its columns that does not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BadRow {
+    /// Index in the batch.
+    pub(crate) row: usize,
+    /// Index in the table's columns.
+    pub(crate) column: usize,
+    /// Why.
+    pub(crate) bad: Bad,
+    /// The value, quoted and shortened.
+    pub(crate) shown: String,
+}
+
+impl BadRow {
+    /// What is wrong, with the column and without the row.
+    pub(crate) fn reason(&self, table: &TableDef) -> String {
+        let column = &table.columns[self.column];
+        format!("column {}: {}", column.name, self.bad.describe(&self.shown, &column.data_type.sql_name()))
+    }
+}
+
+/// Casts for some columns of one table from one schema, planned once.
+pub(crate) struct Assigner {
+    table: TableDef,
+    plans: Vec<Plan>,
+}
+
+struct Plan {
+    /// Index in the table's columns.
+    column: usize,
+    source: Option<usize>,
+    text: TextAs,
+}
+
+impl Assigner {
+    /// Plans all columns of `target`. With `TextAs::Dictionary`, text columns that are levels stay dictionaries where the
+    /// source has them.
+    pub(crate) fn new(source: &Schema, target: &TableDef, mapping: &[Option<usize>], text: TextAs) -> Result<Assigner> {
+        assert_eq!(mapping.len(), target.columns.len(), "a source for every column of the table");
+        let columns: Vec<usize> = (0..mapping.len()).collect();
+        Assigner::for_columns(source, target, &columns, mapping, text)
+    }
+
+    /// Plans only `columns` of `target`, `mapping[i]` being the source of `columns[i]`.
+    pub(crate) fn for_columns(
+        source: &Schema,
+        target: &TableDef,
+        columns: &[usize],
+        mapping: &[Option<usize>],
+        text: TextAs,
+    ) -> Result<Assigner> {
+        let plan = |(&column, &from): (&usize, &Option<usize>)| {
+            let to = &target.columns[column];
+            if let Some(from) = from {
+                check_types(source.field(from), to)?;
+            }
+            let dictionary = text == TextAs::Dictionary && is_level_text(target, to.id, to.data_type);
+            Ok(Plan { column, source: from, text: if dictionary { TextAs::Dictionary } else { TextAs::Plain } })
+        };
+        let plans = columns.iter().zip(mapping).map(plan).collect::<Result<Vec<Plan>>>()?;
+        Ok(Assigner { table: target.clone(), plans })
+    }
+
+    /// The planned columns, with NULL where a value does not fit, and the rows that have such, ascending, each once.
+    pub(crate) fn convert(&self, batch: &RecordBatch) -> Result<(Vec<ArrayRef>, Vec<BadRow>)> {
+        let rows = batch.num_rows();
+        let mut arrays = Vec::with_capacity(self.plans.len());
+        let mut bad_rows = Vec::new();
+        for plan in &self.plans {
+            let column = &self.table.columns[plan.column];
+            let mut bad = Vec::new();
+            let array = match plan.source {
+                Some(from) => convert(batch.column(from), column.data_type, plan.text, &mut bad)?,
+                None => new_null_array(&column.data_type.to_arrow(), rows),
+            };
+            if !column.nullable && array.logical_null_count() > bad.len() {
+                find_nulls(&array, &mut bad);
+            }
+            bad_rows.extend(bad.into_iter().map(|(row, bad)| {
+                let shown = plan.source.map_or_else(|| "NULL".to_owned(), |from| shown_value(batch.column(from), row));
+                BadRow { row, column: plan.column, bad, shown }
+            }));
+            arrays.push(array);
+        }
+        bad_rows.sort_by_key(|bad| (bad.row, bad.column));
+        bad_rows.dedup_by_key(|bad| bad.row);
+        Ok((arrays, bad_rows))
+    }
+
+    /// All rows or the first that does not fit. Only for a plan of all columns.
+    pub(crate) fn assign(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let (arrays, bad) = self.convert(batch)?;
+        if let Some(first) = bad.first() {
+            let message = format!("row {}, {}", first.row + 1, first.reason(&self.table));
+            return Err(Error::new(first.bad.kind(), message));
+        }
+        storage_batch(&self.table, arrays, batch.num_rows())
+    }
+}
+
+/// All columns of `table` as a batch in its storage schema, text columns as plain or dictionary as they come.
+pub(crate) fn storage_batch(table: &TableDef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    batch_of(storage_schema_of(table, &arrays), arrays, rows)
+}
+
+/// As [`storage_batch`], without the rows in `bad` (which may hold NULLs that the schema forbids).
+pub(crate) fn storage_batch_without(
+    table: &TableDef,
+    arrays: Vec<ArrayRef>,
+    rows: usize,
+    bad: impl Iterator<Item = usize>,
+) -> Result<RecordBatch> {
+    let schema = storage_schema_of(table, &arrays);
+    let relaxed: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let mut keep = vec![true; rows];
+    bad.for_each(|row| keep[row] = false);
+    let all = batch_of(Arc::new(Schema::new(relaxed)), arrays, rows)?;
+    let good = filter_record_batch(&all, &BooleanArray::from(keep)).map_err(internal)?;
+    let (_, arrays, rows) = good.into_parts();
+    batch_of(schema, arrays, rows)
+}
+
+fn batch_of(schema: SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, arrays, &options).map_err(internal)
+}
+
+fn storage_schema_of(table: &TableDef, arrays: &[ArrayRef]) -> SchemaRef {
+    let field = |(column, array): (&Column, &ArrayRef)| {
+        Field::new(&column.storage_name, array.data_type().clone(), column.nullable)
+    };
+    Arc::new(Schema::new(table.columns.iter().zip(arrays).map(field).collect::<Vec<Field>>()))
+}
+
+fn internal(error: arrow::error::ArrowError) -> Error {
+    Error::internal(format!("a batch could not be assembled: {error}"))
+}
+
+/// What a source type is to a cast.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Null,
+    Boolean,
+    Integer,
+    Float,
+    Decimal,
+    Date,
+    Timestamp,
+    Text,
+    Bytes,
+    /// Times of day, durations, intervals: only as text.
+    Other,
+    /// Lists, structs, maps, unions.
+    Nested,
+}
+
+fn family(from: &ArrowType) -> Family {
+    match from {
+        ArrowType::Null => Family::Null,
+        ArrowType::Boolean => Family::Boolean,
+        from if from.is_integer() => Family::Integer,
+        from if from.is_floating() => Family::Float,
+        from if from.is_decimal() => Family::Decimal,
+        ArrowType::Date32 | ArrowType::Date64 => Family::Date,
+        ArrowType::Timestamp(..) => Family::Timestamp,
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => Family::Text,
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_) => Family::Bytes,
+        ArrowType::Time32(_) | ArrowType::Time64(_) | ArrowType::Duration(_) | ArrowType::Interval(_) => Family::Other,
+        ArrowType::Dictionary(_, values) => family(values),
+        ArrowType::RunEndEncoded(_, values) => family(values.data_type()),
+        _ => Family::Nested,
+    }
+}
+
+fn check_types(from: &Field, to: &Column) -> Result<()> {
+    let fits = match (family(from.data_type()), to.data_type) {
+        (Family::Null | Family::Text, _) => true,
+        (Family::Nested, _) => false,
+        (Family::Bytes, DataType::Text | DataType::Binary) => true,
+        (Family::Bytes, _) => false,
+        (_, DataType::Text) => true,
+        (Family::Boolean, to) => to == DataType::Boolean,
+        (Family::Integer | Family::Float | Family::Decimal, to) => matches!(
+            to,
+            DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
+                | DataType::Real
+                | DataType::Double
+                | DataType::Decimal { .. }
+        ),
+        (Family::Date | Family::Timestamp, to) => {
+            matches!(to, DataType::Date | DataType::Timestamp | DataType::TimestampTz)
+        }
+        (Family::Other, _) => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let from_name = DataType::from_arrow(from.data_type())
+        .map_or_else(|| from.data_type().to_string(), |data_type| data_type.sql_name());
+    Err(Error::new(
+        ErrorKind::DatatypeMismatch,
+        format!("column {} is {}, and a value of type {from_name} cannot be stored in it", to.name, to.data_type.sql_name()),
+    )
+    .with_hint("write an explicit cast"))
+}
+
+/// One column in the storage type of `to`; `bad` gets the rows whose value does not fit, ascending, and NULL stands there.
+fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    let target = to.to_arrow();
+    if *array.data_type() == target {
+        return Ok(array.clone());
+    }
+    match array.data_type() {
+        ArrowType::Dictionary(_, values) if family(values) == Family::Text && text == TextAs::Dictionary => {
+            let wanted = ArrowType::Dictionary(Box::new(ArrowType::Int32), Box::new(ArrowType::Utf8));
+            return cast(array, &wanted).map_err(internal);
+        }
+        ArrowType::Dictionary(_, values) if family(values) == Family::Text && to == DataType::Text => {
+            return cast(array, &target).map_err(internal);
+        }
+        ArrowType::Dictionary(_, values) => return convert(&cast(array, values).map_err(internal)?, to, text, bad),
+        ArrowType::RunEndEncoded(_, values) => {
+            return convert(&cast(array, values.data_type()).map_err(internal)?, to, text, bad);
+        }
+        _ => {}
+    }
+    match (family(array.data_type()), to) {
+        (Family::Null, _) => Ok(new_null_array(&target, array.len())),
+        (Family::Text, DataType::Text) | (Family::Bytes, DataType::Binary) => cast(array, &target).map_err(internal),
+        (Family::Text | Family::Bytes, _) => parse_each(array, to, bad),
+        (_, DataType::Text) => text_of(array),
+        (Family::Float, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
+            let rounded: Float64Array = doubles.as_primitive::<Float64Type>().unary(f64::round_ties_even);
+            safe_cast(&rounded, &target, bad)
+        }
+        (Family::Decimal, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            let whole = ArrowType::Decimal256(76, 0);
+            safe_cast(&cast(array, &whole).map_err(internal)?, &target, bad)
+        }
+        (Family::Float | Family::Decimal, DataType::Real) => {
+            let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
+            Ok(narrow(doubles.as_primitive(), bad))
+        }
+        (Family::Date | Family::Timestamp, _) => times(array, to, bad),
+        _ => safe_cast(array, &target, bad),
+    }
+}
+
+/// Casts with NULL for what does not fit, and reports what became NULL.
+fn safe_cast(array: &dyn Array, target: &ArrowType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    let options = CastOptions { safe: true, ..Default::default() };
+    let out = cast_with_options(array, target, &options).map_err(internal)?;
+    if out.null_count() > array.null_count() {
+        bad.extend((0..out.len()).filter(|row| out.is_null(*row) && array.is_valid(*row)).map(|row| (row, Bad::Range)));
+    }
+    Ok(out)
+}
+
+fn narrow(doubles: &Float64Array, bad: &mut Vec<(usize, Bad)>) -> ArrayRef {
+    let out: PrimitiveArray<Float32Type> = doubles.unary_opt(|value| {
+        let narrowed = value as f32;
+        (narrowed.is_finite() || !value.is_finite()).then_some(narrowed)
+    });
+    if out.null_count() > doubles.null_count() {
+        bad.extend((0..out.len()).filter(|row| out.is_null(*row) && doubles.is_valid(*row)).map(|row| (row, Bad::Range)));
+    }
+    Arc::new(out)
+}
+
+fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    let bytes = cast(array, &ArrowType::BinaryView).map_err(internal)?;
+    let mut builder = ColumnBuilder::new(to, TextAs::Plain, bytes.len());
+    for (row, value) in bytes.as_binary_view().iter().enumerate() {
+        match value.map(|value| builder.append(value)) {
+            Some(Ok(())) => {}
+            Some(Err(why)) => {
+                bad.push((row, why));
+                builder.append_null();
+            }
+            None => builder.append_null(),
+        }
+    }
+    Ok(builder.finish())
+}
+
+fn text_of(array: &ArrayRef) -> Result<ArrayRef> {
+    let column = TextColumn::new(array)?;
+    let mut builder = StringViewBuilder::with_capacity(array.len());
+    let mut value = Vec::new();
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        value.clear();
+        column.write(row, &mut value)?;
+        builder.append_value(String::from_utf8_lossy(&value));
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// Dates and timestamps of any unit, through microseconds since 1970 in UTC.
+fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    let numbers = cast(array, &ArrowType::Int64).map_err(internal)?;
+    let numbers: &Int64Array = numbers.as_primitive();
+    let (multiply, divide) = match array.data_type() {
+        ArrowType::Date32 => (DAY_MICROS, 1),
+        ArrowType::Date64 | ArrowType::Timestamp(TimeUnit::Millisecond, _) => (1_000, 1),
+        ArrowType::Timestamp(TimeUnit::Second, _) => (1_000_000, 1),
+        ArrowType::Timestamp(TimeUnit::Nanosecond, _) => (1, 1_000),
+        _ => (1, 1),
+    };
+    let to_micros = |value: i64| value.checked_mul(multiply).map(|value| value.div_euclid(divide));
+    let micros: PrimitiveArray<Int64Type> = numbers.unary_opt(to_micros);
+    let out: ArrayRef = match to {
+        DataType::Date => {
+            let days: PrimitiveArray<Date32Type> =
+                micros.unary_opt(|value| i32::try_from(value.div_euclid(DAY_MICROS)).ok());
+            Arc::new(days)
+        }
+        _ => Arc::new(micros.reinterpret_cast::<TimestampMicrosecondType>().with_data_type(to.to_arrow())),
+    };
+    if out.null_count() > array.null_count() {
+        bad.extend((0..out.len()).filter(|row| out.is_null(*row) && array.is_valid(*row)).map(|row| (row, Bad::Range)));
+    }
+    Ok(out)
+}
+
+/// Adds the rows that are NULL and not yet bad.
+fn find_nulls(array: &ArrayRef, bad: &mut Vec<(usize, Bad)>) {
+    let nulls = array.logical_nulls();
+    let known: std::collections::HashSet<usize> = bad.iter().map(|(row, _)| *row).collect();
+    let null_rows = (0..array.len()).filter(|row| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row)));
+    bad.extend(null_rows.filter(|row| !known.contains(row)).map(|row| (row, Bad::Null)).collect::<Vec<_>>());
+}

@@ -1,0 +1,391 @@
+//! What COPY's options mean.
+//!
+//! Invariants:
+//! - An option that is unknown, that does not go with the direction or the format, or that would be ignored, is refused by name.
+//! - A set of options is checked as a whole before any file is opened.
+
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use std::path::PathBuf;
+
+/// File formats, and formats of results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Comma-separated values (RFC 4180), with dialect options.
+    Csv,
+    /// One JSON object a line.
+    JsonLines,
+    /// One JSON array of objects; only written.
+    JsonArray,
+    /// Apache Parquet.
+    Parquet,
+    /// Arrow IPC: the file or the stream format is read, the file format is written (the stream format to a pipe).
+    Arrow,
+}
+
+impl Format {
+    /// By its name, as `FORMAT` takes it.
+    pub fn from_name(name: &str) -> Result<Format> {
+        const NAMES: [&str; 5] = ["csv", "ndjson", "parquet", "arrow", "json"];
+        match name.to_ascii_lowercase().as_str() {
+            "csv" => Ok(Format::Csv),
+            "ndjson" | "jsonl" | "json" => Ok(Format::JsonLines),
+            "parquet" => Ok(Format::Parquet),
+            "arrow" | "ipc" | "feather" => Ok(Format::Arrow),
+            "text" | "binary" => Err(Error::new(
+                ErrorKind::NotSupported,
+                format!("FORMAT {name} (PostgreSQL's own) is not supported"),
+            )
+            .with_hint("use csv, ndjson, parquet or arrow; for tab-separated text: FORMAT csv, DELIMITER 'tab'")),
+            _ => Err(bad_value("FORMAT", name, "csv, ndjson, parquet, arrow").with_hint(did_you_mean(name, &NAMES))),
+        }
+    }
+
+    /// By a file's name: `sales.csv`, `sales.tsv.gz`, `events.ndjson.zst`, ...
+    pub fn from_file_name(name: &str) -> Option<Format> {
+        let lower = name.to_ascii_lowercase();
+        let stem = lower.strip_suffix(".gz").or_else(|| lower.strip_suffix(".zst")).unwrap_or(&lower);
+        match stem.rsplit_once('.')?.1 {
+            "csv" | "tsv" | "txt" => Some(Format::Csv),
+            "ndjson" | "jsonl" | "json" => Some(Format::JsonLines),
+            "parquet" | "pq" => Some(Format::Parquet),
+            "arrow" | "arrows" | "ipc" | "feather" => Some(Format::Arrow),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Format::Csv => "csv",
+            Format::JsonLines => "ndjson",
+            Format::JsonArray => "json",
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+        }
+    }
+}
+
+/// How files are packed. In Parquet and Arrow files it is the codec of their pages and buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compression {
+    /// Reading: by the file's first bytes. Writing: by its name; `zstd` in Parquet.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// gzip
+    Gzip,
+    /// Zstandard
+    Zstd,
+}
+
+/// Whether a CSV file's first record names the columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Header {
+    /// Reading: yes, if all its fields are names of the table's columns. Writing: yes.
+    #[default]
+    Auto,
+    /// Yes: fields go to the columns of these names, unless the statement lists columns.
+    Yes,
+    /// No: fields go to columns by position.
+    No,
+}
+
+/// What becomes of bad rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnError {
+    /// The whole COPY is refused, and nothing is applied.
+    #[default]
+    Refuse,
+    /// Good rows are loaded, bad ones go to the rejects file.
+    Skip,
+}
+
+/// Options of one COPY. `Default` is what no options mean.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CopyOptions {
+    /// `FORMAT`; when absent, from the file's name, else CSV for standard input and output.
+    pub format: Option<Format>,
+    /// `COMPRESSION auto | none | gzip | zstd`
+    pub compression: Compression,
+    /// `HEADER [true | false]`
+    pub header: Header,
+    /// `DELIMITER`, one byte; a comma, or a tab for `.tsv`.
+    pub delimiter: Option<u8>,
+    /// `QUOTE`, one byte; a double quote.
+    pub quote: Option<u8>,
+    /// `ESCAPE`, one byte; what goes before a quote within quotes; the quote itself.
+    pub escape: Option<u8>,
+    /// `NULL`: the unquoted text that means NULL; nothing at all when absent.
+    pub null: Option<String>,
+    /// `ON_ERROR refuse | skip`
+    pub on_error: OnError,
+    /// `REJECTS 'file'`: where `ON_ERROR skip` writes bad rows.
+    pub rejects: Option<PathBuf>,
+    /// `BATCH_ROWS n`: commit every n rows, so that a load that was interrupted can be resumed.
+    pub batch_rows: Option<u64>,
+}
+
+/// Which way a COPY goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Into a table.
+    From,
+    /// Out of one.
+    To,
+}
+
+const NAMES: [&str; 11] = [
+    "FORMAT",
+    "COMPRESSION",
+    "HEADER",
+    "DELIMITER",
+    "QUOTE",
+    "ESCAPE",
+    "NULL",
+    "ENCODING",
+    "ON_ERROR",
+    "REJECTS",
+    "BATCH_ROWS",
+];
+
+impl CopyOptions {
+    /// Options as they are written, set in order and checked together; `file` is `None` for standard input and output.
+    pub fn from_pairs(
+        pairs: &[(String, Option<String>)],
+        direction: Direction,
+        file: Option<&str>,
+    ) -> Result<CopyOptions> {
+        let mut options = CopyOptions::default();
+        for (name, value) in pairs {
+            options.set(name, value.as_deref())?;
+        }
+        options.check(direction, file)?;
+        Ok(options)
+    }
+
+    /// Sets one option by its SQL name. `None` is an option without a value, as in `HEADER`.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        let name = name.to_ascii_uppercase();
+        let text = || value.ok_or_else(|| invalid(format!("COPY option {name} needs a value")));
+        match name.as_str() {
+            "FORMAT" => self.format = Some(Format::from_name(text()?)?),
+            "COMPRESSION" => {
+                self.compression = match text()?.to_ascii_lowercase().as_str() {
+                    "auto" => Compression::Auto,
+                    "none" => Compression::None,
+                    "gzip" | "gz" => Compression::Gzip,
+                    "zstd" | "zst" => Compression::Zstd,
+                    other => return Err(bad_value("COMPRESSION", other, "auto, none, gzip, zstd")),
+                }
+            }
+            "HEADER" => {
+                self.header = match value.map(|value| value.to_ascii_lowercase()).as_deref() {
+                    None | Some("true" | "on" | "1" | "match") => Header::Yes,
+                    Some("false" | "off" | "0") => Header::No,
+                    Some("auto") => Header::Auto,
+                    Some(other) => return Err(bad_value("HEADER", other, "true, false, auto")),
+                }
+            }
+            "DELIMITER" => self.delimiter = Some(one_byte("DELIMITER", text()?)?),
+            "QUOTE" => self.quote = Some(one_byte("QUOTE", text()?)?),
+            "ESCAPE" => self.escape = Some(one_byte("ESCAPE", text()?)?),
+            "NULL" => self.null = Some(text()?.to_owned()),
+            "ENCODING" => {
+                if !matches!(text()?.to_ascii_lowercase().as_str(), "utf8" | "utf-8") {
+                    return Err(Error::new(ErrorKind::NotSupported, format!("ENCODING {} is not supported", text()?))
+                        .with_hint("convert the file to UTF-8 first, for example with iconv"));
+                }
+            }
+            "ON_ERROR" => {
+                self.on_error = match text()?.to_ascii_lowercase().as_str() {
+                    "refuse" | "stop" => OnError::Refuse,
+                    "skip" | "ignore" => OnError::Skip,
+                    other => return Err(bad_value("ON_ERROR", other, "refuse, skip")),
+                }
+            }
+            "REJECTS" => self.rejects = Some(PathBuf::from(text()?)),
+            "BATCH_ROWS" => {
+                self.batch_rows = match text()?.parse() {
+                    Ok(0) | Err(_) => return Err(bad_value("BATCH_ROWS", text()?, "a whole number from 1 on")),
+                    Ok(rows) => Some(rows),
+                }
+            }
+            "FREEZE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" | "DEFAULT" | "LOG_VERBOSITY" | "REJECT_LIMIT" => {
+                return Err(Error::new(ErrorKind::NotSupported, format!("COPY option {name} is not supported")));
+            }
+            _ => {
+                return Err(invalid(format!("COPY has no option {name}")).with_hint(did_you_mean(&name, &NAMES)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the options go together, with the direction, and with the format that `file` (if any) implies.
+    pub fn check(&self, direction: Direction, file: Option<&str>) -> Result<()> {
+        if direction == Direction::To {
+            let loading_only = [
+                ("ON_ERROR", self.on_error != OnError::Refuse),
+                ("REJECTS", self.rejects.is_some()),
+                ("BATCH_ROWS", self.batch_rows.is_some()),
+            ];
+            if let Some((name, _)) = loading_only.iter().find(|(_, given)| *given) {
+                return Err(invalid(format!("COPY option {name} is for COPY ... FROM")));
+            }
+        }
+        if self.rejects.is_some() && self.on_error == OnError::Refuse {
+            return Err(invalid("COPY option REJECTS needs ON_ERROR skip: nothing is rejected otherwise"));
+        }
+        let format = self.format_of(file)?;
+        if direction == Direction::From && format == Format::JsonArray {
+            return Err(Error::new(ErrorKind::NotSupported, "a JSON array cannot be loaded")
+                .with_hint("write one object a line, for example with jq -c '.[]'"));
+        }
+        let csv_only = [
+            ("HEADER", self.header != Header::Auto),
+            ("DELIMITER", self.delimiter.is_some()),
+            ("QUOTE", self.quote.is_some()),
+            ("ESCAPE", self.escape.is_some()),
+            ("NULL", self.null.is_some()),
+        ];
+        if let Some((name, _)) = csv_only.iter().find(|(_, given)| *given && format != Format::Csv) {
+            return Err(invalid(format!("COPY option {name} is for FORMAT csv, and this is {}", format.name())));
+        }
+        let dialect = self.dialect(file);
+        let distinct = dialect.delimiter != dialect.quote && dialect.delimiter != dialect.escape;
+        if !distinct {
+            return Err(invalid("DELIMITER must differ from QUOTE and ESCAPE"));
+        }
+        if dialect.null.iter().any(|byte| [dialect.delimiter, dialect.quote, b'\n', b'\r'].contains(byte)) {
+            return Err(invalid("NULL must not contain the delimiter, the quote or a line end"));
+        }
+        Ok(())
+    }
+
+    /// The format: as stated, else by the file's name; standard input and output (`None`) default to CSV.
+    pub fn format_of(&self, file: Option<&str>) -> Result<Format> {
+        match (self.format, file) {
+            (Some(format), _) => Ok(format),
+            (None, None) => Ok(Format::Csv),
+            (None, Some(name)) => Format::from_file_name(name).ok_or_else(|| {
+                invalid(format!("the format of {name} is not clear from its name"))
+                    .with_hint("add FORMAT csv, ndjson, parquet or arrow")
+            }),
+        }
+    }
+
+    /// The CSV dialect, with defaults filled in.
+    pub(crate) fn dialect(&self, file: Option<&str>) -> Dialect {
+        let tabs = file.is_some_and(|name| {
+            let lower = name.to_ascii_lowercase();
+            lower.strip_suffix(".gz").or_else(|| lower.strip_suffix(".zst")).unwrap_or(&lower).ends_with(".tsv")
+        });
+        let quote = self.quote.unwrap_or(b'"');
+        Dialect {
+            delimiter: self.delimiter.unwrap_or(if tabs { b'\t' } else { b',' }),
+            quote,
+            escape: self.escape.unwrap_or(quote),
+            null: self.null.clone().unwrap_or_default().into_bytes(),
+        }
+    }
+}
+
+/// A CSV dialect, complete.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Dialect {
+    pub(crate) delimiter: u8,
+    pub(crate) quote: u8,
+    pub(crate) escape: u8,
+    /// The unquoted text that means NULL.
+    pub(crate) null: Vec<u8>,
+}
+
+fn one_byte(name: &str, text: &str) -> Result<u8> {
+    let byte = match text.as_bytes() {
+        [byte] => *byte,
+        b"\\t" | b"tab" | b"TAB" => b'\t',
+        _ => return Err(bad_value(name, text, "one ASCII character, or 'tab'")),
+    };
+    if !byte.is_ascii() || byte == b'\n' || byte == b'\r' {
+        return Err(bad_value(name, text, "one ASCII character that is not a line end"));
+    }
+    Ok(byte)
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidSetting, message)
+}
+
+fn bad_value(name: &str, value: &str, takes: &str) -> Error {
+    invalid(format!("COPY option {name} cannot be '{value}': it takes {takes}"))
+}
+
+fn did_you_mean(name: &str, known: &[&str]) -> String {
+    match near_names(name, known.iter().copied()).as_slice() {
+        [] => format!("it takes {}", known.join(", ")),
+        near => format!("did you mean {}?", near.join(" or ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, Option<&str>)]) -> Result<CopyOptions> {
+        let mut options = CopyOptions::default();
+        for (name, value) in pairs {
+            options.set(name, *value)?;
+        }
+        Ok(options)
+    }
+
+    #[test]
+    fn options_are_set_by_name_and_unknown_ones_list_near_names() {
+        let set = options(&[("format", Some("NDJSON")), ("on_error", Some("skip")), ("batch_rows", Some("5"))]).unwrap();
+        assert_eq!((set.format, set.on_error, set.batch_rows), (Some(Format::JsonLines), OnError::Skip, Some(5)));
+        let unknown = options(&[("DELIMETER", Some(","))]).unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::InvalidSetting);
+        assert_eq!(unknown.hint(), Some("did you mean DELIMITER?"));
+        assert_eq!(options(&[("FREEZE", None)]).unwrap_err().kind(), ErrorKind::NotSupported);
+        assert_eq!(options(&[("FORMAT", Some("text"))]).unwrap_err().kind(), ErrorKind::NotSupported);
+        for (name, value) in [
+            ("FORMAT", "exel"),
+            ("COMPRESSION", "lzma"),
+            ("HEADER", "maybe"),
+            ("DELIMITER", "ab"),
+            ("DELIMITER", "ä"),
+            ("QUOTE", "\n"),
+            ("ON_ERROR", "panic"),
+            ("BATCH_ROWS", "0"),
+            ("BATCH_ROWS", "many"),
+        ] {
+            assert_eq!(options(&[(name, Some(value))]).unwrap_err().kind(), ErrorKind::InvalidSetting, "{name}");
+        }
+        assert!(options(&[("DELIMITER", None)]).is_err());
+        assert_eq!(options(&[("DELIMITER", Some("\\t"))]).unwrap().delimiter, Some(b'\t'));
+    }
+
+    #[test]
+    fn options_that_would_be_ignored_are_refused() {
+        let refused = |pairs: &[(&str, Option<&str>)], direction, file| {
+            options(pairs).unwrap().check(direction, Some(file)).unwrap_err().message().to_owned()
+        };
+        assert!(refused(&[("BATCH_ROWS", Some("5"))], Direction::To, "a.csv").contains("BATCH_ROWS"));
+        assert!(refused(&[("REJECTS", Some("r"))], Direction::From, "a.csv").contains("ON_ERROR skip"));
+        assert!(refused(&[("DELIMITER", Some(";"))], Direction::From, "a.parquet").contains("DELIMITER"));
+        assert!(refused(&[("QUOTE", Some(","))], Direction::From, "a.csv").contains("differ"));
+        assert!(refused(&[("NULL", Some("a,b"))], Direction::From, "a.csv").contains("NULL"));
+        assert!(refused(&[], Direction::From, "a.dat").contains("a.dat"));
+        options(&[("QUOTE", Some("'")), ("HEADER", None)]).unwrap().check(Direction::From, Some("a.tsv.gz")).unwrap();
+        CopyOptions::default().check(Direction::From, None).unwrap();
+    }
+
+    #[test]
+    fn file_names_tell_format_and_delimiter() {
+        assert_eq!(Format::from_file_name("a/b.CSV.gz"), Some(Format::Csv));
+        assert_eq!(Format::from_file_name("b.jsonl.zst"), Some(Format::JsonLines));
+        assert_eq!(Format::from_file_name("b.parquet"), Some(Format::Parquet));
+        assert_eq!(Format::from_file_name("b.feather"), Some(Format::Arrow));
+        assert_eq!(Format::from_file_name("b"), None);
+        assert_eq!(CopyOptions::default().dialect(Some("x.tsv.zst")).delimiter, b'\t');
+    }
+}

@@ -1,0 +1,246 @@
+//! The COPY statement, from tokens.
+//!
+//! sqlparser 0.62 knows a closed list of options (no COMPRESSION, ON_ERROR, BATCH_ROWS) and reads rows for STDIN out of the SQL
+//! text, so the statement is parsed here, on its parser: queries and names are sqlparser's, the rest is ours. Accepted are
+//! PostgreSQL's `[WITH] (name value, ...)` and its older `[WITH] CSV HEADER DELIMITER AS ';'`.
+
+use crate::copy::options::{CopyOptions, Direction};
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use std::path::PathBuf;
+
+/// Where COPY FROM reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// One file, or all files that a pattern with `*`, `?`, `[...]` or `**` matches, in the order of their names.
+    Files(String),
+    /// What the session hands in.
+    Stdin,
+}
+
+/// Where COPY TO writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A file; replaced at once when it is complete.
+    File(PathBuf),
+    /// What the session hands in.
+    Stdout,
+}
+
+/// What COPY TO writes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum CopyWhat {
+    /// A table, all columns when none are listed.
+    Table {
+        /// Its name.
+        name: ObjectName,
+        /// The columns.
+        columns: Vec<Ident>,
+    },
+    /// A query's result.
+    Query(Box<Query>),
+}
+
+/// A parsed and checked COPY.
+#[derive(Clone, PartialEq, Debug)]
+pub enum CopyStatement {
+    /// `COPY table [(columns)] FROM ...`
+    From {
+        /// The table.
+        table: ObjectName,
+        /// The columns that the file's fields go to; none: see [`crate::copy::copy_from`].
+        columns: Vec<Ident>,
+        /// The files.
+        source: Source,
+        /// The options, checked.
+        options: CopyOptions,
+    },
+    /// `COPY table [(columns)] | (query) TO ...`
+    To {
+        /// What to write.
+        what: CopyWhat,
+        /// Where.
+        target: Target,
+        /// The options, checked.
+        options: CopyOptions,
+    },
+}
+
+/// Parses a COPY whose keyword is the next token, up to its `;` or the end.
+pub(crate) fn parse_copy(parser: &mut Parser<'_>) -> Result<CopyStatement> {
+    parser.expect_keyword(Keyword::COPY).map_err(syntax)?;
+    let what = if parser.consume_token(&Token::LParen) {
+        let query = parser.parse_query().map_err(syntax)?;
+        parser.expect_token(&Token::RParen).map_err(syntax)?;
+        CopyWhat::Query(query)
+    } else {
+        let name = parser.parse_object_name(false).map_err(syntax)?;
+        let columns = parser.parse_parenthesized_column_list(IsOptional::Optional, false).map_err(syntax)?;
+        CopyWhat::Table { name, columns }
+    };
+    if parser.parse_keyword(Keyword::FROM) {
+        let CopyWhat::Table { name, columns } = what else {
+            return Err(Error::new(ErrorKind::Syntax, "COPY ... FROM loads into a table, not into a query"));
+        };
+        let source = match place(parser, "FROM", Keyword::STDIN, Keyword::STDOUT)? {
+            Some(path) => Source::Files(path),
+            None => Source::Stdin,
+        };
+        let options = parse_options(parser)?;
+        options.check(Direction::From, if let Source::Files(path) = &source { Some(path) } else { None })?;
+        Ok(CopyStatement::From { table: name, columns, source, options })
+    } else {
+        parser.expect_keyword(Keyword::TO).map_err(syntax)?;
+        let path = place(parser, "TO", Keyword::STDOUT, Keyword::STDIN)?;
+        let options = parse_options(parser)?;
+        options.check(Direction::To, path.as_deref())?;
+        let target = path.map_or(Target::Stdout, |path| Target::File(PathBuf::from(path)));
+        Ok(CopyStatement::To { what, target, options })
+    }
+}
+
+/// A quoted path, or `None` for the right standard stream.
+fn place(parser: &mut Parser<'_>, word: &str, right: Keyword, wrong: Keyword) -> Result<Option<String>> {
+    if parser.parse_keyword(right) {
+        return Ok(None);
+    }
+    if parser.parse_keyword(wrong) {
+        return Err(Error::new(ErrorKind::Syntax, format!("COPY ... {word} {wrong:?} goes the wrong way"))
+            .with_hint(format!("write COPY ... {word} {right:?}")));
+    }
+    if parser.parse_keyword(Keyword::PROGRAM) {
+        return Err(Error::new(ErrorKind::NotSupported, "COPY with PROGRAM is not supported")
+            .with_hint("pipe the program into alluvia sql and use STDIN"));
+    }
+    match text(parser) {
+        Some(path) => Ok(Some(path)),
+        None => Err(Error::new(
+            ErrorKind::Syntax,
+            format!("COPY ... {word} needs a file name in quotes or {right:?}, and found {}", parser.peek_token()),
+        )),
+    }
+}
+
+fn parse_options(parser: &mut Parser<'_>) -> Result<CopyOptions> {
+    let mut options = CopyOptions::default();
+    let _ = parser.parse_keyword(Keyword::WITH);
+    if parser.consume_token(&Token::LParen) {
+        loop {
+            let name = option_name(parser)?;
+            let value = value(parser);
+            options.set(&name, value.as_deref())?;
+            if parser.consume_token(&Token::RParen) {
+                break;
+            }
+            parser.expect_token(&Token::Comma).map_err(syntax)?;
+        }
+        return Ok(options);
+    }
+    while let Token::Word(word) = parser.peek_token().token {
+        parser.next_token();
+        match word.value.to_ascii_uppercase().as_str() {
+            format @ ("CSV" | "PARQUET" | "NDJSON" | "JSON" | "ARROW" | "BINARY") => options.set("FORMAT", Some(format))?,
+            packing @ ("GZIP" | "ZSTD") => options.set("COMPRESSION", Some(packing))?,
+            "HEADER" => options.set("HEADER", None)?,
+            name => {
+                let _ = parser.parse_keyword(Keyword::AS);
+                let value = value(parser);
+                options.set(name, value.as_deref())?;
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn option_name(parser: &mut Parser<'_>) -> Result<String> {
+    match parser.next_token().token {
+        Token::Word(word) => Ok(word.value),
+        other => Err(Error::new(ErrorKind::Syntax, format!("COPY: expected the name of an option, and found {other}"))),
+    }
+}
+
+/// A quoted text, taken if it is next.
+fn text(parser: &mut Parser<'_>) -> Option<String> {
+    match parser.peek_token().token {
+        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => {
+            parser.next_token();
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
+/// An option's value, taken if one is next: a text, a word, a number.
+fn value(parser: &mut Parser<'_>) -> Option<String> {
+    if let Some(text) = text(parser) {
+        return Some(text);
+    }
+    let value = match parser.peek_token().token {
+        Token::Word(word) => word.value,
+        Token::Number(number, _) => number,
+        _ => return None,
+    };
+    parser.next_token();
+    Some(value)
+}
+
+fn syntax(error: ParserError) -> Error {
+    let message = match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+        ParserError::RecursionLimitExceeded => "the statement is nested too deeply".to_owned(),
+    };
+    Error::new(ErrorKind::Syntax, format!("COPY: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::options::{Compression, Format, Header, OnError};
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+
+    fn parse(sql: &str) -> Result<CopyStatement> {
+        parse_copy(&mut Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).unwrap())
+    }
+
+    #[test]
+    fn both_forms_of_options_are_understood() {
+        let new = "COPY s.t (a, \"B\") FROM 'x/*.csv.gz' WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'NA', QUOTE '''', \
+                   COMPRESSION gzip, ON_ERROR skip, REJECTS 'bad.csv', BATCH_ROWS 1000)";
+        let CopyStatement::From { table, columns, source, options } = parse(new).unwrap() else { panic!() };
+        assert_eq!((table.to_string().as_str(), columns[1].value.as_str()), ("s.t", "B"));
+        assert_eq!(source, Source::Files("x/*.csv.gz".into()));
+        assert_eq!((options.header, options.delimiter, options.quote), (Header::Yes, Some(b';'), Some(b'\'')));
+        assert_eq!((options.on_error, options.batch_rows), (OnError::Skip, Some(1000)));
+        assert_eq!((options.compression, options.null.as_deref()), (Compression::Gzip, Some("NA")));
+
+        let old = parse("COPY t FROM STDIN WITH CSV HEADER DELIMITER AS E'\\t' NULL AS 'NULL';").unwrap();
+        let CopyStatement::From { source: Source::Stdin, options, .. } = old else { panic!() };
+        assert_eq!((options.format, options.delimiter), (Some(Format::Csv), Some(b'\t')));
+
+        let to = parse("COPY (SELECT 1 AS a) TO STDOUT (FORMAT parquet)").unwrap();
+        assert!(matches!(to, CopyStatement::To { what: CopyWhat::Query(_), target: Target::Stdout, .. }));
+        let to = parse("COPY t (a) TO 'out.csv' (HEADER false)").unwrap();
+        assert!(matches!(to, CopyStatement::To { what: CopyWhat::Table { .. }, target: Target::File(_), .. }));
+    }
+
+    #[test]
+    fn wrong_statements_say_what_is_wrong() {
+        for (sql, kind) in [
+            ("COPY t FROM 'a.csv' (COLOUR 'red')", ErrorKind::InvalidSetting),
+            ("COPY t FROM STDOUT", ErrorKind::Syntax),
+            ("COPY t TO PROGRAM 'gzip'", ErrorKind::NotSupported),
+            ("COPY t TO file", ErrorKind::Syntax),
+            ("COPY (SELECT 1) FROM 'a.csv'", ErrorKind::Syntax),
+            ("COPY t TO 'a.csv' (ON_ERROR skip)", ErrorKind::InvalidSetting),
+            ("COPY t FROM 'a.csv' (FORMAT csv", ErrorKind::Syntax),
+            ("COPY t FROM 'a.csv' (, )", ErrorKind::Syntax),
+            ("COPY t FROM 'a.csv' CSV BANANA 'x'", ErrorKind::InvalidSetting),
+            ("COPY", ErrorKind::Syntax),
+        ] {
+            assert_eq!(parse(sql).unwrap_err().kind(), kind, "{sql}");
+        }
+    }
+}

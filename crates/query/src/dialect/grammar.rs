@@ -1,0 +1,119 @@
+//! What our SQL accepts: PostgreSQL's grammar, and the few extensions that DataFusion plans.
+//!
+//! Every answer is PostgreSQL's unless it is listed under "beyond PostgreSQL"; the parser asks `dialect()` where it has
+//! rules for PostgreSQL that no method states.
+
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use std::any::TypeId;
+
+const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// The grammar of Alluvia's SQL.
+#[derive(Debug)]
+pub(crate) struct Grammar;
+
+macro_rules! as_postgres {
+    ($($method:ident),* $(,)?) => {
+        $(fn $method(&self) -> bool {
+            POSTGRES.$method()
+        })*
+    };
+}
+
+macro_rules! beyond_postgres {
+    ($($method:ident),* $(,)?) => {
+        $(fn $method(&self) -> bool {
+            true
+        })*
+    };
+}
+
+impl Dialect for Grammar {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    as_postgres!(
+        supports_unicode_string_literal,
+        supports_filter_during_aggregation,
+        supports_group_by_expr,
+        allow_extract_custom,
+        allow_extract_single_quotes,
+        supports_create_index_with_clause,
+        supports_explain_with_utility_options,
+        supports_listen_notify,
+        supports_factorial_operator,
+        supports_bitwise_shift_operators,
+        supports_comment_on,
+        supports_load_extension,
+        supports_named_fn_args_with_colon_operator,
+        supports_named_fn_args_with_expr_name,
+        supports_empty_projections,
+        supports_nested_comments,
+        supports_string_escape_constant,
+        supports_numeric_literal_underscores,
+        supports_array_typedef_with_brackets,
+        supports_geometric_types,
+        supports_set_names,
+        supports_alter_column_type_using,
+        supports_notnull_operator,
+        supports_interval_options,
+        supports_insert_table_alias,
+        supports_create_table_like_parenthesized,
+        supports_select_wildcard_with_alias,
+        supports_comma_separated_trim,
+        supports_xml_expressions,
+    );
+
+    // DataFusion plans these, so they are let through; what it would ignore is refused after parsing.
+    beyond_postgres!(
+        supports_select_wildcard_exclude,
+        supports_select_wildcard_except,
+        supports_select_wildcard_replace,
+        supports_window_clause_named_window_reference,
+        supports_window_function_null_treatment_arg,
+        supports_order_by_all,
+        supports_dictionary_syntax,
+        support_map_literal_syntax,
+        supports_struct_literal,
+        supports_in_empty_list,
+        supports_from_first_select,
+        // Parsed so that they can be refused by name.
+        supports_table_versioning,
+        supports_table_hints,
+    );
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        POSTGRES.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_part(ch)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        POSTGRES.is_reserved_for_identifier(keyword)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        POSTGRES.is_custom_operator_part(ch)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        POSTGRES.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        POSTGRES.prec_value(precedence)
+    }
+}

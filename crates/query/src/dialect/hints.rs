@@ -1,0 +1,125 @@
+//! Statement hints: `SELECT /*+ freshness('5s') */ ...`.
+//!
+//! A hint holds for the whole statement, whichever of its SELECTs it follows. One that is unknown, misplaced or given twice
+//! is refused: a hint that does nothing would be believed to do something.
+
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+
+use crate::dialect::grammar::Grammar;
+
+/// What a statement's hints ask for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Hints {
+    /// As written: `5s`, `merged`.
+    pub(crate) freshness: Option<String>,
+}
+
+/// The hints of one statement.
+pub(crate) fn read(tokens: &[TokenWithSpan]) -> Result<Hints> {
+    let mut hints = Hints::default();
+    let mut after_select = false;
+    for token in tokens {
+        match &token.token {
+            Token::Whitespace(Whitespace::MultiLineComment(comment)) if comment.starts_with('+') => {
+                if !after_select {
+                    return Err(misplaced(token));
+                }
+                read_one(&comment[1..], &mut hints)?;
+            }
+            Token::Whitespace(Whitespace::SingleLineComment { comment, .. })
+                if comment.starts_with('+') && after_select =>
+            {
+                return Err(misplaced(token));
+            }
+            Token::Whitespace(_) => {}
+            Token::Word(word) => after_select = word.keyword == Keyword::SELECT && word.quote_style.is_none(),
+            _ => after_select = false,
+        }
+    }
+    Ok(hints)
+}
+
+fn misplaced(token: &TokenWithSpan) -> Error {
+    let start = token.span.start;
+    Error::new(
+        ErrorKind::Syntax,
+        format!("a hint is out of place at line {}, column {}", start.line, start.column),
+    )
+    .with_hint("a hint follows SELECT: SELECT /*+ freshness('5s') */ ...")
+}
+
+fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
+    let wrong = || {
+        Error::new(ErrorKind::Syntax, format!("the hint {:?} cannot be read", text.trim()))
+            .with_hint("write SELECT /*+ freshness('5s') */ or SELECT /*+ freshness('merged') */")
+    };
+    let tokens = Tokenizer::new(&Grammar, text).tokenize().map_err(|_| wrong())?;
+    let tokens: Vec<&Token> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    let mut rest = tokens.as_slice();
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while let [Token::Word(name), Token::LParen, value, Token::RParen, tail @ ..] = rest {
+        let known = name.value.to_ascii_lowercase();
+        if known != "freshness" {
+            let error = Error::new(ErrorKind::NotSupported, format!("the hint {} is not known", name.value));
+            return Err(match near_names(&known, ["freshness"]).first() {
+                Some(near) => error.with_hint(format!("did you mean {near}?")),
+                None => error.with_hint("the only hint is freshness('5s')"),
+            });
+        }
+        let value = match value {
+            Token::SingleQuotedString(value) => value.clone(),
+            Token::Word(word) => word.value.clone(),
+            _ => return Err(wrong()),
+        };
+        if hints.freshness.replace(value).is_some() {
+            return Err(Error::new(ErrorKind::Syntax, "the hint freshness is given twice"));
+        }
+        rest = tail;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(unknown(rest, wrong)) }
+}
+
+/// A hint of another shape than `name(value)`: its name is what matters, when it has one.
+fn unknown(rest: &[&Token], wrong: impl Fn() -> Error) -> Error {
+    match rest {
+        [Token::Word(name), ..] if !name.value.eq_ignore_ascii_case("freshness") => {
+            Error::new(ErrorKind::NotSupported, format!("the hint {} is not known", name.value))
+                .with_hint("the only hint is freshness('5s')")
+        }
+        _ => wrong(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(sql: &str) -> Result<Hints> {
+        read(&Tokenizer::new(&Grammar, sql).tokenize_with_location().unwrap())
+    }
+
+    #[test]
+    fn hints_are_read_after_select_and_refused_otherwise() {
+        let found = hints("SELECT /*+ Freshness('5s') */ 1").unwrap();
+        assert_eq!(found.freshness.as_deref(), Some("5s"));
+        assert_eq!(hints("WITH a AS (SELECT /*+ freshness(merged) */ 1) SELECT 2").unwrap().freshness.unwrap(), "merged");
+        assert_eq!(hints("SELECT /* + no hint */ 1 /* nor this */").unwrap(), Hints::default());
+        for refused in [
+            "SELECT /*+ freshnes('5s') */ 1",
+            "SELECT /*+ parallel(4, 2) */ 1",
+            "SELECT /*+ freshness(5) */ 1",
+            "SELECT /*+ freshness('1s') freshness('2s') */ 1",
+            "SELECT /*+ */ 1",
+            "SELECT 1 /*+ freshness('5s') */",
+            "INSERT /*+ append() */ INTO t VALUES (1)",
+            "SELECT --+ freshness('5s')\n 1",
+        ] {
+            assert!(hints(refused).is_err(), "{refused}");
+        }
+        assert!(hints("SELECT /*+ freshnes('5s') */ 1").unwrap_err().to_string().contains("did you mean freshness"));
+    }
+}

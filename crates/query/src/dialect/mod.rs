@@ -1,0 +1,1 @@
+//! From SQL text to what Alluvia does: parsing, hints, refusals, definitions.

@@ -1,0 +1,50 @@
+//! Names in SQL: lower case unless quoted, and which schema they are in.
+
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+
+/// The schema of user tables.
+pub(crate) const PUBLIC: &str = "public";
+/// The schema of system tables and procedures.
+pub(crate) const SYSTEM: &str = "alluvia";
+
+/// What an identifier names.
+pub(crate) fn name_of(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    }
+}
+
+/// The parts of a dotted name.
+pub(crate) fn parts_of(name: &ObjectName) -> Result<Vec<String>> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(ident) => Ok(name_of(ident)),
+        ObjectNamePart::Function(function) => {
+            Err(Error::new(ErrorKind::NotSupported, format!("a function as a name is not supported: {function}")))
+        }
+    };
+    name.0.iter().map(part).collect()
+}
+
+/// The user table that a name means: `t` or `public.t`.
+pub(crate) fn user_table(name: &ObjectName) -> Result<String> {
+    let parts = parts_of(name)?;
+    match parts.as_slice() {
+        [table] => Ok(table.clone()),
+        [schema, table] if schema == PUBLIC => Ok(table.clone()),
+        [schema, table] if schema == SYSTEM => Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("{schema}.{table} is a system table: it can only be read"),
+        )),
+        [schema, _] => Err(unknown_schema(schema)),
+        _ => Err(Error::new(ErrorKind::UndefinedObject, format!("{name} has too many parts"))
+            .with_hint("name a table as t or public.t")),
+    }
+}
+
+/// The error for a schema that does not exist.
+pub(crate) fn unknown_schema(schema: &str) -> Error {
+    Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema}"))
+        .with_hint("tables are in public (which may be left out), system tables in alluvia")
+}

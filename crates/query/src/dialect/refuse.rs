@@ -1,0 +1,241 @@
+//! What is understood and refused by name.
+//!
+//! Invariant: whatever the parser accepts is either done or named in an error. DataFusion plans some parts of a query by
+//! leaving them out (TABLESAMPLE, table versions and hints, FOR UPDATE, ...); [`query`] finds those in the tree.
+
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{
+    Cte, GroupByExpr, Query, Select, SetExpr, TableAlias, TableFactor, Visit, Visitor,
+};
+use std::ops::ControlFlow;
+
+/// The error for something that is understood and not built.
+pub(crate) fn not_supported(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::NotSupported, format!("{what} is not supported"))
+}
+
+/// Statements by their first word: what is refused before it is parsed, and what to do instead.
+const STATEMENTS: &[(&str, &str)] = &[
+    ("UPDATE", "tables are append-only for now"),
+    ("DELETE", "tables are append-only for now"),
+    ("MERGE", "tables are append-only for now"),
+    ("REPLACE", "tables are append-only for now; use INSERT"),
+    ("UPSERT", "tables are append-only for now; use INSERT"),
+    ("TRUNCATE", "drop the table and create it again"),
+    ("SAVEPOINT", "a transaction is committed or rolled back as a whole"),
+    ("RELEASE", "a transaction is committed or rolled back as a whole"),
+    ("TABLE", "write SELECT * FROM the table"),
+    ("VACUUM", "merging runs by itself; CALL alluvia.merge() hurries it"),
+    ("ANALYZE", "statistics are kept by themselves"),
+    ("OPTIMIZE", "merging runs by itself; CALL alluvia.merge() hurries it"),
+    ("CHECKPOINT", "CALL alluvia.flush() sorts what has arrived so far"),
+    ("CLUSTER", "rows are kept in curve order by themselves"),
+    ("REINDEX", "there are no indexes to rebuild"),
+    ("USE", "there is one database; its schemas are public and alluvia"),
+    ("ASSERT", ""),
+    ("ATTACH", ""),
+    ("CACHE", ""),
+    ("CLOSE", ""),
+    ("COMMENT", ""),
+    ("DEALLOCATE", ""),
+    ("DECLARE", ""),
+    ("DENY", ""),
+    ("DETACH", ""),
+    ("DISCARD", ""),
+    ("DO", ""),
+    ("EXEC", ""),
+    ("EXECUTE", ""),
+    ("EXPORT", ""),
+    ("FETCH", ""),
+    ("FLUSH", "use CALL alluvia.flush()"),
+    ("GRANT", ""),
+    ("IF", ""),
+    ("IMPORT", ""),
+    ("INSTALL", ""),
+    ("KILL", ""),
+    ("LISTEN", ""),
+    ("LOAD", "use COPY t FROM 'file'"),
+    ("LOCK", "readers and writers never block one another"),
+    ("MOVE", ""),
+    ("MSCK", ""),
+    ("NOTIFY", ""),
+    ("OPEN", ""),
+    ("PRAGMA", "settings are changed by SET"),
+    ("PREPARE", ""),
+    ("PRINT", ""),
+    ("RAISE", ""),
+    ("RAISERROR", ""),
+    ("REASSIGN", ""),
+    ("REFRESH", ""),
+    ("RENAME", "use ALTER TABLE t RENAME TO u"),
+    ("RETURN", ""),
+    ("REVOKE", ""),
+    ("SECURITY", ""),
+    ("THROW", ""),
+    ("UNCACHE", ""),
+    ("UNLISTEN", ""),
+    ("UNLOAD", "use COPY t TO 'file'"),
+    ("UNLOCK", ""),
+    ("WAITFOR", ""),
+    ("WHILE", ""),
+];
+
+/// Words between CREATE, ALTER or DROP and the kind of object, which do not name it.
+const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CONCURRENTLY", "LOCAL", "GLOBAL"];
+
+/// Kinds of tables that are not ours.
+const TABLE_KINDS: &[&str] = &[
+    "TEMP", "TEMPORARY", "UNLOGGED", "EXTERNAL", "FOREIGN", "TRANSIENT", "VOLATILE", "DYNAMIC", "ICEBERG", "VIRTUAL",
+];
+
+/// Refuses a statement by its leading words (upper case), if it is of a kind that is not built.
+pub(crate) fn statement(words: &[String]) -> Result<()> {
+    let Some(first) = words.first() else { return Ok(()) };
+    if let Some((name, hint)) = STATEMENTS.iter().find(|(name, _)| name == first) {
+        let error = not_supported(name);
+        return Err(if hint.is_empty() { error } else { error.with_hint(*hint) });
+    }
+    if !matches!(first.as_str(), "CREATE" | "ALTER" | "DROP") {
+        return Ok(());
+    }
+    let Some(kind) = words[1..].iter().find(|word| !FILLERS.contains(&word.as_str())) else { return Ok(()) };
+    if TABLE_KINDS.contains(&kind.as_str()) {
+        return Err(not_supported(format!("{first} {kind} TABLE")));
+    }
+    if kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return Ok(());
+    }
+    Err(not_supported(format!("{first} {kind}")))
+}
+
+/// Refuses what planning would leave out of a query.
+pub(crate) fn query(query: &Query) -> Result<()> {
+    match query.visit(&mut Ignored) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Looks for parts of a query that planning ignores.
+struct Ignored;
+
+fn refuse_if(found: bool, what: &str) -> ControlFlow<Error> {
+    if found { ControlFlow::Break(not_supported(what)) } else { ControlFlow::Continue(()) }
+}
+
+fn refuse_if_hinted(found: bool, what: &str, hint: &str) -> ControlFlow<Error> {
+    if found { ControlFlow::Break(not_supported(what).with_hint(hint)) } else { ControlFlow::Continue(()) }
+}
+
+impl Visitor for Ignored {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+        if let Some(lock) = query.locks.first() {
+            return ControlFlow::Break(
+                not_supported(format!("SELECT ... {lock}"))
+                    .with_hint("a statement reads a snapshot: there is nothing to lock"),
+            );
+        }
+        refuse_if(query.for_clause.is_some(), "FOR XML, FOR JSON or FOR BROWSE")?;
+        refuse_if(query.settings.is_some(), "SETTINGS in a query")?;
+        refuse_if(query.format_clause.is_some(), "FORMAT in a query")?;
+        refuse_if_hinted(query.fetch.is_some(), "FETCH FIRST", "write LIMIT")?;
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let Cte { materialized, from, alias, .. } = cte;
+            refuse_if_hinted(materialized.is_some(), "MATERIALIZED in WITH", "leave it out: it changes no answer")?;
+            refuse_if(from.is_some(), "FROM after a common table expression")?;
+            alias_of(Some(alias))?;
+        }
+        match query.body.as_ref() {
+            SetExpr::Insert(_) => refuse_if(true, "INSERT inside a query"),
+            SetExpr::Update(_) => refuse_if(true, "UPDATE"),
+            SetExpr::Delete(_) => refuse_if(true, "DELETE"),
+            SetExpr::Merge(_) => refuse_if(true, "MERGE"),
+            SetExpr::Table(_) => refuse_if_hinted(true, "TABLE", "write SELECT * FROM the table"),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Error> {
+        refuse_if_hinted(select.into.is_some(), "SELECT INTO", "write CREATE TABLE t AS SELECT ...")?;
+        refuse_if(select.prewhere.is_some(), "PREWHERE")?;
+        refuse_if(!select.connect_by.is_empty(), "CONNECT BY")?;
+        refuse_if(!select.cluster_by.is_empty(), "CLUSTER BY")?;
+        refuse_if(!select.distribute_by.is_empty(), "DISTRIBUTE BY")?;
+        refuse_if(!select.sort_by.is_empty(), "SORT BY")?;
+        refuse_if(!select.lateral_views.is_empty(), "LATERAL VIEW")?;
+        refuse_if_hinted(select.top.is_some(), "TOP", "write LIMIT")?;
+        refuse_if(select.exclude.is_some(), "EXCLUDE outside of a wildcard")?;
+        refuse_if(select.value_table_mode.is_some(), "SELECT AS VALUE or AS STRUCT")?;
+        refuse_if(select.select_modifiers.is_some(), "a modifier after SELECT")?;
+        refuse_if(!select.optimizer_hints.is_empty(), "an optimizer hint")?;
+        let modifiers = match &select.group_by {
+            GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+        };
+        refuse_if_hinted(!modifiers.is_empty(), "a modifier of GROUP BY", "write GROUP BY ROLLUP (...) or CUBE (...)")
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Error> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+            } => {
+                refuse_if_hinted(
+                    sample.is_some(),
+                    &format!("TABLESAMPLE (on {name})"),
+                    "answers are exact: nothing is sampled",
+                )?;
+                refuse_if_hinted(
+                    version.is_some(),
+                    &format!("a version of table {name}"),
+                    "a statement reads the newest snapshot that its freshness allows",
+                )?;
+                refuse_if(!with_hints.is_empty(), &format!("a table hint WITH (...) on {name}"))?;
+                refuse_if(!index_hints.is_empty(), &format!("an index hint on {name}"))?;
+                refuse_if(!partitions.is_empty(), &format!("PARTITION on {name}"))?;
+                refuse_if(*with_ordinality, "WITH ORDINALITY")?;
+                refuse_if(json_path.is_some(), "a JSON path in FROM")?;
+                refuse_if(args.as_ref().is_some_and(|args| args.settings.is_some()), "SETTINGS of a table function")?;
+                alias_of(alias.as_ref())
+            }
+            TableFactor::Derived { sample, alias, .. } => {
+                refuse_if_hinted(sample.is_some(), "TABLESAMPLE", "answers are exact: nothing is sampled")?;
+                alias_of(alias.as_ref())
+            }
+            TableFactor::Function { with_ordinality, alias, .. } => {
+                refuse_if(*with_ordinality, "WITH ORDINALITY")?;
+                alias_of(alias.as_ref())
+            }
+            TableFactor::UNNEST { with_offset, with_offset_alias, with_ordinality, alias, .. } => {
+                refuse_if(*with_ordinality, "WITH ORDINALITY")?;
+                refuse_if(*with_offset || with_offset_alias.is_some(), "UNNEST ... WITH OFFSET")?;
+                alias_of(alias.as_ref())
+            }
+            TableFactor::NestedJoin { alias, .. } => alias_of(alias.as_ref()),
+            TableFactor::TableFunction { .. } => refuse_if(true, "TABLE(...) in FROM"),
+            TableFactor::JsonTable { .. } => refuse_if(true, "JSON_TABLE"),
+            TableFactor::OpenJsonTable { .. } => refuse_if(true, "OPENJSON"),
+            TableFactor::Pivot { .. } => refuse_if(true, "PIVOT"),
+            TableFactor::Unpivot { .. } => refuse_if(true, "UNPIVOT"),
+            TableFactor::MatchRecognize { .. } => refuse_if(true, "MATCH_RECOGNIZE"),
+            TableFactor::XmlTable { .. } => refuse_if(true, "XMLTABLE"),
+            TableFactor::SemanticView { .. } => refuse_if(true, "SEMANTIC_VIEW"),
+        }
+    }
+}
+
+fn alias_of(alias: Option<&TableAlias>) -> ControlFlow<Error> {
+    let Some(alias) = alias else { return ControlFlow::Continue(()) };
+    refuse_if(alias.at.is_some(), "AT after a table alias")?;
+    refuse_if(alias.columns.iter().any(|column| column.data_type.is_some()), "a type in a table alias")
+}

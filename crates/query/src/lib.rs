@@ -1,0 +1,14 @@
+//! Sessions and queries: the only room that knows DataFusion.
+//!
+//! Invariants:
+//! - [`Session::execute`] is the only entrance for command line, servers and Python.
+//! - A statement is parsed once and never printed and parsed again.
+//! - A statement reads all its tables at one version; table providers hold no snapshot.
+//! - A statement that is not supported is refused by name; nothing is silently ignored.
+
+pub mod copy;
+mod dialect;
+mod engine;
+mod session;
+mod system;
+mod table;

@@ -1,0 +1,3 @@
+//! Sessions: settings, transactions, statements.
+
+pub mod progress;

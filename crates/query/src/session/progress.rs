@@ -1,0 +1,214 @@
+//! How a running statement is watched and stopped.
+//!
+//! Invariants:
+//! - A [`CancelToken`] belongs to one statement and is never reset: work that notices late still stops.
+//! - A [`CancelHandle`] belongs to a session and stops whatever runs now; with nothing running it does nothing.
+//! - Nothing here blocks, so that both can be used from a signal handler's task and from worker threads.
+
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// What a long statement (COPY, CREATE TABLE AS) has done so far. Counters only grow.
+#[derive(Debug, Default)]
+pub struct Progress {
+    rows: AtomicU64,
+    bytes_done: AtomicU64,
+    bytes_total: AtomicU64,
+    phase: AtomicU8,
+}
+
+/// What a long statement is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Phase {
+    /// Nothing that takes long.
+    Idle = 0,
+    /// Reading its input (or running its query) and writing its output.
+    Running = 1,
+    /// Sorting and syncing what was staged.
+    Finishing = 2,
+    /// Waiting for its batch to be durable and visible.
+    Committing = 3,
+}
+
+impl Progress {
+    /// Counts rows taken in or put out.
+    pub fn add_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of the input consumed, as they lie in the file.
+    pub fn add_bytes(&self, bytes: u64) {
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// States (or raises) how many bytes there are to consume; 0 means unknown.
+    pub fn set_bytes_total(&self, bytes: u64) {
+        self.bytes_total.store(bytes, Ordering::Relaxed);
+    }
+
+    /// States what the statement does now.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes consumed so far.
+    pub fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes to consume in all; 0 when unknown (standard input).
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_total.load(Ordering::Relaxed)
+    }
+
+    /// What the statement does now.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            1 => Phase::Running,
+            2 => Phase::Finishing,
+            3 => Phase::Committing,
+            _ => Phase::Idle,
+        }
+    }
+}
+
+const RUNNING: u8 = 0;
+const CANCELLED: u8 = 1;
+const TIMED_OUT: u8 = 2;
+
+/// Tells one statement's work to stop. Cheap to clone; worker threads call [`CancelToken::check`] between batches.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken {
+    inner: Arc<TokenInner>,
+}
+
+#[derive(Debug, Default)]
+struct TokenInner {
+    state: AtomicU8,
+    changed: Notify,
+}
+
+impl CancelToken {
+    /// A token that nobody has cancelled.
+    pub fn new() -> CancelToken {
+        CancelToken::default()
+    }
+
+    /// The user asked to stop.
+    pub fn cancel(&self) {
+        self.stop(CANCELLED);
+    }
+
+    /// `statement_timeout` ran out.
+    pub fn time_out(&self) {
+        self.stop(TIMED_OUT);
+    }
+
+    fn stop(&self, state: u8) {
+        let first = self.inner.state.compare_exchange(RUNNING, state, Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_ok() {
+            self.inner.changed.notify_waiters();
+        }
+    }
+
+    /// Whether the work should stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.state.load(Ordering::SeqCst) != RUNNING
+    }
+
+    /// `Err` with kind `Cancelled` or `Timeout` once the work should stop.
+    pub fn check(&self) -> Result<()> {
+        match self.inner.state.load(Ordering::SeqCst) {
+            RUNNING => Ok(()),
+            _ => Err(self.error()),
+        }
+    }
+
+    /// The error that a stopped statement ends with.
+    pub fn error(&self) -> Error {
+        match self.inner.state.load(Ordering::SeqCst) {
+            TIMED_OUT => Error::new(ErrorKind::Timeout, "the statement took longer than statement_timeout")
+                .with_hint("raise it with SET statement_timeout = '5min', or 0 for no limit"),
+            _ => Error::new(ErrorKind::Cancelled, "the statement was cancelled"),
+        }
+    }
+
+    /// Completes once the work should stop.
+    pub async fn cancelled(&self) {
+        loop {
+            let notified = self.inner.changed.notified();
+            tokio::pin!(notified);
+            // Registered before the state is read, so that a stop in between is not missed.
+            notified.as_mut().enable();
+            if self.is_cancelled() {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// Stops whatever statement a session is running. Cheap to clone; outlives its session harmlessly.
+#[derive(Clone, Debug, Default)]
+pub struct CancelHandle {
+    current: Arc<Mutex<CancelToken>>,
+}
+
+impl CancelHandle {
+    /// Stops the running statement at once.
+    pub fn cancel(&self) {
+        self.current.lock().cancel();
+    }
+
+    /// A new statement begins.
+    pub(crate) fn begin(&self) -> CancelToken {
+        let token = CancelToken::new();
+        *self.current.lock() = token.clone();
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_stops_the_statement_that_runs_and_no_later_one() {
+        let handle = CancelHandle::default();
+        let first = handle.begin();
+        handle.cancel();
+        assert_eq!(first.check().unwrap_err().kind(), ErrorKind::Cancelled);
+        let second = handle.begin();
+        assert!(second.check().is_ok() && first.is_cancelled());
+    }
+
+    #[test]
+    fn the_first_reason_to_stop_is_the_one_reported() {
+        let token = CancelToken::new();
+        token.time_out();
+        token.cancel();
+        assert_eq!(token.check().unwrap_err().kind(), ErrorKind::Timeout);
+    }
+
+    #[tokio::test]
+    async fn waiters_wake_whether_they_came_before_or_after() {
+        let token = CancelToken::new();
+        let waiter = tokio::spawn({
+            let token = token.clone();
+            async move { token.cancelled().await }
+        });
+        tokio::task::yield_now().await;
+        token.cancel();
+        waiter.await.unwrap();
+        token.cancelled().await;
+    }
+}

@@ -1,0 +1,160 @@
+//! The ring of recent queries behind `alluvia.queries`.
+//!
+//! Invariants:
+//! - Memory is bounded: at most the capacity given, each text cut to [`SQL_BYTES_MAX`].
+//! - A statement is in the ring from its start, as `running`; it ends exactly once, whatever becomes of its stream.
+
+use crate::table::{Used, UsedCounters};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longer statements are cut in the ring; the end of a long INSERT tells nothing.
+const SQL_BYTES_MAX: usize = 4_096;
+
+/// One statement, as `alluvia.queries` shows it.
+#[derive(Clone, Debug)]
+pub struct QueryRow {
+    /// Counts statements of this process, from 1.
+    pub id: u64,
+    /// The session that ran it.
+    pub session: u64,
+    /// Its text, perhaps cut.
+    pub sql: String,
+    /// When it began, microseconds since 1970.
+    pub start_micros: i64,
+    /// How long it took; `None` while it runs.
+    pub duration: Option<Duration>,
+    /// `running`, `done`, or the message of its error.
+    pub status: String,
+    /// The error's SQLSTATE.
+    pub sqlstate: Option<&'static str>,
+    /// Rows it returned.
+    pub rows: u64,
+    /// What it read; `None` for statements that read no table.
+    pub used: Option<Used>,
+}
+
+/// Recent statements of all sessions.
+#[derive(Debug)]
+pub struct QueryLog {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last_id: u64,
+    rows: VecDeque<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    row: QueryRow,
+    counters: Option<Arc<UsedCounters>>,
+}
+
+impl QueryLog {
+    /// A ring of so many statements.
+    pub fn new(capacity: usize) -> Arc<QueryLog> {
+        Arc::new(QueryLog { capacity: capacity.max(1), state: Mutex::default() })
+    }
+
+    /// A statement begins; the returned id ends it.
+    pub fn begin(&self, session: u64, sql: &str, start_micros: i64) -> u64 {
+        let mut cut = sql.len().min(SQL_BYTES_MAX);
+        while !sql.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let sql = sql[..cut].to_owned();
+        let mut state = self.state.lock();
+        state.last_id += 1;
+        let id = state.last_id;
+        if state.rows.len() == self.capacity {
+            state.rows.pop_front();
+        }
+        let row = QueryRow {
+            id,
+            session,
+            sql,
+            start_micros,
+            duration: None,
+            status: "running".to_owned(),
+            sqlstate: None,
+            rows: 0,
+            used: None,
+        };
+        state.rows.push_back(Running { row, counters: None });
+        id
+    }
+
+    /// The running statement reads tables; its counters are shown live.
+    pub fn reads(&self, id: u64, counters: &Arc<UsedCounters>) {
+        self.change(id, |running| running.counters = Some(Arc::clone(counters)));
+    }
+
+    /// The statement is over.
+    pub fn end(&self, id: u64, duration: Duration, rows: u64, result: Result<(), &alluvia_types::Error>) {
+        self.change(id, |running| {
+            let row = &mut running.row;
+            (row.duration, row.rows) = (Some(duration), rows);
+            (row.status, row.sqlstate) = match result {
+                Ok(()) => ("done".to_owned(), None),
+                Err(error) => (error.message().to_owned(), Some(error.kind().sqlstate())),
+            };
+            row.used = running.counters.take().map(|counters| counters.used());
+        });
+    }
+
+    /// Newest first.
+    pub fn rows(&self) -> Vec<QueryRow> {
+        let state = self.state.lock();
+        let show = |running: &Running| {
+            let mut row = running.row.clone();
+            if let Some(counters) = &running.counters {
+                row.used = Some(counters.used());
+            }
+            row
+        };
+        state.rows.iter().rev().map(show).collect()
+    }
+
+    /// Ids are consecutive in the ring, so the place follows from the id; a statement that fell out is forgotten.
+    fn change(&self, id: u64, change: impl FnOnce(&mut Running)) {
+        let mut state = self.state.lock();
+        let Some(first) = state.rows.front().map(|running| running.row.id) else { return };
+        if let Some(at) = id.checked_sub(first)
+            && let Some(running) = state.rows.get_mut(at as usize)
+        {
+            change(running);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_types::{Error, ErrorKind};
+
+    #[test]
+    fn ring_keeps_the_newest_and_ends_what_it_still_knows() {
+        let log = QueryLog::new(2);
+        let first = log.begin(1, "SELECT 1", 10);
+        let second = log.begin(1, "SELECT 2", 20);
+        let third = log.begin(2, "SELECT 3", 30);
+        log.end(first, Duration::from_secs(1), 1, Ok(()));
+        log.end(second, Duration::from_secs(2), 5, Err(&Error::new(ErrorKind::Cancelled, "cancelled")));
+        let rows = log.rows();
+        assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [third, second]);
+        assert_eq!(rows[0].status, "running");
+        assert_eq!((rows[1].status.as_str(), rows[1].sqlstate, rows[1].rows), ("cancelled", Some("57014"), 5));
+    }
+
+    #[test]
+    fn long_statements_are_cut_at_a_character() {
+        let log = QueryLog::new(1);
+        log.begin(1, &"é".repeat(SQL_BYTES_MAX), 0);
+        assert!(log.rows()[0].sql.len() <= SQL_BYTES_MAX);
+    }
+}

@@ -1,0 +1,161 @@
+//! What one statement carries from its session to its scans, and back.
+//!
+//! Invariants:
+//! - A table provider holds no snapshot: it finds the statement's one in the session configuration's extensions, so all
+//!   tables of a statement are read at one version.
+//! - Counters are added to while the statement runs and are complete once its stream has ended.
+
+use crate::system::{QueryLog, SettingsView};
+use alluvia_snapshot::{Snapshot, Store};
+use alluvia_types::{Stage, TableId, Version};
+use arrow::record_batch::RecordBatch;
+use datafusion::catalog::Session;
+use datafusion::common::DataFusionError;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// One statement's view of the database; put into `SessionConfig` with `set_extension`.
+#[derive(Debug)]
+pub struct StatementContext {
+    /// What the statement reads.
+    pub snapshot: Arc<Snapshot>,
+    /// What it has read so far.
+    pub used: Arc<UsedCounters>,
+    /// Rows of the open transaction, in the storage schema of the table's definition in `snapshot`, without the hidden
+    /// columns; empty outside one.
+    pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
+    /// The database, for the system tables.
+    pub store: Arc<dyn Store>,
+    /// Recent queries, for `alluvia.queries`.
+    pub queries: Arc<QueryLog>,
+    /// The session's settings, for `alluvia.settings`.
+    pub settings: Arc<dyn SettingsView>,
+}
+
+impl StatementContext {
+    /// The context of the statement that is being planned.
+    pub(crate) fn of(session: &dyn Session) -> Result<Arc<StatementContext>, DataFusionError> {
+        session.config().get_extension::<StatementContext>().ok_or_else(|| {
+            DataFusionError::Internal("a table of Alluvia was planned outside Session::execute".to_owned())
+        })
+    }
+}
+
+/// Counts what a statement reads, from all its scans at once.
+#[derive(Debug)]
+pub struct UsedCounters {
+    version: Version,
+    lag: Duration,
+    stage: Stage,
+    segments: AtomicU64,
+    segments_skipped: AtomicU64,
+    blocks_read: AtomicU64,
+    blocks_skipped: AtomicU64,
+    rows_read: AtomicU64,
+    tail_rows: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+impl UsedCounters {
+    /// Nothing read of this snapshot yet.
+    pub fn new(snapshot: &Snapshot) -> Arc<UsedCounters> {
+        Arc::new(UsedCounters {
+            version: snapshot.version,
+            lag: snapshot.lag,
+            stage: snapshot.stage,
+            segments: AtomicU64::new(0),
+            segments_skipped: AtomicU64::new(0),
+            blocks_read: AtomicU64::new(0),
+            blocks_skipped: AtomicU64::new(0),
+            rows_read: AtomicU64::new(0),
+            tail_rows: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+        })
+    }
+
+    /// What was used so far.
+    pub fn used(&self) -> Used {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Used {
+            version: self.version,
+            lag: self.lag,
+            stage: self.stage,
+            segments: get(&self.segments),
+            segments_skipped: get(&self.segments_skipped),
+            blocks_read: get(&self.blocks_read),
+            blocks_skipped: get(&self.blocks_skipped),
+            rows_read: get(&self.rows_read),
+            tail_rows: get(&self.tail_rows),
+            bytes_read: get(&self.bytes_read),
+        }
+    }
+
+    pub(crate) fn add_segments(&self, read: u64, skipped: u64) {
+        self.segments.fetch_add(read, Ordering::Relaxed);
+        self.segments_skipped.fetch_add(skipped, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_blocks(&self, read: u64, skipped: u64) {
+        self.blocks_read.fetch_add(read, Ordering::Relaxed);
+        self.blocks_skipped.fetch_add(skipped, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_rows(&self, rows: u64) {
+        self.rows_read.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_tail_rows(&self, rows: u64) {
+        self.tail_rows.fetch_add(rows, Ordering::Relaxed);
+        self.rows_read.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a statement used: the answer to "how fresh was that, and what did it cost?".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// Everything through this version is in the answer, and nothing above it.
+    pub version: Version,
+    /// How long ago the first batch that the answer lacks became visible; zero when it lacks none.
+    pub lag: Duration,
+    /// The least organised stage that had to be read.
+    pub stage: Stage,
+    /// Segments read, in part or whole.
+    pub segments: u64,
+    /// Segments of which no block could match.
+    pub segments_skipped: u64,
+    /// Blocks that were opened for reading.
+    pub blocks_read: u64,
+    /// Blocks that could not match.
+    pub blocks_skipped: u64,
+    /// Rows in the blocks and tail runs that were read, before filters.
+    pub rows_read: u64,
+    /// Of these, rows from the tail and from the open transaction.
+    pub tail_rows: u64,
+    /// Bytes fetched from segments, compressed.
+    pub bytes_read: u64,
+}
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "version {}, lag {:?}, stage {}, segments {} read {} skipped, blocks {} read {} skipped, rows {} read ({} from the tail)",
+            self.version,
+            self.lag,
+            self.stage,
+            self.segments,
+            self.segments_skipped,
+            self.blocks_read,
+            self.blocks_skipped,
+            self.rows_read,
+            self.tail_rows,
+        )
+    }
+}

@@ -1,0 +1,27 @@
+//! Snapshots: the manifest, the tail, and what a statement pins of them.
+//!
+//! Invariants:
+//! - A snapshot is everything through one version: a gap-free prefix of the log.
+//! - What is visible is durable: [`Views::publish`] is called after the fsync, in version order.
+//! - A row is in exactly one place: the tail above the sorted watermark, or one segment. The switch is one pointer swap.
+//! - Readers never block: they pin `Arc`s; files die with the last of them.
+
+mod freshness;
+mod manifest;
+mod ports;
+mod snapshot;
+mod spaces;
+mod tail;
+mod views;
+
+pub use freshness::VisibleTimes;
+pub use manifest::{
+    Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
+};
+pub use ports::{
+    BatchInfo, Committed, Durability, Freshness, Load, NewBatch, NewRows, ProducerMark, StageInfo, StagedLoad, Store,
+    StoreInfo, Want,
+};
+pub use snapshot::{SegmentRead, Snapshot, TableRead, TailRead};
+pub use spaces::{Space, Spaces};
+pub use views::{Cut, Published, Views};

@@ -1,0 +1,195 @@
+//! The manifest: which files make the database, replaced atomically.
+//!
+//! Invariants:
+//! - The file `manifest` is written only after every file it names, and their directories, are synced.
+//! - Everything through [`Manifest::through`] is in the segments, definitions and producers it names; the rest is in the log.
+//! - Partitions of a table cover the key space without overlap; a merged segment's keys lie in its partition.
+//! - Only `pipeline` writes it.
+
+use alluvia_catalog::{Catalog, DictionaryMark};
+use alluvia_space::KeyRange;
+use alluvia_storage::{Disk, read_atomic, write_atomic};
+use alluvia_tree::{Segment, SegmentMeta};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Magic of the manifest file; the last two bytes are the format version.
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN01";
+/// Name of the manifest in the data directory.
+pub const MANIFEST_NAME: &str = "manifest";
+
+/// What the manifest file holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Random, one per database; salts the log, so that frames of another database are never taken for ours.
+    pub database: u64,
+    /// Everything through this version is below; the log holds the rest.
+    pub through: Version,
+    /// Ids below this have been used.
+    pub next_segment: u64,
+    /// Ids below this have been used.
+    pub next_table: u32,
+    /// The definitions as of `through`.
+    pub catalog: Catalog,
+    /// Producers as of `through`.
+    pub producers: BTreeMap<String, ProducerState>,
+    /// Every table's files.
+    pub tables: BTreeMap<TableId, TableFiles>,
+}
+
+/// The last batch of a producer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProducerState {
+    /// Its current epoch.
+    pub epoch: u64,
+    /// The last sequence number accepted in it.
+    pub sequence: u64,
+    /// The version that batch got.
+    pub version: Version,
+}
+
+/// One table's files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TableFiles {
+    /// How much of the dictionary file the segments need.
+    pub dictionary: Option<DictionaryMark>,
+    /// The key ranges, fixed when the first segment was written.
+    pub ranges: Option<Vec<KeyRange>>,
+    /// Sorted segments, each over the whole key space, oldest first.
+    pub sorted: Vec<SegmentMeta>,
+    /// Merged segments over the whole key space: too few rows yet to be worth spreading over the partitions.
+    pub buffer: Vec<SegmentMeta>,
+    /// Merged segments by partition, in key order.
+    pub partitions: Vec<PartitionFiles>,
+}
+
+/// One partition's merged segments.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PartitionFiles {
+    /// First key, in hexadecimal.
+    #[serde(with = "hex_key")]
+    pub low: u128,
+    /// Last key, in hexadecimal.
+    #[serde(with = "hex_key")]
+    pub high: u128,
+    /// Its segments.
+    pub segments: Vec<SegmentMeta>,
+}
+
+/// The manifest with its segments open.
+#[derive(Clone, Debug, Default)]
+pub struct Base {
+    /// As [`Manifest::through`]: the database-wide sorted watermark.
+    pub through: Version,
+    /// Tables that have files.
+    pub tables: BTreeMap<TableId, TableBase>,
+}
+
+/// One table's open segments.
+#[derive(Clone, Debug, Default)]
+pub struct TableBase {
+    /// As [`TableFiles::dictionary`].
+    pub dictionary: Option<DictionaryMark>,
+    /// As [`TableFiles::ranges`].
+    pub ranges: Option<Vec<KeyRange>>,
+    /// As [`TableFiles::sorted`].
+    pub sorted: Vec<Arc<Segment>>,
+    /// As [`TableFiles::buffer`].
+    pub buffer: Vec<Arc<Segment>>,
+    /// As [`TableFiles::partitions`].
+    pub partitions: Vec<Partition>,
+}
+
+/// The rows whose curve key lies in `low..=high`: the unit of merging.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// First key.
+    pub low: u128,
+    /// Last key.
+    pub high: u128,
+    /// Merged segments, largest first.
+    pub segments: Vec<Arc<Segment>>,
+}
+
+impl Manifest {
+    /// Reads the manifest of a data directory; `None` if there is none.
+    pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
+        let path = dir.join(MANIFEST_NAME);
+        if !disk.exists(&path) {
+            return Ok(None);
+        }
+        let bytes = read_atomic(disk, &path, MANIFEST_MAGIC)?;
+        let manifest = serde_json::from_slice(&bytes).map_err(|error| {
+            Error::new(
+                ErrorKind::Corrupt,
+                format!("{} does not parse although its checksum holds: {error}", path.display()),
+            )
+            .with_hint("it was written by another build of Alluvia; open it with that one")
+        })?;
+        Ok(Some(manifest))
+    }
+
+    /// Replaces the manifest of a data directory.
+    pub fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+        let bytes = serde_json::to_vec(self).map_err(|error| Error::internal(format!("manifest: {error}")))?;
+        write_atomic(disk, &dir.join(MANIFEST_NAME), MANIFEST_MAGIC, &bytes)
+    }
+
+    /// Every segment it names.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentMeta> {
+        self.tables.values().flat_map(|table| {
+            table
+                .sorted
+                .iter()
+                .chain(&table.buffer)
+                .chain(table.partitions.iter().flat_map(|partition| &partition.segments))
+        })
+    }
+}
+
+impl TableBase {
+    /// Merged segments: of the buffer and of all partitions.
+    pub fn merged(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.buffer.iter().chain(self.partitions.iter().flat_map(|partition| &partition.segments))
+    }
+
+    /// The version below which every row of this table that is in a segment is merged.
+    pub fn merged_through(&self, sorted_through: Version) -> Version {
+        let oldest = self.sorted.iter().map(|segment| segment.meta().min_version).min();
+        oldest.map_or(sorted_through, |version| Version(version.0.saturating_sub(1)).min(sorted_through))
+    }
+
+    /// What the manifest file says of this table.
+    pub fn files(&self) -> TableFiles {
+        let metas = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().clone()).collect();
+        let files = |partition: &Partition| PartitionFiles {
+            low: partition.low,
+            high: partition.high,
+            segments: metas(&partition.segments),
+        };
+        TableFiles {
+            dictionary: self.dictionary.clone(),
+            ranges: self.ranges.clone(),
+            sorted: metas(&self.sorted),
+            buffer: metas(&self.buffer),
+            partitions: self.partitions.iter().map(files).collect(),
+        }
+    }
+}
+
+/// JSON has no 128-bit numbers.
+mod hex_key {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(key: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{key:x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map_err(D::Error::custom)
+    }
+}

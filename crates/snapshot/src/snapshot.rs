@@ -1,0 +1,62 @@
+//! What a statement reads: everything through one version, pinned.
+
+use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
+use alluvia_tree::Segment;
+use alluvia_types::{Stage, TableId, Version};
+use arrow::record_batch::RecordBatch;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A gap-free prefix of the log, pinned: its files and tail runs live as long as this does.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Everything through this version, and nothing above it.
+    pub version: Version,
+    /// How long ago the first batch that this snapshot lacks became visible; zero when it lacks none.
+    pub lag: Duration,
+    /// The least organised stage that had to be read.
+    pub stage: Stage,
+    /// The definitions: always the newest visible, or the transaction's.
+    pub catalog: Arc<Catalog>,
+    /// The tables that were asked for.
+    pub tables: BTreeMap<TableId, TableRead>,
+}
+
+/// One table in a snapshot.
+#[derive(Clone, Debug)]
+pub struct TableRead {
+    /// The definition to read by.
+    pub entry: Arc<TableEntry>,
+    /// Members of the table's levels; `None` before anything was sorted.
+    pub dictionaries: Option<Arc<Dictionaries>>,
+    /// Segments that hold rows of the snapshot.
+    pub segments: Vec<SegmentRead>,
+    /// Rows that are in no segment yet, in (version, ordinal) order.
+    pub tail: Vec<TailRead>,
+}
+
+/// One segment in a snapshot.
+#[derive(Clone, Debug)]
+pub struct SegmentRead {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// When set, the segment also holds rows above this version: keep only `_version <= through`.
+    pub through: Option<Version>,
+}
+
+/// A run of tail rows, already cut to the snapshot.
+#[derive(Clone, Debug)]
+pub struct TailRead {
+    /// Storage columns as of the rows' commit (columns added since are missing, dropped ones are still there), then
+    /// `_version` and `_ordinal`.
+    pub rows: RecordBatch,
+}
+
+impl TableRead {
+    /// Rows before any filter, an upper bound where a segment must be cut by version.
+    pub fn rows_at_most(&self) -> u64 {
+        let segments: u64 = self.segments.iter().map(|read| read.segment.meta().rows).sum();
+        segments + self.tail.iter().map(|run| run.rows.num_rows() as u64).sum::<u64>()
+    }
+}

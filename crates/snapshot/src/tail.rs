@@ -1,0 +1,233 @@
+//! The tail: visible rows that are in no segment yet, in memory, in version order.
+//!
+//! Invariants:
+//! - Within a table, runs ascend by version, and rows within a run by (version, ordinal).
+//! - A run never changes once it is handed out; small neighbours are *replaced* by their concatenation.
+//!
+//! A database that takes 40,000 one-row batches a second must not scan 40,000 one-row arrays, so runs are joined
+//! like the digits of a counter of radix [`FANOUT`]: each row is copied once per digit, at most
+//! log(RUN_ROWS) / log(FANOUT) times, and a reader meets at most FANOUT runs per digit beside the full ones.
+
+use alluvia_types::Version;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::concat_batches;
+use arrow::datatypes::DataType;
+use arrow::record_batch::RecordBatch;
+use std::sync::Arc;
+
+/// How many small runs become one.
+const FANOUT: usize = 64;
+/// Runs of this many rows or more are left alone.
+const RUN_ROWS: usize = 8_192;
+
+/// Rows of consecutive batches of one table.
+#[derive(Debug)]
+struct TailRun {
+    rows: RecordBatch,
+    /// For each batch in the run: its version and the row after its last one.
+    ends: Vec<(Version, usize)>,
+    bytes: u64,
+    /// 0 for a run as it was committed, else one more than its parts'.
+    digit: u8,
+}
+
+impl TailRun {
+    fn last(&self) -> Version {
+        self.ends[self.ends.len() - 1].0
+    }
+
+    /// Rows of versions `<= through`.
+    fn end_of(&self, through: Version) -> usize {
+        match self.ends.partition_point(|&(version, _)| version <= through) {
+            0 => 0,
+            batches => self.ends[batches - 1].1,
+        }
+    }
+}
+
+/// One table's tail.
+#[derive(Debug, Default)]
+pub(crate) struct TailTable {
+    runs: Vec<Arc<TailRun>>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl TailTable {
+    /// Adds a batch's rows; `rows` ends with the hidden columns.
+    pub(crate) fn push(&mut self, version: Version, rows: RecordBatch, bytes: u64) {
+        if rows.num_rows() == 0 {
+            return;
+        }
+        debug_assert!(self.runs.last().is_none_or(|run| run.last() < version));
+        self.rows += rows.num_rows() as u64;
+        self.bytes += bytes;
+        let ends = vec![(version, rows.num_rows())];
+        self.runs.push(Arc::new(TailRun { rows, ends, bytes, digit: 0 }));
+        self.carry();
+    }
+
+    /// Joins the last [`FANOUT`] runs of one digit into a run of the next, as long as there are that many.
+    fn carry(&mut self) {
+        loop {
+            let Some(last) = self.runs.last() else { return };
+            let digit = last.digit;
+            let small = |run: &&Arc<TailRun>| {
+                run.digit == digit && run.rows.num_rows() < RUN_ROWS && run.rows.schema_ref() == last.rows.schema_ref()
+            };
+            let parts = self.runs.iter().rev().take_while(small).take(FANOUT).count();
+            if parts < FANOUT {
+                return;
+            }
+            let parts = self.runs.split_off(self.runs.len() - parts);
+            self.runs.push(Arc::new(join(&parts, digit + 1)));
+        }
+    }
+
+    /// Rows with `above < version <= through`, in (version, ordinal) order, without copying.
+    pub(crate) fn read(&self, above: Version, through: Version) -> Vec<RecordBatch> {
+        let first = self.runs.partition_point(|run| run.last() <= above);
+        let mut slices = Vec::new();
+        for run in &self.runs[first..] {
+            let (start, end) = (run.end_of(above), run.end_of(through));
+            if start < end {
+                slices.push(run.rows.slice(start, end - start));
+            }
+            if run.last() > through {
+                break;
+            }
+        }
+        slices
+    }
+
+    /// The first version above `above` that has rows here.
+    pub(crate) fn first_above(&self, above: Version) -> Option<Version> {
+        let run = &self.runs.get(self.runs.partition_point(|run| run.last() <= above))?;
+        let batch = run.ends.partition_point(|&(version, _)| version <= above);
+        Some(run.ends[batch].0)
+    }
+
+    /// Forgets rows of versions `<= through`.
+    pub(crate) fn drop_through(&mut self, through: Version) {
+        let gone = self.runs.partition_point(|run| run.last() <= through);
+        for run in self.runs.drain(..gone) {
+            self.rows -= run.rows.num_rows() as u64;
+            self.bytes -= run.bytes;
+        }
+        if let Some(first) = self.runs.first() {
+            let cut = first.end_of(through);
+            if cut > 0 {
+                let left = first.rows.num_rows() - cut;
+                let bytes = first.bytes * left as u64 / first.rows.num_rows() as u64;
+                let ends = first.ends.iter().filter(|&&(version, _)| version > through);
+                let run = TailRun {
+                    rows: first.rows.slice(cut, left),
+                    ends: ends.map(|&(version, end)| (version, end - cut)).collect(),
+                    bytes,
+                    digit: first.digit,
+                };
+                self.rows -= cut as u64;
+                self.bytes -= first.bytes - bytes;
+                self.runs[0] = Arc::new(run);
+            }
+        }
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs.len() as u64
+    }
+}
+
+fn join(parts: &[Arc<TailRun>], digit: u8) -> TailRun {
+    let schema = parts[0].rows.schema();
+    let rows = concat_batches(&schema, parts.iter().map(|run| &run.rows)).expect("runs of one schema concatenate");
+    let columns = rows.columns().iter().map(compact).collect();
+    let rows = RecordBatch::try_new(schema, columns).expect("compacting changes no type or length");
+    let mut ends = Vec::with_capacity(parts.iter().map(|run| run.ends.len()).sum());
+    let mut before = 0;
+    for run in parts {
+        ends.extend(run.ends.iter().map(|&(version, end)| (version, before + end)));
+        before += run.rows.num_rows();
+    }
+    TailRun { rows, ends, bytes: parts.iter().map(|run| run.bytes).sum(), digit }
+}
+
+/// Gives a view column buffers of its own; concatenation would keep a reference to every part's.
+fn compact(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => Arc::clone(column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::UInt64Array;
+    use arrow::datatypes::{Field, Schema, UInt64Type};
+    use proptest::prelude::*;
+
+    fn batch(version: u64, rows: usize) -> RecordBatch {
+        let schema = Schema::new(vec![
+            Field::new("_version", DataType::UInt64, true),
+            Field::new("_ordinal", DataType::UInt64, false),
+        ]);
+        let versions = UInt64Array::from_value(version, rows);
+        let ordinals = UInt64Array::from_iter_values(0..rows as u64);
+        RecordBatch::try_new(Arc::new(schema), vec![Arc::new(versions), Arc::new(ordinals)]).unwrap()
+    }
+
+    fn rows_of(slices: &[RecordBatch]) -> Vec<(u64, u64)> {
+        let mut rows = Vec::new();
+        for slice in slices {
+            let versions = slice.column(0).as_primitive::<UInt64Type>();
+            let ordinals = slice.column(1).as_primitive::<UInt64Type>();
+            rows.extend((0..slice.num_rows()).map(|i| (versions.value(i), ordinals.value(i))));
+        }
+        rows
+    }
+
+    proptest! {
+        #[test]
+        fn reads_are_the_model_whatever_was_joined_or_dropped(
+            sizes in prop::collection::vec(prop_oneof![8 => 0usize..3, 1 => 0usize..9_000], 1..300),
+            above in 0u64..320, through in 0u64..320, dropped in 0u64..320,
+        ) {
+            let mut tail = TailTable::default();
+            let mut model = Vec::new();
+            for (i, &rows) in sizes.iter().enumerate() {
+                let version = i as u64 + 1;
+                tail.push(Version(version), batch(version, rows), rows as u64);
+                model.extend((0..rows as u64).map(|ordinal| (version, ordinal)));
+            }
+            let within = |&&(version, _): &&(u64, u64)| version > above && version <= through;
+            let expected: Vec<_> = model.iter().filter(within).copied().collect();
+            prop_assert_eq!(rows_of(&tail.read(Version(above), Version(through))), expected);
+            let first = model.iter().map(|row| row.0).find(|&version| version > above);
+            prop_assert_eq!(tail.first_above(Version(above)), first.map(Version));
+
+            tail.drop_through(Version(dropped));
+            model.retain(|&(version, _)| version > dropped);
+            prop_assert_eq!(tail.rows(), model.len() as u64);
+            prop_assert_eq!(rows_of(&tail.read(Version(0), Version(1_000))), model);
+        }
+    }
+
+    #[test]
+    fn many_small_batches_become_few_runs() {
+        let mut tail = TailTable::default();
+        for version in 1..=40_000 {
+            tail.push(Version(version), batch(version, 1), 1);
+        }
+        assert!(tail.runs() < 150, "{} runs", tail.runs());
+    }
+}

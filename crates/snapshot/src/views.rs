@@ -1,0 +1,499 @@
+//! The views of the log, from the newest batch to the merged segments, and the snapshots taken of them.
+//!
+//! Invariants (numbered as in docs/ARCHITECTURE.md):
+//! - V1: versions are published in order, without gaps, after they are durable.
+//! - V2: a visible row is in the tail if its version is above the sorted watermark and it was not staged, else in exactly
+//!   one segment; [`Views::install`] moves rows from tail to segments in one step.
+//! - V3: readers hold the lock only to clone `Arc`s of the tables they name.
+
+use crate::freshness::VisibleTimes;
+use crate::manifest::{Base, ProducerState, TableBase};
+use crate::ports::{BatchInfo, Freshness, StageInfo, StagedLoad, Want};
+use crate::snapshot::{SegmentRead, Snapshot, TableRead, TailRead};
+use crate::spaces::Spaces;
+use crate::tail::TailTable;
+use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_tree::{Segment, TreeContext};
+use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
+use arrow::record_batch::RecordBatch;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Batches remembered for `alluvia.batches`.
+const BATCHES_REMEMBERED: usize = 4_096;
+
+/// A durable batch, ready to become visible.
+#[derive(Debug)]
+pub struct Published {
+    /// What `alluvia.batches` says of it; its version and commit time.
+    pub info: BatchInfo,
+    /// The definitions, when the batch changes them.
+    pub catalog: Option<Arc<Catalog>>,
+    /// Rows with the hidden columns, and their bytes.
+    pub rows: Vec<(TableId, RecordBatch, u64)>,
+    /// Rows that were staged as segments.
+    pub loads: Vec<StagedLoad>,
+}
+
+/// All views of one database.
+#[derive(Debug)]
+pub struct Views {
+    clock: Arc<dyn Clock>,
+    tree: TreeContext,
+    spaces: Arc<Spaces>,
+    state: RwLock<State>,
+    visible: AtomicU64,
+    tail_bytes_max: u64,
+    writers_waiting: AtomicU64,
+    changed: Condvar,
+    changed_lock: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    visible: Version,
+    catalog: Arc<Catalog>,
+    base: Arc<Base>,
+    tails: HashMap<TableId, TailTable>,
+    /// Staged loads above the base's watermark, by version.
+    attached: BTreeMap<Version, Vec<(TableId, Vec<Arc<Segment>>)>>,
+    producers: BTreeMap<String, ProducerState>,
+    times: VisibleTimes,
+    batches: VecDeque<BatchInfo>,
+    tail_bytes: u64,
+    pipeline_error: Option<Error>,
+}
+
+/// What a sort cycle starts from: one consistent cut.
+#[derive(Debug)]
+pub struct Cut {
+    /// Everything through this version.
+    pub through: Version,
+    /// The definitions as of it.
+    pub catalog: Arc<Catalog>,
+    /// The producers as of it.
+    pub producers: BTreeMap<String, ProducerState>,
+    /// Tail rows above the base's watermark.
+    pub tails: Vec<(TableId, Vec<RecordBatch>)>,
+    /// Staged loads above the base's watermark, with their versions.
+    pub attached: Vec<(Version, TableId, Vec<Arc<Segment>>)>,
+    /// The base they are above.
+    pub base: Arc<Base>,
+}
+
+impl Views {
+    /// Views that start from a manifest; what the log holds above it follows by [`Views::publish`].
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        tree: TreeContext,
+        spaces: Arc<Spaces>,
+        catalog: Catalog,
+        producers: BTreeMap<String, ProducerState>,
+        base: Base,
+        tail_bytes_max: u64,
+    ) -> Self {
+        let visible = base.through;
+        let state = State {
+            visible,
+            catalog: Arc::new(catalog),
+            base: Arc::new(base),
+            tails: HashMap::new(),
+            attached: BTreeMap::new(),
+            producers,
+            times: VisibleTimes::new(visible),
+            batches: VecDeque::new(),
+            tail_bytes: 0,
+            pipeline_error: None,
+        };
+        Views {
+            clock,
+            tree,
+            spaces,
+            state: RwLock::new(state),
+            visible: AtomicU64::new(visible.0),
+            tail_bytes_max,
+            writers_waiting: AtomicU64::new(0),
+            changed: Condvar::new(),
+            changed_lock: Mutex::new(()),
+        }
+    }
+
+    /// Where time comes from.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Where segments live.
+    pub fn tree(&self) -> &TreeContext {
+        &self.tree
+    }
+
+    /// The tables' dictionaries and key ranges.
+    pub fn spaces(&self) -> &Arc<Spaces> {
+        &self.spaces
+    }
+
+    /// The newest visible version.
+    pub fn visible(&self) -> Version {
+        Version(self.visible.load(Ordering::Acquire))
+    }
+
+    /// The newest visible definitions.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.state.read().catalog)
+    }
+
+    /// The newest installed base.
+    pub fn base(&self) -> Arc<Base> {
+        Arc::clone(&self.state.read().base)
+    }
+
+    /// The definitions and producers as of the visible version.
+    pub fn committed(&self) -> (Version, Arc<Catalog>, BTreeMap<String, ProducerState>) {
+        let state = self.state.read();
+        (state.visible, Arc::clone(&state.catalog), state.producers.clone())
+    }
+
+    /// The last batch of a producer.
+    pub fn producer(&self, name: &str) -> Option<ProducerState> {
+        self.state.read().producers.get(name).copied()
+    }
+
+    /// Makes durable batches visible, in version order (V1). While recovering, they count as visible for ever.
+    pub fn publish(&self, batches: Vec<Published>, recovering: bool) -> Result<()> {
+        if batches.is_empty() {
+            return Ok(());
+        }
+        // Segments are opened before the lock is taken.
+        let mut opened = Vec::with_capacity(batches.len());
+        for batch in &batches {
+            let mut tables = Vec::with_capacity(batch.loads.len());
+            for load in &batch.loads {
+                tables.push((load.table, self.open_load(batch.info.version, load)?));
+            }
+            opened.push(tables);
+        }
+        let now = self.clock.monotonic();
+        let mut state = self.state.write();
+        for (batch, loads) in batches.into_iter().zip(opened) {
+            let version = batch.info.version;
+            assert_eq!(version, state.visible.next(), "V1: versions are published in order, without gaps");
+            if let Some(catalog) = batch.catalog {
+                let dropped: Vec<TableId> =
+                    state.tails.keys().copied().filter(|&table| catalog.by_id(table).is_none()).collect();
+                for table in dropped {
+                    if let Some(tail) = state.tails.remove(&table) {
+                        state.tail_bytes -= tail.bytes();
+                    }
+                }
+                state.catalog = catalog;
+            }
+            for (table, rows, bytes) in batch.rows {
+                let tail = state.tails.entry(table).or_default();
+                let before = tail.bytes();
+                tail.push(version, rows, bytes);
+                let added = tail.bytes() - before;
+                state.tail_bytes += added;
+            }
+            if !loads.is_empty() {
+                state.attached.insert(version, loads);
+            }
+            if let Some(mark) = &batch.info.producer {
+                let reached = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
+                state.producers.insert(mark.name.clone(), reached);
+            }
+            if state.batches.len() == BATCHES_REMEMBERED {
+                state.batches.pop_front();
+            }
+            state.batches.push_back(batch.info);
+            state.visible = version;
+        }
+        let visible = state.visible;
+        if recovering {
+            state.times = VisibleTimes::new(visible);
+        } else {
+            state.times.record(now, visible);
+        }
+        self.visible.store(visible.0, Ordering::Release);
+        drop(state);
+        self.notify();
+        Ok(())
+    }
+
+    fn open_load(&self, version: Version, load: &StagedLoad) -> Result<Vec<Arc<Segment>>> {
+        let fixed = load.segments.iter().map(|meta| {
+            let mut meta = meta.clone();
+            (meta.min_version, meta.max_version, meta.fixed_version) = (version, version, Some(version));
+            Segment::open(&self.tree, meta)
+        });
+        fixed.collect()
+    }
+
+    /// Pins a snapshot for a statement.
+    pub fn snapshot(&self, want: &Want) -> Result<Snapshot> {
+        let now = self.clock.monotonic();
+        let state = self.state.read();
+        let (version, stage) = state.choose(want, now)?;
+        let mut tables = BTreeMap::new();
+        for &table in &want.tables {
+            if let Some(entry) = state.catalog.by_id(table) {
+                tables.insert(table, state.read_table(entry, version, stage));
+            }
+        }
+        let lag = state.times.lag(now, version);
+        let catalog = Arc::clone(&state.catalog);
+        drop(state);
+        for read in tables.values_mut() {
+            if let Some(space) = self.spaces.existing(&read.entry.def)? {
+                read.dictionaries = Some(Arc::clone(&space.dictionaries));
+            }
+        }
+        Ok(Snapshot { version, lag, stage, catalog, tables })
+    }
+
+    /// What a sort cycle starts from.
+    pub fn cut(&self) -> Cut {
+        let state = self.state.read();
+        let above = state.base.through;
+        let tails = state.tails.iter().map(|(&table, tail)| (table, tail.read(above, state.visible)));
+        let attached = state.attached.iter().flat_map(|(&version, loads)| {
+            loads.iter().map(move |(table, segments)| (version, *table, segments.clone()))
+        });
+        Cut {
+            through: state.visible,
+            catalog: Arc::clone(&state.catalog),
+            producers: state.producers.clone(),
+            tails: tails.filter(|(_, runs)| !runs.is_empty()).collect(),
+            attached: attached.collect(),
+            base: Arc::clone(&state.base),
+        }
+    }
+
+    /// Switches readers to a base that the manifest now names (V2). What it holds leaves the tail.
+    pub fn install(&self, base: Base) {
+        let mut state = self.state.write();
+        let through = base.through;
+        assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
+        let State { tails, tail_bytes, attached, .. } = &mut *state;
+        for tail in tails.values_mut() {
+            let before = tail.bytes();
+            tail.drop_through(through);
+            *tail_bytes -= before - tail.bytes();
+        }
+        tails.retain(|_, tail| tail.rows() > 0);
+        *attached = attached.split_off(&through.next());
+        state.base = Arc::new(base);
+        state.pipeline_error = None;
+        drop(state);
+        self.notify();
+    }
+
+    /// Remembers why the pipeline's last run failed; writers that wait for room are told.
+    pub fn pipeline_failed(&self, error: Error) {
+        self.state.write().pipeline_error = Some(error);
+        self.notify();
+    }
+
+    /// Waits until the tail has room for `bytes` more, or nothing in it; then the batch may be appended.
+    pub fn wait_room(&self, bytes: u64) -> Result<()> {
+        let full = |state: &State| state.tail_bytes > 0 && state.tail_bytes + bytes > self.tail_bytes_max;
+        if !full(&self.state.read()) {
+            return Ok(());
+        }
+        self.writers_waiting.fetch_add(1, Ordering::Relaxed);
+        let result = self.wait_until(|state| match &state.pipeline_error {
+            _ if !full(state) => Some(Ok(())),
+            Some(error) => Some(Err(Error::new(error.kind(), error.message())
+                .at("the tail is full and the pipeline cannot empty it")
+                .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
+            None => None,
+        });
+        self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Waits until `version` is visible.
+    pub fn wait_visible(&self, version: Version) -> Result<()> {
+        if self.visible() >= version {
+            return Ok(());
+        }
+        self.wait_until(|state| (state.visible >= version).then_some(Ok(())))
+    }
+
+    /// Waits until `stage` is complete through `version`, for all tables, or the pipeline fails.
+    pub fn wait_organised(&self, stage: Stage, version: Version) -> Result<()> {
+        self.wait_until(|state| {
+            let done = state.catalog.tables().all(|entry| state.watermark(entry.def.id, stage) >= version);
+            match &state.pipeline_error {
+                _ if done => Some(Ok(())),
+                Some(error) => Some(Err(error.clone())),
+                None => None,
+            }
+        })
+    }
+
+    fn wait_until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+        let mut guard = self.changed_lock.lock();
+        loop {
+            if let Some(result) = ready(&self.state.read()) {
+                return result;
+            }
+            // The time-out only bounds the damage of a lost wake-up; every change notifies.
+            self.changed.wait_for(&mut guard, Duration::from_millis(200));
+        }
+    }
+
+    fn notify(&self) {
+        drop(self.changed_lock.lock());
+        self.changed.notify_all();
+    }
+
+    /// Bytes of the tail, and how long its oldest batch has been in it.
+    pub fn tail_load(&self) -> (u64, Duration) {
+        let state = self.state.read();
+        let oldest = state.tails.values().filter_map(|tail| tail.first_above(state.base.through)).min();
+        let attached = state.attached.keys().next().copied();
+        let age = match oldest.into_iter().chain(attached).min() {
+            Some(first) => state.times.lag(self.clock.monotonic(), Version(first.0 - 1)),
+            None => Duration::ZERO,
+        };
+        (state.tail_bytes, age)
+    }
+
+    /// Bound of the tail, and writers that wait for room in it.
+    pub fn room(&self) -> (u64, u64) {
+        (self.tail_bytes_max, self.writers_waiting.load(Ordering::Relaxed))
+    }
+
+    /// Why the pipeline's last run failed, if it did.
+    pub fn pipeline_error(&self) -> Option<Error> {
+        self.state.read().pipeline_error.clone()
+    }
+
+    /// Recent batches, newest first.
+    pub fn batches(&self, limit: usize) -> Vec<BatchInfo> {
+        self.state.read().batches.iter().rev().take(limit).cloned().collect()
+    }
+
+    /// Every segment that the newest snapshot names.
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        let state = self.state.read();
+        let based = state.base.tables.values().flat_map(|table| table.sorted.iter().chain(table.merged()));
+        let attached = state.attached.values().flatten().flat_map(|(_, segments)| segments);
+        based.chain(attached).cloned().collect()
+    }
+
+    /// Every table's stages, least organised first.
+    pub fn stages(&self) -> Vec<StageInfo> {
+        let now = self.clock.monotonic();
+        let state = self.state.read();
+        let mut stages = Vec::new();
+        for entry in state.catalog.tables() {
+            let table = entry.def.id;
+            let tail = state.tails.get(&table);
+            let attached = state.attached.values().flatten().filter(|(owner, _)| *owner == table);
+            let attached: Vec<&Arc<Segment>> = attached.flat_map(|(_, segments)| segments).collect();
+            let based = state.base.tables.get(&table);
+            for stage in [Stage::Ingested, Stage::Sorted, Stage::Merged] {
+                let segments: Vec<&Arc<Segment>> = match (stage, based) {
+                    (Stage::Sorted, based) => {
+                        based.iter().flat_map(|base| &base.sorted).chain(attached.iter().copied()).collect()
+                    }
+                    (Stage::Merged, Some(base)) => base.merged().collect(),
+                    _ => Vec::new(),
+                };
+                let in_tail = tail.filter(|_| stage == Stage::Ingested);
+                let watermark = state.watermark(table, stage);
+                stages.push(StageInfo {
+                    table,
+                    stage,
+                    watermark,
+                    staleness: state.times.lag(now, watermark),
+                    rows: in_tail.map_or(0, TailTable::rows) + segments.iter().map(|s| s.meta().rows).sum::<u64>(),
+                    bytes: in_tail.map_or(0, TailTable::bytes) + segments.iter().map(|s| s.meta().bytes()).sum::<u64>(),
+                    parts: in_tail.map_or(0, TailTable::runs) + segments.len() as u64,
+                });
+            }
+        }
+        stages
+    }
+}
+
+impl State {
+    /// The version and the least organised stage that a statement must read.
+    fn choose(&self, want: &Want, now: Duration) -> Result<(Version, Stage)> {
+        let complete =
+            |stage| want.tables.iter().map(|&table| self.watermark(table, stage)).min().unwrap_or(self.visible);
+        if let Some(version) = want.exactly {
+            if version > self.visible {
+                return Err(Error::internal(format!(
+                    "snapshot {version} is above the visible version {}",
+                    self.visible
+                )));
+            }
+            let stage = [Stage::Merged, Stage::Sorted].into_iter().find(|&stage| complete(stage) >= version);
+            return Ok((version, stage.unwrap_or(Stage::Ingested)));
+        }
+        let fresh = match want.freshness {
+            Freshness::Within(age) => self.times.required(now, age),
+            Freshness::Merged => Version(0),
+        };
+        let required = fresh.max(want.at_least);
+        if required > self.visible {
+            return Err(Error::new(ErrorKind::Internal, format!("version {required} is not visible yet")));
+        }
+        for stage in [Stage::Merged, Stage::Sorted] {
+            let version = complete(stage);
+            if version >= required {
+                return Ok((version, stage));
+            }
+        }
+        Ok((self.visible, Stage::Ingested))
+    }
+
+    /// The version through which `stage` holds all rows of a table.
+    fn watermark(&self, table: TableId, stage: Stage) -> Version {
+        let first_in_tail = self.tails.get(&table).and_then(|tail| tail.first_above(self.base.through));
+        let sorted = first_in_tail.map_or(self.visible, |first| Version(first.0 - 1));
+        match stage {
+            Stage::Ingested => self.visible,
+            Stage::Sorted => sorted,
+            Stage::Merged => {
+                let attached =
+                    |(_, loads): &(&Version, &Vec<(TableId, _)>)| loads.iter().any(|(owner, _)| *owner == table);
+                let attached = self.attached.iter().find(attached).map(|(version, _)| Version(version.0 - 1));
+                let merged = self.base.tables.get(&table).map_or(sorted, |base| base.merged_through(sorted));
+                merged.min(attached.unwrap_or(merged))
+            }
+        }
+    }
+
+    fn read_table(&self, entry: &Arc<TableEntry>, version: Version, stage: Stage) -> TableRead {
+        let table = entry.def.id;
+        let mut segments = Vec::new();
+        let mut add = |segment: &Arc<Segment>| {
+            let meta = segment.meta();
+            if meta.min_version <= version {
+                let through = (meta.max_version > version).then_some(version);
+                segments.push(SegmentRead { segment: Arc::clone(segment), through });
+            }
+        };
+        let base: Option<&TableBase> = self.base.tables.get(&table);
+        base.iter().flat_map(|base| base.merged()).for_each(&mut add);
+        if stage < Stage::Merged {
+            base.iter().flat_map(|base| &base.sorted).for_each(&mut add);
+            let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
+            attached.flat_map(|(_, segments)| segments).for_each(&mut add);
+        }
+        let mut tail = Vec::new();
+        if stage == Stage::Ingested
+            && let Some(rows) = self.tails.get(&table)
+        {
+            tail.extend(rows.read(self.base.through, version).into_iter().map(|rows| TailRead { rows }));
+        }
+        TableRead { entry: Arc::clone(entry), dictionaries: None, segments, tail }
+    }
+}

@@ -1,0 +1,192 @@
+//! Tables, columns, dimensions, levels.
+//!
+//! A *dimension* is a named path of *levels*, coarse to fine. A level is a column, a calendar part of a date or timestamp
+//! column, or a binary-halving step of a number. A level's member is identified by its whole path, so a child name under two
+//! parents is two members; NULL is a member.
+
+use alluvia_types::{ColumnId, TableId};
+use serde::{Deserialize, Serialize};
+
+/// Hidden column of segments: the row's version, `UInt64`. NULL throughout a staged file, whose version the manifest names.
+pub const VERSION_COLUMN: &str = "_version";
+/// Hidden column of segments: the row's ordinal within its batch and table, `UInt64`.
+pub const ORDINAL_COLUMN: &str = "_ordinal";
+
+/// The types a column can have. Timestamps are microseconds; text collates by bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataType {
+    /// `BOOLEAN`
+    Boolean,
+    /// `SMALLINT`
+    Int16,
+    /// `INT`
+    Int32,
+    /// `BIGINT`
+    Int64,
+    /// `REAL`
+    Real,
+    /// `DOUBLE`
+    Double,
+    /// `DECIMAL(precision, scale)`, precision 1 to 38
+    Decimal {
+        /// Digits in all.
+        precision: u8,
+        /// Digits after the point.
+        scale: u8,
+    },
+    /// `DATE`, days since 1970-01-01
+    Date,
+    /// `TIMESTAMP`, microseconds, no zone
+    Timestamp,
+    /// `TIMESTAMP WITH TIME ZONE`, microseconds, stored in UTC
+    TimestampTz,
+    /// `TEXT`, UTF-8
+    Text,
+    /// `BYTEA`
+    Binary,
+}
+
+/// One column of a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Column {
+    /// Never reused within the table.
+    pub id: ColumnId,
+    /// What SQL calls it now.
+    pub name: String,
+    /// What segments and log call it: the first name, or `name~id` if another column once had that. Never changes.
+    pub storage_name: String,
+    /// Its type.
+    pub data_type: DataType,
+    /// Whether NULL may be stored.
+    pub nullable: bool,
+}
+
+/// Part of a date or timestamp that a level takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CalendarUnit {
+    /// Calendar year.
+    Year,
+    /// Quarter of the year.
+    Quarter,
+    /// Month of the year.
+    Month,
+    /// Day of the month.
+    Day,
+    /// Hour of the day.
+    Hour,
+    /// Minute of the hour.
+    Minute,
+}
+
+/// Where a level's members come from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LevelSource {
+    /// A column's value, whatever its type.
+    Column(ColumnId),
+    /// A calendar part of the dimension's date or timestamp column; the member is the truncated timestamp.
+    Calendar(ColumnId, CalendarUnit),
+    /// A number's position: the range of the dimension's column cut into 2^`halvings` equal (or equally full) parts.
+    Halved {
+        /// The numeric column.
+        column: ColumnId,
+        /// How often the range is halved at this level.
+        halvings: u8,
+    },
+    /// A high-cardinality id, hashed into 2^`bits` buckets.
+    Hashed {
+        /// The id column.
+        column: ColumnId,
+        /// Bits of the hash that make the member.
+        bits: u8,
+    },
+}
+
+/// One level of a dimension.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Level {
+    /// The level's name: its column's, or the calendar part's (`year`), unique within the dimension.
+    pub name: String,
+    /// Where members come from.
+    pub source: LevelSource,
+    /// Bits this level adds to the dimension's share of the curve key; fixed at CREATE. May be 0.
+    pub bits: u8,
+}
+
+/// How a number or time maps onto key bits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyRange {
+    /// Names and hashed ids: no range.
+    None,
+    /// From the first rows that are sorted; fixed from then on.
+    Learnt,
+    /// Equal parts of `[low, high]`, in the column's own unit (days, microseconds, or the number). Values outside clamp.
+    Linear {
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// To be cut at quantiles of the first rows that are sorted.
+    LearntQuantiles,
+    /// Cut points, ascending; a value's part is the number of cuts that are <= it.
+    Quantiles {
+        /// The cut points.
+        cuts: Vec<f64>,
+    },
+}
+
+/// A named path of levels, coarse to fine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Dimension {
+    /// Its name.
+    pub name: String,
+    /// Coarse to fine; at least one.
+    pub levels: Vec<Level>,
+    /// How numbers and times map to bits.
+    pub range: KeyRange,
+}
+
+/// Space-filling curve of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Curve {
+    /// Compact Hilbert (Hamilton and Rau-Chaplin 2008).
+    #[default]
+    Hilbert,
+    /// Z order: bits interleaved.
+    Z,
+}
+
+/// Options that `WITH (...)` and `ALTER TABLE SET` take, beside dimensions and measures.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TableOptions {
+    /// Default freshness of statements that read the table, as written (`'5s'`, `'merged'`).
+    pub freshness: Option<String>,
+    /// The curve.
+    pub curve: Curve,
+}
+
+/// A table's definition at some version.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TableDef {
+    /// Never reused.
+    pub id: TableId,
+    /// What SQL calls it now (lower case unless it was quoted).
+    pub name: String,
+    /// In SQL order. Dropped columns are gone from here; their ids are not reused.
+    pub columns: Vec<Column>,
+    /// The id the next added column gets.
+    pub next_column_id: u32,
+    /// The dimensions; empty for a plain table.
+    pub dimensions: Vec<Dimension>,
+    /// Aggregated columns.
+    pub measures: Vec<ColumnId>,
+    /// Seed of the rows' weights.
+    pub seed: u64,
+    /// Further options.
+    pub options: TableOptions,
+}

@@ -1,0 +1,57 @@
+//! What the manifest says of a segment.
+
+use alluvia_storage::FileChecks;
+use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
+use serde::{Deserialize, Serialize};
+
+/// All that is known of a segment without opening its files.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SegmentMeta {
+    /// Database-wide, never reused; names the files.
+    pub id: SegmentId,
+    /// The table its rows belong to.
+    pub table: TableId,
+    /// How organised it is.
+    pub stage: Stage,
+    /// How many rows it has.
+    pub rows: u64,
+    /// The oldest row's version (0 while a staged segment's is unknown, and in a segment without rows).
+    pub min_version: Version,
+    /// The newest row's version.
+    pub max_version: Version,
+    /// The version of every row, when the file does not know it because it was staged before its batch was committed.
+    pub fixed_version: Option<Version>,
+    /// The first row's key.
+    #[serde(with = "hex_key")]
+    pub key_min: u128,
+    /// The last row's key.
+    #[serde(with = "hex_key")]
+    pub key_max: u128,
+    /// Length of the Parquet file; its checksums are in the side file.
+    pub parquet_bytes: u64,
+    /// Length and checksums of the side file.
+    pub side: FileChecks,
+    /// The columns that the files have, in file order. A column added to the table later is not among them.
+    pub columns: Vec<ColumnId>,
+}
+
+impl SegmentMeta {
+    /// Bytes of both files.
+    pub fn bytes(&self) -> u64 {
+        self.parquet_bytes + self.side.len
+    }
+}
+
+/// JSON has no 128-bit numbers.
+mod hex_key {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(key: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{key:x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map_err(D::Error::custom)
+    }
+}

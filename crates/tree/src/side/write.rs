@@ -1,0 +1,106 @@
+//! Writing of a side file.
+
+use super::format::{Header, Section, SectionKind, encode_end, encode_header};
+use super::pack::{code_width, key_width, pack_codes, pack_keys};
+use crate::context::TreeContext;
+use crate::layout::STRIPE_BLOCKS;
+use crate::summary::{BlockCodes, BlockTable, LevelSummary, encode_presence};
+use alluvia_storage::{CheckedWriter, FileChecks};
+use alluvia_types::{Error, Result};
+use crc32c::crc32c;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Sections start at multiples of this, so that Arrow arrays in them are aligned.
+const SECTION_ALIGN: u64 = 64;
+
+/// Writes the stripes as blocks come, and the sections at the end.
+pub(crate) struct SideWriter {
+    file: CheckedWriter,
+    path: PathBuf,
+    offset: u64,
+    /// The stripe being filled: keys, then each level.
+    streams: Vec<Vec<u8>>,
+    blocks: usize,
+    /// The section `stripes`.
+    stripes: Vec<u8>,
+}
+
+impl SideWriter {
+    pub(crate) fn create(context: &TreeContext, header: &Header) -> Result<SideWriter> {
+        let path = context.side_path(header.segment);
+        let file = CheckedWriter::create(context.disk.as_ref(), &path)?;
+        let streams = vec![Vec::new(); 1 + header.levels as usize];
+        let mut writer = SideWriter { file, path, offset: 0, streams, blocks: 0, stripes: Vec::new() };
+        writer.put(&encode_header(header))?;
+        Ok(writer)
+    }
+
+    /// Bytes written so far, and those of the stripe being filled.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.offset + self.streams.iter().map(|stream| stream.len() as u64).sum::<u64>()
+    }
+
+    /// Adds a block.
+    pub(crate) fn block(&mut self, keys: &[u128], codes: &[Vec<u32>], bounds: &BlockCodes) -> Result<()> {
+        let (key_stream, level_streams) = self.streams.split_first_mut().expect("there is a stream of keys");
+        pack_keys(keys, key_width(bounds.key_first, bounds.key_last), key_stream);
+        for ((stream, codes), &(min, max)) in level_streams.iter_mut().zip(codes).zip(&bounds.codes) {
+            pack_codes(codes, code_width(min, max), min, stream);
+        }
+        self.blocks += 1;
+        if self.blocks == STRIPE_BLOCKS {
+            self.end_stripe()?;
+        }
+        Ok(())
+    }
+
+    fn end_stripe(&mut self) -> Result<()> {
+        self.stripes.extend(self.offset.to_le_bytes());
+        let mut streams = std::mem::take(&mut self.streams);
+        for stream in &mut streams {
+            self.stripes.extend(crc32c(stream).to_le_bytes());
+            self.put(stream)?;
+            stream.clear();
+        }
+        self.streams = streams;
+        self.blocks = 0;
+        Ok(())
+    }
+
+    /// Writes the sections and syncs the file; the caller syncs the directory.
+    pub(crate) fn finish(
+        mut self,
+        parquet: &FileChecks,
+        table: &BlockTable,
+        levels: &[LevelSummary],
+        rows: u64,
+    ) -> Result<FileChecks> {
+        if self.blocks > 0 {
+            self.end_stripe()?;
+        }
+        let mut checks = parquet.len.to_le_bytes().to_vec();
+        checks.extend(parquet.chunk_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
+        let mut sections = Vec::with_capacity(SectionKind::ALL.len());
+        for kind in SectionKind::ALL {
+            let payload = match kind {
+                SectionKind::Checks => std::mem::take(&mut checks),
+                SectionKind::Stripes => std::mem::take(&mut self.stripes),
+                SectionKind::Blocks => table.encode()?,
+                SectionKind::Presence => encode_presence(levels, table.key_first.len())?,
+            };
+            let padding = self.offset.next_multiple_of(SECTION_ALIGN) - self.offset;
+            self.put(&[0; SECTION_ALIGN as usize][..padding as usize])?;
+            sections.push(Section::over(kind, self.offset, &payload));
+            self.put(&payload)?;
+        }
+        self.put(&encode_end(&sections, rows))?;
+        self.file.finish()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| Error::io(&self.path, "writing", &error))?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Gathering of summaries while rows go by.
+
+use super::bounds::{ByteBounds, FixedBounds, fixed_bounds};
+use super::measures::MeasureBuilder;
+use super::presence::PresenceBuilder;
+use super::table::{BlockTable, Presence};
+use super::{ColumnSummary, LevelSummary};
+use crate::layout::segment_schema;
+use alluvia_space::TableDef;
+use alluvia_types::ColumnId;
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::datatypes::{DataType, UInt32Type};
+use std::sync::Arc;
+
+/// Gathers the summaries of one segment, block by block.
+pub(crate) struct SummaryBuilder {
+    columns: Vec<ColumnBuilder>,
+    levels: Vec<PresenceBuilder>,
+    key_first: Vec<u128>,
+    key_last: Vec<u128>,
+}
+
+struct ColumnBuilder {
+    /// `None` for the hidden columns.
+    id: Option<ColumnId>,
+    bounds: Bounds,
+    measure: Option<MeasureBuilder>,
+    null_count: u32,
+    nulls: Vec<u32>,
+}
+
+enum Bounds {
+    Fixed(Box<dyn FixedBounds>),
+    Bytes(ByteBounds),
+}
+
+/// A block's bounds of keys and codes, which say how they are packed.
+pub(crate) struct BlockCodes {
+    pub(crate) key_first: u128,
+    pub(crate) key_last: u128,
+    pub(crate) codes: Vec<(u32, u32)>,
+}
+
+impl SummaryBuilder {
+    /// A builder for the columns of [`segment_schema`] and this many levels.
+    pub(crate) fn new(table: &TableDef, levels: usize) -> SummaryBuilder {
+        let schema = segment_schema(table);
+        let ids = table.columns.iter().map(|column| Some(column.id)).chain([None, None]);
+        let columns = schema.fields().iter().zip(ids).map(|(field, id)| {
+            let data_type = field.data_type();
+            let measured = id.is_some_and(|id| table.measures.contains(&id));
+            ColumnBuilder {
+                id,
+                bounds: match fixed_bounds(data_type) {
+                    Some(bounds) => Bounds::Fixed(bounds),
+                    None => Bounds::Bytes(ByteBounds::new(*data_type == DataType::Utf8View)),
+                },
+                measure: measured.then(|| MeasureBuilder::new(data_type)).flatten(),
+                null_count: 0,
+                nulls: Vec::new(),
+            }
+        });
+        let columns = columns.collect();
+        let levels = (0..levels).map(|_| PresenceBuilder::default()).collect();
+        SummaryBuilder { columns, levels, key_first: Vec::new(), key_last: Vec::new() }
+    }
+
+    /// Takes in some of the current block's values of a fixed-width column, the first of them at row `place` of the block.
+    pub(crate) fn fixed(&mut self, column: usize, values: &dyn Array, place: usize) {
+        let column = &mut self.columns[column];
+        column.null_count += values.null_count() as u32;
+        match &mut column.bounds {
+            Bounds::Fixed(bounds) => bounds.update(values),
+            Bounds::Bytes(_) => unreachable!("text and binary bounds come from `bytes`"),
+        }
+        if let Some(measure) = &mut column.measure {
+            measure.update(values, place);
+        }
+    }
+
+    /// Takes in NULL count and bounds of some of the current block's values of a text or binary column.
+    pub(crate) fn bytes(&mut self, column: usize, nulls: usize, bounds: Option<(&[u8], &[u8])>) {
+        let column = &mut self.columns[column];
+        column.null_count += nulls as u32;
+        match (&mut column.bounds, bounds) {
+            (Bounds::Bytes(column), Some((min, max))) => column.merge(min, max),
+            (Bounds::Bytes(_), None) => {}
+            (Bounds::Fixed(_), _) => unreachable!("bounds of fixed-width columns come from `fixed`"),
+        }
+    }
+
+    /// Whether the current block of a float column holds a NaN.
+    pub(crate) fn saw_nan(&self, column: usize) -> bool {
+        match &self.columns[column].bounds {
+            Bounds::Fixed(bounds) => bounds.saw_nan(),
+            Bounds::Bytes(_) => false,
+        }
+    }
+
+    /// Ends a block, which is not empty; its keys ascend.
+    pub(crate) fn end_block(&mut self, keys: &[u128], codes: &[Vec<u32>]) -> BlockCodes {
+        for column in &mut self.columns {
+            column.nulls.push(std::mem::take(&mut column.null_count));
+            match &mut column.bounds {
+                Bounds::Fixed(bounds) => bounds.end_block(),
+                Bounds::Bytes(bounds) => bounds.end_block(),
+            }
+            if let Some(measure) = &mut column.measure {
+                measure.end_block();
+            }
+        }
+        let (key_first, key_last) = (keys[0], keys[keys.len() - 1]);
+        self.key_first.push(key_first);
+        self.key_last.push(key_last);
+        let codes = self.levels.iter_mut().zip(codes).map(|(level, codes)| level.block(codes)).collect();
+        BlockCodes { key_first, key_last, codes }
+    }
+
+    /// The summaries of all blocks.
+    pub(crate) fn finish(self) -> (BlockTable, Vec<LevelSummary>) {
+        let mut columns = Vec::with_capacity(self.columns.len());
+        let mut hidden = Vec::with_capacity(2);
+        let mut measures = Vec::new();
+        for column in self.columns {
+            let (mins, maxs) = match column.bounds {
+                Bounds::Fixed(mut bounds) => bounds.finish(),
+                Bounds::Bytes(mut bounds) => bounds.finish(),
+            };
+            let nulls: ArrayRef = Arc::new(UInt32Array::from(column.nulls));
+            let summary = ColumnSummary { nulls, mins, maxs };
+            match column.id {
+                Some(id) => columns.push((id, summary)),
+                None => hidden.push(summary),
+            }
+            if let (Some(id), Some(measure)) = (column.id, column.measure) {
+                measures.push((id, measure.finish()));
+            }
+        }
+        let levels: Vec<LevelSummary> = self.levels.into_iter().map(level_summary).collect();
+        let presence = levels.iter().map(|level| Presence { mins: level.mins.clone(), maxs: level.maxs.clone() });
+        let table = BlockTable {
+            key_first: self.key_first,
+            key_last: self.key_last,
+            levels: presence.collect(),
+            columns,
+            versions: hidden.swap_remove(0),
+            measures,
+        };
+        (table, levels)
+    }
+}
+
+fn level_summary(mut level: PresenceBuilder) -> LevelSummary {
+    let (mins, maxs, bits) = level.finish();
+    LevelSummary {
+        mins: mins.as_primitive::<UInt32Type>().clone(),
+        maxs: maxs.as_primitive::<UInt32Type>().clone(),
+        bits: bits.as_binary::<i32>().clone(),
+    }
+}

@@ -1,0 +1,183 @@
+//! The one error type that users see.
+//!
+//! A kind says what the caller can do about it; the message names the thing; the hint says what to do. The table
+//! [`ErrorKind::sqlstate`] is the only mapping from kinds to PostgreSQL SQLSTATEs. Programmer errors assert instead.
+
+use std::fmt;
+
+/// What `Result` means in every room.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Coarse kinds of failure, by what the caller can do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ErrorKind {
+    /// The text is not SQL of our dialect.
+    Syntax,
+    /// No such table.
+    UndefinedTable,
+    /// No such column.
+    UndefinedColumn,
+    /// No such function.
+    UndefinedFunction,
+    /// Something else that was named does not exist.
+    UndefinedObject,
+    /// A table of that name exists.
+    DuplicateTable,
+    /// A column of that name exists.
+    DuplicateColumn,
+    /// A table, dimension or option is declared wrongly.
+    InvalidDefinition,
+    /// A value cannot be stored in its column: wrong form, out of range.
+    InvalidValue,
+    /// NULL in a NOT NULL column.
+    NotNull,
+    /// Types do not fit together.
+    DatatypeMismatch,
+    /// Understood, and refused by name: not built.
+    NotSupported,
+    /// Unknown setting, or a value it does not take.
+    InvalidSetting,
+    /// BEGIN inside a transaction, COMMIT outside one, a statement after a failed one.
+    Transaction,
+    /// A batch was refused because what it was checked against has changed; try again.
+    Conflict,
+    /// The producer's epoch is over, or its sequence skips a number.
+    Producer,
+    /// The user cancelled the statement.
+    Cancelled,
+    /// `statement_timeout` ran out.
+    Timeout,
+    /// The statement's or the database's memory is used up.
+    OutOfMemory,
+    /// More work is under way than is allowed.
+    Busy,
+    /// No room on the disk; the database is read-only until there is.
+    DiskFull,
+    /// A file could not be read or written.
+    Io,
+    /// Data on disk is not what was written.
+    Corrupt,
+    /// Another process has the data directory.
+    Locked,
+    /// The data directory is of another format version.
+    IncompatibleFormat,
+    /// An fsync failed: nothing is acknowledged until the database is reopened.
+    Poisoned,
+    /// A defect in Alluvia.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The PostgreSQL SQLSTATE of this kind.
+    pub fn sqlstate(self) -> &'static str {
+        use ErrorKind::*;
+        match self {
+            Syntax => "42601",
+            UndefinedTable => "42P01",
+            UndefinedColumn => "42703",
+            UndefinedFunction => "42883",
+            UndefinedObject => "42704",
+            DuplicateTable => "42P07",
+            DuplicateColumn => "42701",
+            InvalidDefinition => "42P16",
+            InvalidValue => "22000",
+            NotNull => "23502",
+            DatatypeMismatch => "42804",
+            NotSupported => "0A000",
+            InvalidSetting => "22023",
+            Transaction => "25000",
+            Conflict => "40001",
+            Producer => "55000",
+            Cancelled | Timeout => "57014",
+            OutOfMemory => "53200",
+            Busy => "53300",
+            DiskFull => "53100",
+            Io => "58030",
+            Corrupt => "XX001",
+            Locked => "55006",
+            IncompatibleFormat => "58P01",
+            Poisoned => "58000",
+            Internal => "XX000",
+        }
+    }
+}
+
+/// A failure: kind, message, and perhaps a hint.
+#[derive(Clone)]
+pub struct Error {
+    inner: Box<Inner>,
+}
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Error {
+    /// A new error. The message names the thing and the place, in one sentence without a full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { inner: Box::new(Inner { kind, message: message.into(), hint: None }) }
+    }
+
+    /// Adds what the user can do.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
+        self.inner.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts `place: ` before the message; for adding the file, line or column as the error travels up.
+    pub fn at(mut self, place: impl fmt::Display) -> Error {
+        self.inner.message = format!("{place}: {}", self.inner.message);
+        self
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// The message without the hint.
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// What the user can do, if there is something to say.
+    pub fn hint(&self) -> Option<&str> {
+        self.inner.hint.as_deref()
+    }
+
+    /// An I/O failure on `path`. "No space left" becomes [`ErrorKind::DiskFull`].
+    pub fn io(path: impl AsRef<std::path::Path>, doing: &str, error: &std::io::Error) -> Error {
+        let path = path.as_ref().display();
+        if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {
+            return Error::new(ErrorKind::DiskFull, format!("no space left while {doing} {path}"))
+                .with_hint("free space on this disk; writes resume by themselves");
+        }
+        Error::new(ErrorKind::Io, format!("{doing} {path} failed: {error}"))
+    }
+
+    /// A defect in Alluvia; the message says which expectation did not hold.
+    pub fn internal(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Internal, message).with_hint("this is a defect in Alluvia; please report it")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.message)?;
+        match &self.inner.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({}): {self}", self.inner.kind, self.inner.kind.sqlstate())
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,16 @@
+//! Words shared by every room: ids, versions, error kinds, the clock.
+//!
+//! Invariants:
+//! - Nothing here does I/O, except [`SystemClock`], the only place that may ask the machine for the time.
+//! - A [`Version`] is a batch's position in the one log: gap-free, database-wide, first batch = 1.
+//! - Every error a user can see is an [`Error`] with a coarse [`ErrorKind`]; one table maps kinds to SQLSTATEs.
+
+mod clock;
+mod error;
+mod ids;
+mod near;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{ColumnId, SegmentId, Stage, TableId, Version};
+pub use near::near_names;

@@ -1,0 +1,110 @@
+//! Project chores: what stands behind `make`.
+//!
+//! `cargo xtask test` is everything CI runs. Each step prints what it does; the first failure ends the run.
+#![allow(clippy::disallowed_methods)] // chores are no part of the database: they may use files and clocks directly
+
+mod data;
+mod run;
+mod tidy;
+
+use run::{Step, cargo, die, python};
+use std::process::Command;
+
+const HELP: &str = "cargo xtask demo [--data FILE] | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | soak TIME | fuzz TIME";
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
+    run::set_target_dir();
+    match args.first().map(String::as_str) {
+        Some("demo") => demo(&rest),
+        Some("test") => test(),
+        Some("lint") => lint(),
+        Some("tidy") => tidy::run(),
+        Some("bench") => bench(&rest),
+        Some("docs") => docs(),
+        Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
+        Some("soak") => timed("soak", &rest),
+        Some("fuzz") => timed("fuzz", &rest),
+        _ => die(&format!("usage: {HELP}")),
+    }
+}
+
+fn demo(rest: &[&str]) {
+    alluvia(&[&["demo"], rest].concat());
+}
+
+/// Runs the command line tool of this checkout, building it first.
+fn alluvia(args: &[&str]) {
+    cargo(&[&["run", "--quiet", "--package", "alluvia-cli", "--bin", "alluvia", "--"], args].concat()).run();
+}
+
+fn lint() {
+    cargo(&["fmt", "--all", "--check"]).run();
+    tidy::run();
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]).run();
+    licences();
+}
+
+/// Licences and sources, by cargo-deny; installed the first time.
+fn licences() {
+    if Command::new("cargo-deny").arg("--version").output().is_err() {
+        Step::new("cargo", &["install", "--locked", "cargo-deny@0.20.2"]).run();
+    }
+    cargo(&["deny", "--log-level", "error", "check", "licenses", "sources", "bans"]).run();
+}
+
+fn test() {
+    lint();
+    cargo(&["build", "--workspace", "--all-targets", "--features", "alluvia-node/paranoid"]).run();
+    cargo(&["test", "--workspace", "--features", "alluvia-node/paranoid"]).run();
+    interop();
+    let flights = data::nycflights();
+    demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
+}
+
+/// Segments open in DuckDB and pyarrow as they are.
+fn interop() {
+    let venv = data::venv();
+    cargo(&["build", "--quiet", "--package", "alluvia-cli"]).run();
+    let binary = run::target_dir().join("debug").join("alluvia");
+    python(&venv, &["scripts/interop.py", binary.to_str().expect("paths here are UTF-8")]).run();
+}
+
+fn docs() {
+    cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
+}
+
+fn bench(rest: &[&str]) {
+    let Some((&name, args)) = rest.split_first() else {
+        die("bench NAME: one of load, insert, freshness, tpch");
+    };
+    let venv = data::venv();
+    let venv = venv.to_str().expect("paths here are UTF-8");
+    let cache = data::folder();
+    let cache = cache.to_str().expect("paths here are UTF-8");
+    let fixed = ["run", "--quiet", "--package", "alluvia-bench", "--", name, "--venv", venv, "--data", cache];
+    cargo(&[&fixed, args].concat()).run();
+}
+
+/// The long versions of tests, outside CI.
+fn timed(kind: &str, rest: &[&str]) {
+    let time = rest.first().copied().unwrap_or("1h");
+    let seconds = seconds(time).unwrap_or_else(|| die(&format!("'{time}' is no duration: write 90s, 10m or 2h")));
+    println!("seed and progress are printed by the test; {seconds} s");
+    cargo(&["test", "--package", "alluvia-node", "--features", "paranoid", "--test", kind, "--", "--nocapture"])
+        .env("ALLUVIA_TEST_SECONDS", &seconds.to_string())
+        .run();
+}
+
+fn seconds(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    match &text[digits..] {
+        "s" | "" => Some(number),
+        "m" => Some(number * 60),
+        "h" => Some(number * 3600),
+        _ => None,
+    }
+}
+

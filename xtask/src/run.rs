@@ -1,0 +1,86 @@
+//! Running other programs, said aloud.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+use std::time::Instant;
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the checkout").to_owned()
+}
+
+/// The user's cache folder of this project.
+pub fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| {
+        let home = std::env::var_os("HOME")?;
+        Some(PathBuf::from(home).join(".cache"))
+    });
+    base.unwrap_or_else(|| root().join("target")).join("alluvia")
+}
+
+/// Where cargo builds.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| cache().join("target"), PathBuf::from)
+}
+
+/// Children build where we were built, unless the caller chose.
+pub fn set_target_dir() {
+    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+        // SAFETY: nothing else runs yet.
+        unsafe { std::env::set_var("CARGO_TARGET_DIR", target_dir()) };
+    }
+}
+
+/// One program to run.
+pub struct Step {
+    command: Command,
+    text: String,
+}
+
+impl Step {
+    /// A program in the checkout.
+    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Step {
+        let program = program.as_ref();
+        let mut command = Command::new(program);
+        command.args(args).current_dir(root());
+        Step { command, text: format!("{} {}", program.display(), args.join(" ")) }
+    }
+
+    /// With an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Step {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it; ends this process if it fails.
+    pub fn run(mut self) {
+        eprintln!("==> {}", self.text);
+        let start = Instant::now();
+        match self.command.status() {
+            Ok(status) if status.success() => eprintln!("    {:.1} s", start.elapsed().as_secs_f64()),
+            Ok(status) => die(&format!("{} ended with {status}", self.text)),
+            Err(error) => die(&format!("{} could not be started: {error}", self.text)),
+        }
+    }
+}
+
+/// A cargo command with the locked dependencies.
+pub fn cargo(args: &[&str]) -> Step {
+    let takes_locked = !matches!(args.first(), Some(&"fmt" | &"deny"));
+    let mut all: Vec<&str> = args.to_vec();
+    if takes_locked {
+        all.insert(1, "--locked");
+    }
+    Step::new(std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from), &all)
+}
+
+/// A Python of the project's virtual environment.
+pub fn python(venv: &Path, args: &[&str]) -> Step {
+    Step::new(venv.join("bin").join("python"), args)
+}
+
+/// Says why, and ends.
+pub fn die(why: &str) -> ! {
+    eprintln!("xtask: {why}");
+    exit(1)
+}

@@ -1,0 +1,157 @@
+//! House rules, held by a program: dependency arrows, banned calls, file lengths, notes without an owner, links in docs.
+
+use crate::run::{die, root};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What each room may depend on; the arrows of docs/ARCHITECTURE.md. Test-only dependencies are free.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("space", &["types"]),
+    ("storage", &["types"]),
+    ("log", &["types", "storage"]),
+    ("catalog", &["types", "space", "storage"]),
+    ("tree", &["types", "space", "storage", "catalog"]),
+    ("snapshot", &["types", "space", "storage", "catalog", "tree"]),
+    ("commit", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
+    ("pipeline", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
+    ("query", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
+    ("node", &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "query"]),
+    ("cli", &["types", "space", "snapshot", "query", "node"]),
+    ("bench", &["types", "space", "storage", "snapshot", "query", "node"]),
+];
+
+/// Calls that only the named rooms may make, and what to do instead. `clippy.toml` bans the common ones by type; this
+/// also sees through renames of modules.
+const BANNED: &[(&str, &[&str], &str)] = &[
+    ("std::fs", &["storage", "cli", "bench"], "read and write through alluvia_storage::Disk"),
+    ("Instant::now", &["types", "cli", "bench"], "take the time from alluvia_types::Clock"),
+    ("SystemTime::now", &["types", "cli", "bench"], "take the time from alluvia_types::Clock"),
+    ("thread::spawn", &["node", "cli", "bench", "query"], "threads belong to node"),
+    ("datafusion::", &["query", "bench"], "query is the only room that knows DataFusion"),
+];
+
+/// Modules that touch users' own files, not the database's.
+const USER_FILES: &[&str] = &["crates/query/src/copy/", "crates/query/src/engine.rs"];
+
+/// Files longer than this are named, as a warning.
+const LINES_MAX: usize = 500;
+
+/// Runs every rule; ends the process if one is broken.
+pub fn run() {
+    eprintln!("==> tidy");
+    let mut broken = Vec::new();
+    arrows(&mut broken);
+    let sources = files(&root().join("crates"), "rs");
+    for file in &sources {
+        source(file, &mut broken);
+    }
+    links(&mut broken);
+    if !broken.is_empty() {
+        broken.iter().for_each(|rule| eprintln!("{rule}"));
+        die(&format!("tidy: {} rules broken", broken.len()));
+    }
+}
+
+fn arrows(broken: &mut Vec<String>) {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap_or_else(|error| die(&format!("cargo metadata: {error}")));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| die("cargo metadata failed"));
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(room) = name.strip_prefix("alluvia-") else { continue };
+        let Some(targets) = allowed.get(room) else {
+            broken.push(format!("crates/{room}: a new room; give it its arrows in xtask/src/tidy.rs and docs/ARCHITECTURE.md"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let for_tests = dependency["kind"].as_str() == Some("dev");
+            let Some(on) = on.strip_prefix("alluvia-") else { continue };
+            if !for_tests && !targets.contains(&on) {
+                broken.push(format!("crates/{room}: depends on {on}, against the one direction of dependency"));
+            }
+        }
+    }
+}
+
+fn source(file: &Path, broken: &mut Vec<String>) {
+    let root = root();
+    let shown = file.strip_prefix(&root).unwrap_or(file).display().to_string();
+    let Ok(text) = fs::read_to_string(file) else {
+        broken.push(format!("{shown}: cannot be read"));
+        return;
+    };
+    let room = shown.split('/').nth(1).unwrap_or_default().to_owned();
+    let in_src = shown.contains("/src/");
+    if in_src && !text.starts_with("//!") {
+        broken.push(format!("{shown}:1: a module opens with what it is and its invariants (//! ...)"));
+    }
+    let mut in_tests = !in_src;
+    for (at, line) in text.lines().enumerate() {
+        in_tests |= line.contains("#[cfg(test)]");
+        let code = line.split("//").next().unwrap_or_default();
+        for (banned, rooms, instead) in BANNED {
+            let exempt = in_tests
+                || rooms.contains(&room.as_str())
+                || USER_FILES.iter().any(|prefix| shown.starts_with(prefix) && *banned == "std::fs");
+            if !exempt && code.contains(banned) {
+                broken.push(format!("{shown}:{}: {banned} is banned here: {instead}", at + 1));
+            }
+        }
+        if (line.contains("TODO") || line.contains("FIXME")) && !line.contains("TODO(") {
+            broken.push(format!("{shown}:{}: a TODO names its owner: TODO(name)", at + 1));
+        }
+    }
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        eprintln!("    warning: {shown} has {lines} lines; is there a second concept in it?");
+    }
+}
+
+/// Relative links of the documents lead somewhere.
+fn links(broken: &mut Vec<String>) {
+    let root = root();
+    let mut documents = files(&root.join("docs"), "md");
+    documents.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ROADMAP.md"].map(|name| root.join(name)));
+    for document in documents {
+        let shown = document.strip_prefix(&root).unwrap_or(&document).display().to_string();
+        let Ok(text) = fs::read_to_string(&document) else {
+            broken.push(format!("{shown}: is missing"));
+            continue;
+        };
+        for part in text.split("](").skip(1) {
+            let target = part.split(')').next().unwrap_or_default();
+            let path = target.split('#').next().unwrap_or_default();
+            if path.is_empty() || target.contains("://") {
+                continue;
+            }
+            let folder = document.parent().unwrap_or(&root);
+            if !folder.join(path).exists() {
+                broken.push(format!("{shown}: links to {target}, which is not there"));
+            }
+        }
+    }
+}
+
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else { return found };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
