@@ -24,7 +24,7 @@ fn main() {
         Some("bench") => bench(&rest),
         Some("docs") => docs(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
-        Some("soak") => timed("soak", &rest),
+        Some("soak") => timed("kill", &rest),
         Some("fuzz") => timed("fuzz", &rest),
         _ => die(&format!("usage: {HELP}")),
     }

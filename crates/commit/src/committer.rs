@@ -1,27 +1,22 @@
 //! The committer: from a checked batch to a visible version.
 //!
 //! ```text
-//! submit --encode--> [sequencer: version, log.append] --sync_through--> [publisher: views.publish] --> acknowledged
+//! submit --encode--> [sequencer: version, log.append] --log.sync--> [publisher: views.publish] --> acknowledged
 //! ```
 //!
-//! A batch that was sequenced is in `pending` until it is published or dropped, and carries its own fate: after a full
-//! disk the log is rewound and its versions are given out anew, so a waiter must ask what became of *its batch*, not
-//! of its version.
+//! A batch that was sequenced is in `pending` until it is published or dropped. After a full disk the log is rewound and
+//! versions are given out anew, so a waiter waits for its *ticket*, not for its version; the first waiter of a failed
+//! generation does the rewinding for all.
 
 use crate::codec::encode;
 use crate::replay::with_hidden_columns;
 use alluvia_catalog::Catalog;
-use alluvia_log::Log;
+use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{BatchInfo, Committed, Durability, NewBatch, ProducerMark, ProducerState, Published, Views};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-
-const PENDING: u8 = 0;
-const PUBLISHED: u8 = 1;
-const DROPPED: u8 = 2;
 
 /// Sequences, logs and publishes batches.
 #[derive(Debug)]
@@ -40,13 +35,20 @@ struct Sequencer {
     commit_micros: i64,
     catalog: Arc<Catalog>,
     producers: BTreeMap<String, ProducerState>,
-    pending: VecDeque<Pending>,
+    /// In the log's buffer or durable, and not yet visible.
+    pending: VecDeque<Published>,
+    /// How often the log was rewound.
+    generation: u64,
 }
 
-#[derive(Debug)]
-struct Pending {
-    published: Published,
-    fate: Arc<AtomicU8>,
+/// A batch that has its version.
+#[derive(Clone, Copy, Debug)]
+struct Sequenced {
+    version: Version,
+    duplicate: bool,
+    /// To wait for; a duplicate waits for its version, which no rewind can have taken from it once it is visible.
+    ticket: Option<Ticket>,
+    generation: u64,
 }
 
 impl Committer {
@@ -60,6 +62,7 @@ impl Committer {
             catalog,
             producers,
             pending: VecDeque::new(),
+            generation: 0,
         };
         Committer { log, views, sequencer: Mutex::new(sequencer), publisher: Mutex::new(()), batch_bytes_max }
     }
@@ -84,29 +87,38 @@ impl Committer {
         if !batch.rows.is_empty() {
             self.views.wait_room(bytes)?;
         }
-        let (committed, fate) = match self.sequence(batch, &body)? {
-            Sequenced::New(version, fate) => (Committed { version, duplicate: false }, Some(fate)),
-            Sequenced::Duplicate(version) => (Committed { version, duplicate: true }, None),
+        let sequenced = match self.sequence(batch, &body) {
+            Err(error) if error.kind() == ErrorKind::DiskFull => {
+                // The log had failed before: whoever meets that first makes it writable again, and this batch is refused.
+                let generation = self.sequencer.lock().generation;
+                self.drop_not_durable(generation)?;
+                return Err(error);
+            }
+            sequenced => sequenced?,
         };
         if durability == Durability::Sync {
-            self.finish(committed.version, fate.as_deref())?;
+            self.finish(sequenced)?;
         }
-        Ok(committed)
+        Ok(Committed { version: sequenced.version, duplicate: sequenced.duplicate })
     }
 
     /// Makes everything that was sequenced durable and visible.
     pub fn flush(&self) -> Result<()> {
-        let last = Version(self.sequencer.lock().next.0 - 1);
-        if last > self.views.visible() { self.finish(last, None) } else { Ok(()) }
+        let (last, generation) = {
+            let sequencer = self.sequencer.lock();
+            (Version(sequencer.next.0 - 1), sequencer.generation)
+        };
+        self.finish(Sequenced { version: last, duplicate: false, ticket: None, generation })
     }
 
     /// C1: gives the batch its version and its place in the log.
     fn sequence(&self, batch: NewBatch, body: &[u8]) -> Result<Sequenced> {
         let mut sequencer = self.sequencer.lock();
+        let generation = sequencer.generation;
         if let Some(mark) = &batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
         {
-            return Ok(Sequenced::Duplicate(version));
+            return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
         }
         let version = sequencer.next;
         let catalog = match batch.changes.as_slice() {
@@ -122,7 +134,7 @@ impl Committer {
         }
         let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
         let published = published(version, commit_micros, batch, catalog.clone(), body.len() as u64)?;
-        self.log.append(version, commit_micros, body)?;
+        let ticket = Some(self.log.append(version, commit_micros, body)?);
 
         // From here on the batch is in the log's buffer: nothing may fail.
         if let Some(catalog) = catalog {
@@ -134,82 +146,65 @@ impl Committer {
         }
         sequencer.commit_micros = commit_micros;
         sequencer.next = version.next();
-        let fate = Arc::new(AtomicU8::new(PENDING));
-        sequencer.pending.push_back(Pending { published, fate: Arc::clone(&fate) });
-        Ok(Sequenced::New(version, fate))
+        sequencer.pending.push_back(published);
+        Ok(Sequenced { version, duplicate: false, ticket, generation })
     }
 
-    /// Waits until `version` is durable, and publishes it if nobody has yet.
-    fn finish(&self, version: Version, fate: Option<&AtomicU8>) -> Result<()> {
-        if let Err(error) = self.log.sync_through(version) {
+    /// Waits until the batch is durable, and publishes it if nobody has yet.
+    fn finish(&self, batch: Sequenced) -> Result<()> {
+        if batch.ticket.is_none() && self.views.visible() >= batch.version {
+            return Ok(());
+        }
+        let synced = match batch.ticket {
+            Some(ticket) => self.log.sync(ticket),
+            None => self.log.sync_through(batch.version),
+        };
+        if let Err(error) = synced {
             if error.kind() == ErrorKind::DiskFull {
-                self.drop_not_durable()?;
-            }
-            // The batch may have become durable before the failure of a later group.
-            if fate.is_some_and(|fate| fate.load(Ordering::Acquire) == PUBLISHED) {
-                return Ok(());
+                self.drop_not_durable(batch.generation)?;
             }
             return Err(error);
         }
-        if self.views.visible() < version || fate.is_some_and(|fate| fate.load(Ordering::Acquire) == PENDING) {
-            self.publish_durable()?;
-        }
-        match fate.map(|fate| fate.load(Ordering::Acquire)) {
-            Some(DROPPED) => Err(disk_was_full()),
-            _ => Ok(()),
-        }
+        if self.views.visible() < batch.version { self.publish_durable() } else { Ok(()) }
     }
 
     /// Publishes every pending batch that is durable, in order.
     fn publish_durable(&self) -> Result<()> {
         let _order = self.publisher.lock();
-        let durable = self.log.durable();
-        let (batches, fates): (Vec<_>, Vec<_>) = {
+        let batches = {
             let mut sequencer = self.sequencer.lock();
-            let count = sequencer.pending.partition_point(|pending| pending.published.info.version <= durable);
-            sequencer.pending.drain(..count).map(|pending| (pending.published, pending.fate)).unzip()
+            sequencer.take_through(self.log.durable())
         };
-        self.views.publish(batches, false)?;
-        fates.iter().for_each(|fate| fate.store(PUBLISHED, Ordering::Release));
-        Ok(())
+        self.views.publish(batches, false)
     }
 
-    /// After a full disk: publishes what did become durable, drops the rest and gives its versions out anew.
-    fn drop_not_durable(&self) -> Result<()> {
-        self.publish_durable()?;
+    /// After a full disk, once for each failure: publishes what did become durable, drops the rest, and gives its versions
+    /// out anew.
+    fn drop_not_durable(&self, generation: u64) -> Result<()> {
         let _order = self.publisher.lock();
         let mut sequencer = self.sequencer.lock();
-        let durable = self.log.rewind();
-        let (visible, catalog, producers) = self.views.committed();
-        if visible != durable {
-            // Another group became durable between the two locks; its waiters publish it and come back here if need be.
-            let kept = sequencer.pending.partition_point(|pending| pending.published.info.version <= durable);
-            let dropped = sequencer.pending.split_off(kept);
-            let published: Vec<Pending> = sequencer.pending.drain(..).collect();
-            let (batches, fates): (Vec<_>, Vec<_>) = published.into_iter().map(|p| (p.published, p.fate)).unzip();
-            self.views.publish(batches, false)?;
-            fates.iter().for_each(|fate| fate.store(PUBLISHED, Ordering::Release));
-            dropped.iter().for_each(|pending| pending.fate.store(DROPPED, Ordering::Release));
-            let (visible, catalog, producers) = self.views.committed();
-            sequencer.reset(visible, catalog, producers);
+        if sequencer.generation != generation {
             return Ok(());
         }
-        sequencer.pending.drain(..).for_each(|pending| pending.fate.store(DROPPED, Ordering::Release));
-        sequencer.reset(visible, catalog, producers);
+        let durable = self.log.rewind();
+        let batches = sequencer.take_through(durable);
+        self.views.publish(batches, false)?;
+        let (visible, catalog, producers) = self.views.committed();
+        assert_eq!(visible, durable, "C2: what is durable is published");
+        sequencer.pending.clear();
+        sequencer.next = visible.next();
+        sequencer.catalog = catalog;
+        sequencer.producers = producers;
+        sequencer.generation += 1;
         Ok(())
     }
-}
-
-enum Sequenced {
-    New(Version, Arc<AtomicU8>),
-    Duplicate(Version),
 }
 
 impl Sequencer {
-    fn reset(&mut self, visible: Version, catalog: Arc<Catalog>, producers: BTreeMap<String, ProducerState>) {
-        self.next = visible.next();
-        self.catalog = catalog;
-        self.producers = producers;
+    /// Takes the pending batches through a version.
+    fn take_through(&mut self, version: Version) -> Vec<Published> {
+        let count = self.pending.partition_point(|pending| pending.info.version <= version);
+        self.pending.drain(..count).collect()
     }
 
     /// C3: the version of the batch that a producer has sent before; `None` if it is its next one.
@@ -294,9 +289,4 @@ impl Committer {
     ) -> Result<Published> {
         published(version, commit_micros, batch, catalog, bytes)
     }
-}
-
-fn disk_was_full() -> Error {
-    Error::new(ErrorKind::DiskFull, "the batch was not written: no space left on the disk of the log")
-        .with_hint("free space on this disk; writes resume by themselves")
 }

@@ -61,7 +61,7 @@ impl Core {
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
-        let tree = TreeContext { disk: Arc::clone(&disk), cache: Arc::clone(&cache), dir: segments_dir.clone() };
+        let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone());
         let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
         let manifest = opened.manifest;
@@ -76,7 +76,7 @@ impl Core {
         ));
 
         let mut commit_micros = 0;
-        let log_options = options.log(manifest.database);
+        let log_options = options.log(manifest.database, &clock);
         let log = Log::open(Arc::clone(&disk), &dir.join("log"), log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
             let published = Committer::replay(&record, &views.catalog(), &spaces)?;
@@ -265,7 +265,7 @@ impl Store for Core {
             tail_bytes_max,
             writers_waiting,
             log_bytes: log.bytes_on_disk(),
-            read_only: log.refuses_writes().map(|error| error.to_string()),
+            read_only: log.failure().map(|error| error.to_string()),
             cache_bytes: self.cache.used_bytes(),
             pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),
         }

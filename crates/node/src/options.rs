@@ -2,8 +2,9 @@
 
 use alluvia_log::LogOptions;
 use alluvia_pipeline::PipelineOptions;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What can be chosen when a database is opened.
 #[derive(Clone, Debug)]
@@ -67,8 +68,8 @@ impl DatabaseOptions {
         pipeline
     }
 
-    pub(crate) fn log(&self, database: u64) -> LogOptions {
-        LogOptions { file_bytes_max: self.log_file_bytes_max, salt: database }
+    pub(crate) fn log(&self, database: u64, clock: &Arc<dyn Clock>) -> LogOptions {
+        LogOptions { salt: database, file_bytes_max: self.log_file_bytes_max, clock: Arc::clone(clock) }
     }
 }
 

@@ -1,1 +1,174 @@
-//! The engine: what all sessions share.
+//! What all sessions of a database share: its store, its functions and rules, its memory, its spill directory.
+//!
+//! Invariants:
+//! - Planning state that does not depend on a statement is built once; a statement gets a copy with its own snapshot,
+//!   settings and memory.
+//! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
+
+use crate::dialect::definitions::data_type_of;
+use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::session::settings::{Settings, show_bytes};
+use crate::session::{QueryMemory, Session, TotalMemory, error_of, wrap};
+use crate::system::{QueryLog, SettingRow};
+use crate::table::ScanCache;
+use alluvia_snapshot::Store;
+use alluvia_types::Result;
+use arrow::datatypes::FieldRef;
+use datafusion::common::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::sqlparser::ast;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Statements that `alluvia.queries` remembers.
+const QUERIES_REMEMBERED: usize = 1_000;
+
+/// What an engine may use.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Bytes that all queries together may hold in memory.
+    pub memory_limit_bytes: u64,
+    /// Bytes that one query may hold unless its session sets `memory_limit`.
+    pub query_memory_bytes: u64,
+    /// Where queries spill; created if it is missing.
+    pub spill_dir: PathBuf,
+    /// Bytes that all queries together may spill.
+    pub spill_bytes_max: u64,
+    /// Threads that one query runs on unless its session sets `threads`.
+    pub threads: usize,
+}
+
+/// One database, ready for sessions.
+#[derive(Debug)]
+pub struct Engine {
+    store: Arc<dyn Store>,
+    options: EngineOptions,
+    runtime: Arc<RuntimeEnv>,
+    memory: Arc<TotalMemory>,
+    base: SessionState,
+    queries: Arc<QueryLog>,
+    scans: Arc<ScanCache>,
+    sessions: AtomicU64,
+}
+
+impl Engine {
+    /// An engine over a store.
+    pub fn new(store: Arc<dyn Store>, options: EngineOptions) -> Result<Arc<Engine>> {
+        let disk = DiskManagerBuilder::default()
+            .with_mode(DiskManagerMode::Directories(vec![options.spill_dir.clone()]))
+            .with_max_temp_directory_size(options.spill_bytes_max);
+        let runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk).build_arc();
+        let runtime = runtime.map_err(|error| error_of(&error).at("preparing the spill directory"))?;
+        let base = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(base_config())
+            .with_runtime_env(Arc::clone(&runtime))
+            .with_type_planner(Arc::new(Types))
+            .build();
+        Ok(Arc::new(Engine {
+            memory: TotalMemory::new(options.memory_limit_bytes),
+            queries: QueryLog::new(QUERIES_REMEMBERED),
+            scans: ScanCache::new(),
+            sessions: AtomicU64::new(0),
+            store,
+            options,
+            runtime,
+            base,
+        }))
+    }
+
+    /// A new session. Cheap.
+    pub fn session(self: &Arc<Engine>) -> Session {
+        Session::new(Arc::clone(self), self.sessions.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Recent statements of all sessions.
+    pub fn queries(&self) -> &Arc<QueryLog> {
+        &self.queries
+    }
+
+    /// Bytes that queries hold in memory now.
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.memory.used_bytes() as u64
+    }
+
+    /// Statistics of immutable segments, kept between statements.
+    pub(crate) fn scans(&self) -> &Arc<ScanCache> {
+        &self.scans
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What a new session's settings are.
+    pub(crate) fn default_settings(&self) -> Settings {
+        Settings::new(self.options.query_memory_bytes, self.options.threads)
+    }
+
+    /// The database's own settings, for SHOW ALL and `alluvia.settings`.
+    pub(crate) fn database_settings(&self) -> Vec<SettingRow> {
+        let info = self.store.info();
+        let row = |name: &str, value: String, description: &str| SettingRow {
+            name: name.to_owned(),
+            default_value: value.clone(),
+            value,
+            scope: "database",
+            description: description.to_owned(),
+        };
+        vec![
+            row("queries_memory_max", show_bytes(self.options.memory_limit_bytes), "Memory that all queries together may hold."),
+            row("spill_dir", self.options.spill_dir.display().to_string(), "Where queries spill."),
+            row("spill_max", show_bytes(self.options.spill_bytes_max), "Bytes that all queries together may spill."),
+            row("tail_max", show_bytes(info.tail_bytes_max), "Bytes of unsorted rows in memory at which writers start to wait."),
+        ]
+    }
+
+    /// The planning state of one statement: a copy of the engine's, with the statement's settings and memory.
+    pub(crate) fn statement_state(&self, settings: &Settings) -> (SessionState, Arc<RuntimeEnv>) {
+        let mut state = self.base.clone();
+        let config = std::mem::take(state.config_mut());
+        *state.config_mut() = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
+        state.mark_start_execution();
+        let memory = QueryMemory::new(settings.memory_limit_bytes, Arc::clone(&self.memory));
+        let runtime = RuntimeEnv { memory_pool: memory, ..self.runtime.as_ref().clone() };
+        (state, Arc::new(runtime))
+    }
+}
+
+/// What holds for every statement.
+fn base_config() -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_information_schema(false)
+        .with_create_default_catalog_and_schema(false)
+        .with_default_catalog_and_schema(SYSTEM, PUBLIC);
+    let options = config.options_mut();
+    options.execution.time_zone = Some("UTC".to_owned());
+    options.sql_parser.support_varchar_with_length = true;
+    crate::table::configure(&mut config);
+    config
+}
+
+/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views.
+#[derive(Debug)]
+struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>, DataFusionError> {
+        let ours = matches!(
+            sql_type,
+            ast::DataType::Timestamp(..) | ast::DataType::Bytea | ast::DataType::Text | ast::DataType::Float(_)
+        );
+        if !ours {
+            return Ok(None);
+        }
+        let data_type = data_type_of(sql_type).map_err(wrap)?;
+        Ok(Some(Arc::new(arrow::datatypes::Field::new("", data_type.to_arrow(), true))))
+    }
+}

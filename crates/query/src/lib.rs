@@ -12,3 +12,10 @@ mod engine;
 mod session;
 mod system;
 mod table;
+
+pub use dialect::Statement;
+pub use engine::{Engine, EngineOptions};
+pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
+pub use session::{BatchBuilder, Outcome, Session, from_datafusion};
+pub use system::{QueryLog, QueryRow, SettingRow};
+pub use table::{Used, UsedCounters};

@@ -277,6 +277,8 @@ impl Views {
         let mut state = self.state.write();
         let through = base.through;
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
+        #[cfg(feature = "paranoid")]
+        let before = state.rows_of(&base);
         let State { tails, tail_bytes, attached, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
@@ -287,6 +289,8 @@ impl Views {
         *attached = attached.split_off(&through.next());
         state.base = Arc::new(base);
         state.pipeline_error = None;
+        #[cfg(feature = "paranoid")]
+        assert_eq!(before, state.rows_of(&state.base), "V2: rows moved, none came or went");
         drop(state);
         self.notify();
     }
@@ -423,6 +427,20 @@ impl Views {
 }
 
 impl State {
+    /// Rows of each table that `base` has, wherever they are now.
+    #[cfg(feature = "paranoid")]
+    fn rows_of(&self, base: &Base) -> BTreeMap<TableId, u64> {
+        let count = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().rows).sum::<u64>();
+        let rows = |&table: &TableId| {
+            let based = self.base.tables.get(&table);
+            let based = based.map_or(0, |base| count(&base.sorted) + base.merged().map(|s| s.meta().rows).sum::<u64>());
+            let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
+            let attached: u64 = attached.map(|(_, segments)| count(segments)).sum();
+            (table, based + attached + self.tails.get(&table).map_or(0, TailTable::rows))
+        };
+        base.tables.keys().map(rows).collect()
+    }
+
     /// The version and the least organised stage that a statement must read.
     fn choose(&self, want: &Want, now: Duration) -> Result<(Version, Stage)> {
         let complete =

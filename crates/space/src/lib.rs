@@ -4,9 +4,24 @@
 //! - Nothing here does I/O, asks the time or draws random numbers.
 //! - A curve key depends only on a row's dimension values and the table's key layout, which never changes.
 //! - A weight depends only on a row's identity and the table's seed, never on its dimensions.
+//! - A level's members are ordered within their dimension as `codes` says; code 0 is always the NULL member.
 
+mod data_type;
+mod definition;
+mod numbers;
 mod schema;
+mod show;
+mod validate;
 
+pub mod codes;
+pub mod curve;
+pub mod dimensions;
+pub mod key;
+pub mod learn;
+pub mod weight;
+
+pub use codes::LevelCodes;
+pub use key::KeyLayout;
 pub use schema::{
     CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN, TableDef,
     TableOptions, VERSION_COLUMN,

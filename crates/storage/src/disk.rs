@@ -17,7 +17,7 @@ pub trait Disk: Send + Sync + Debug {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// The entries of a directory, in name order.
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>>;
-    /// Creates a directory and its parents; an existing one is fine.
+    /// Creates a directory and its parents, durably: their names need no [`Disk::sync_dir`]. An existing one is fine.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
     /// Renames a file, replacing the target atomically.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -29,7 +29,8 @@ pub trait Disk: Send + Sync + Debug {
     fn exists(&self, path: &Path) -> bool;
     /// Bytes that may still be written below `path`.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
-    /// Takes the exclusive lock on a (created) lock file; `None` when another process holds it.
+    /// Takes the exclusive lock on a lock file, creating it if it is missing; `None` when someone else holds it, be it
+    /// another process or this one.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 

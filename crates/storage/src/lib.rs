@@ -3,8 +3,28 @@
 //! Invariants:
 //! - Every byte that Alluvia reads or writes goes through a [`Disk`]; no other room calls `std::fs`.
 //! - Nothing is durable until `sync_data` on the file *and* `sync_dir` on the directory that names it have returned.
-//! - A byte handed out by [`CheckedFile`] has passed its checksum.
+//! - A byte handed out by [`CheckedFile`] or [`read_atomic`] has passed its checksum.
+//!
+//! Two kinds of file need no format of their own above this room: large immutable ones, written once by a
+//! [`CheckedWriter`] whose [`FileChecks`] the owner keeps elsewhere, and small ones replaced whole by [`write_atomic`].
+//! The log and the dictionaries, which grow, frame their bytes themselves and use [`Disk`] directly.
 
+mod atomic;
+mod cache;
+mod checked_file;
+mod checked_writer;
+mod checks;
 mod disk;
+mod fault;
+mod real_disk;
+mod slow_disk;
 
+pub use atomic::{read_atomic, write_atomic};
+pub use cache::Cache;
+pub use checked_file::CheckedFile;
+pub use checked_writer::CheckedWriter;
+pub use checks::{CHUNK_BYTES, FileChecks};
 pub use disk::{Disk, DiskEntry, DiskFile, DiskLock};
+pub use fault::{FaultDisk, Survival};
+pub use real_disk::RealDisk;
+pub use slow_disk::SlowSyncDisk;

@@ -32,5 +32,5 @@ pub use cursor::SegmentCursor;
 pub use layout::{BLOCK_ROWS, segment_schema};
 pub use meta::SegmentMeta;
 pub use segment::Segment;
-pub use summary::{BlockSummaries, ColumnSummary, LevelSummary, MeasureSummary};
+pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use writer::SegmentWriter;

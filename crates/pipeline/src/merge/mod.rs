@@ -93,6 +93,10 @@ impl Pipeline {
 
     /// M3: swaps inputs for outputs.
     fn replace(&self, table: TableId, plan: &MergePlan, outputs: Vec<(usize, Arc<Segment>)>) -> Result<()> {
+        let rows = |segments: &mut dyn Iterator<Item = &Arc<Segment>>| segments.map(|s| s.meta().rows).sum::<u64>();
+        let taken = rows(&mut plan.consumed.iter());
+        let given = rows(&mut outputs.iter().map(|(_, segment)| segment).chain(&plan.promoted));
+        assert_eq!(taken, given, "P2: a merge keeps every row");
         self.edit(None, |base| {
             let written = || outputs.iter().map(|(_, segment)| Arc::clone(segment));
             let Some(files) = base.tables.get_mut(&table) else {

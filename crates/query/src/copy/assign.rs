@@ -47,6 +47,11 @@ pub(crate) struct BadRow {
 }
 
 impl BadRow {
+    /// A NULL in a NOT NULL column that the source does not have.
+    pub(crate) fn missing(row: usize, column: usize) -> BadRow {
+        BadRow { row, column, bad: Bad::Null, shown: "NULL".to_owned() }
+    }
+
     /// What is wrong, with the column and without the row.
     pub(crate) fn reason(&self, table: &TableDef) -> String {
         let column = &table.columns[self.column];

@@ -1,8 +1,222 @@
 //! Data in and out: COPY, load, result formats.
+//!
+//! Invariants:
+//! - A COPY without `BATCH_ROWS` is one atomic batch: refused, cancelled or failed, it applies nothing.
+//! - Every row of the input is loaded or accounted for: by an error that names file, line, column and value, or by the rejects
+//!   file. Nothing is skipped, wrapped, truncated or turned into NULL unasked.
+//! - Memory is bounded whatever the files' size: readers, parsers and the store are joined by short channels.
+//!
+//! Text takes this way in: `files` opens and unpacks, `records` cuts into blocks of whole records, `csv_in` and `json_in` parse
+//! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`
+//! and `assign`. All arrive as `rows::Part`s, which `load` makes into batches (`sink`) and commits.
 
 mod assign;
+mod bind;
+mod columnar;
 mod columns;
+mod csv_in;
+mod csv_out;
+mod files;
+mod infer;
+mod json_in;
+mod json_scan;
+mod load;
 mod options;
+mod output;
+mod parallel;
+mod records;
+mod rejects;
+mod rows;
+mod sink;
 mod statement;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod values;
+
+pub(crate) use assign::{Assigner, assign};
+pub(crate) use columns::{ColumnBuilder, TextAs};
+pub use infer::{Inferred, InferredColumn, infer};
+pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
+pub use output::ResultWriter;
+pub(crate) use sink::Sink;
+pub(crate) use statement::parse_copy;
+pub use statement::{CopyStatement, CopyWhat, Source, Target};
+pub(crate) use values::{Bad, parse_decimal, shown};
+
+use crate::session::from_datafusion;
+use crate::session::progress::{CancelToken, Phase, Progress};
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{Committed, Durability, Store};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use files::OutputFile;
+use futures::StreamExt;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a COPY needs of its session.
+pub struct CopyContext {
+    /// The database.
+    pub store: Arc<dyn Store>,
+    /// When its batches are acknowledged.
+    pub durability: Durability,
+    /// Where it says how far it is.
+    pub progress: Arc<Progress>,
+    /// Stops it.
+    pub cancel: CancelToken,
+    /// `STDIN`; `None` refuses it.
+    pub stdin: Option<Box<dyn Read + Send>>,
+    /// `STDOUT`; `None` refuses it.
+    pub stdout: Option<Box<dyn Write + Send>>,
+    /// The only directories that files may be in; `None` allows any.
+    pub data_roots: Option<Vec<PathBuf>>,
+}
+
+/// What a COPY FROM did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CopyReport {
+    /// Rows loaded.
+    pub rows: u64,
+    /// Rows in the rejects file.
+    pub skipped: u64,
+    /// Batches committed.
+    pub batches: u64,
+    /// Batches that an earlier run of the same `BATCH_ROWS` load had committed.
+    pub batches_repeated: u64,
+    /// Rows of those.
+    pub rows_repeated: u64,
+    /// Where the rejected rows are, if there are any.
+    pub rejects_file: Option<PathBuf>,
+    /// The last batch; `None` when there was nothing to commit.
+    pub committed: Option<Committed>,
+}
+
+/// Loads files into a table. `columns` are those that the statement lists, in its order: fields of CSV files go to them by
+/// position, of other formats by name. With none, all columns are meant: by position in CSV without a header, else by name.
+///
+/// Dropping the future stops the load, and nothing of the batch under way is applied.
+pub async fn copy_from(
+    context: CopyContext,
+    table: Arc<TableEntry>,
+    columns: Vec<String>,
+    source: Source,
+    options: CopyOptions,
+) -> Result<CopyReport> {
+    let mut stop = StopWhenDropped(Some(context.cancel.clone()));
+    let job = load::LoadJob {
+        store: context.store,
+        durability: context.durability,
+        progress: context.progress,
+        cancel: context.cancel,
+        stdin: context.stdin,
+        roots: context.data_roots,
+        entry: table,
+        columns,
+        source,
+        options,
+        inline_bytes_max: sink::INLINE_BYTES_MAX,
+    };
+    let done = tokio::task::spawn_blocking(move || job.run()).await;
+    stop.0 = None;
+    done.map_err(defect)?
+}
+
+/// Writes rows to a file or to standard output; gives their number. A file appears when it is complete; dropping the future
+/// leaves none.
+pub async fn copy_to(
+    context: CopyContext,
+    mut rows: SendableRecordBatchStream,
+    target: Target,
+    options: CopyOptions,
+) -> Result<u64> {
+    let CopyContext { progress, cancel, data_roots, stdout, .. } = context;
+    progress.set_phase(Phase::Running);
+    let (send, receive) = tokio::sync::mpsc::channel::<Message>(2);
+    let schema = rows.schema();
+    let writing = Writing { receive, progress: progress.clone(), cancel };
+    let writer = tokio::task::spawn_blocking(move || match target {
+        Target::File(path) => {
+            let name = path.display().to_string();
+            options.check(Direction::To, Some(&name))?;
+            let (format, file) = (options.format_of(Some(&name))?, OutputFile::create(&path, &data_roots)?);
+            let (rows, file) = writing.run(ResultWriter::for_file(format, schema, &options, &name, file)?)?;
+            file.finish()?;
+            Ok(rows)
+        }
+        Target::Stdout => {
+            options.check(Direction::To, None)?;
+            let out = stdout.ok_or_else(|| {
+                Error::new(ErrorKind::NotSupported, "there is no standard output here to copy to")
+                    .with_hint("COPY ... TO STDOUT works in alluvia sql; elsewhere give a file")
+            })?;
+            let format = options.format_of(None)?;
+            Ok(writing.run(ResultWriter::new(format, schema, &options, out)?)?.0)
+        }
+    });
+    let failed = pump(&mut rows, &send).await;
+    drop(send);
+    let written = writer.await.map_err(defect)?;
+    progress.set_phase(Phase::Idle);
+    failed.and(written)
+}
+
+/// Sends all rows, then the end. A closed channel means that the writer has failed; its own error says why.
+async fn pump(rows: &mut SendableRecordBatchStream, send: &tokio::sync::mpsc::Sender<Message>) -> Result<()> {
+    while let Some(batch) = rows.next().await {
+        if send.send(Message::Rows(batch.map_err(from_datafusion)?)).await.is_err() {
+            return Ok(());
+        }
+    }
+    let _ = send.send(Message::End).await;
+    Ok(())
+}
+
+/// What the rows' side tells the writer's; without `End` the result is not complete.
+enum Message {
+    Rows(RecordBatch),
+    End,
+}
+
+/// The blocking half of [`copy_to`].
+struct Writing {
+    receive: tokio::sync::mpsc::Receiver<Message>,
+    progress: Arc<Progress>,
+    cancel: CancelToken,
+}
+
+impl Writing {
+    fn run<W: Write + Send>(mut self, mut writer: ResultWriter<W>) -> Result<(u64, W)> {
+        loop {
+            let message = self.receive.blocking_recv();
+            self.cancel.check()?;
+            match message {
+                Some(Message::Rows(batch)) => {
+                    writer.write(&batch)?;
+                    self.progress.add_rows(batch.num_rows() as u64);
+                }
+                Some(Message::End) => return writer.finish(),
+                None => return Err(Error::new(ErrorKind::Cancelled, "the rows to write ended early")),
+            }
+        }
+    }
+}
+
+/// Stops a load's threads when its future is dropped before it is done.
+struct StopWhenDropped(Option<CancelToken>);
+
+impl Drop for StopWhenDropped {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}
+
+fn defect(error: tokio::task::JoinError) -> Error {
+    Error::internal(format!("a COPY thread stopped: {error}"))
+}

@@ -220,6 +220,35 @@ impl CopyOptions {
         Ok(())
     }
 
+    /// As SQL, to append to a COPY: ` (FORMAT csv, DELIMITER ';')`, or nothing.
+    pub fn to_sql(&self) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let byte = |byte: u8| if byte == b'\t' { "'tab'".to_owned() } else { quoted(&char::from(byte).to_string()) };
+        let options = [
+            self.format.map(|format| format!("FORMAT {}", format.name())),
+            match self.compression {
+                Compression::Auto => None,
+                Compression::None => Some("COMPRESSION none".to_owned()),
+                Compression::Gzip => Some("COMPRESSION gzip".to_owned()),
+                Compression::Zstd => Some("COMPRESSION zstd".to_owned()),
+            },
+            match self.header {
+                Header::Auto => None,
+                Header::Yes => Some("HEADER true".to_owned()),
+                Header::No => Some("HEADER false".to_owned()),
+            },
+            self.delimiter.map(|delimiter| format!("DELIMITER {}", byte(delimiter))),
+            self.quote.map(|quote| format!("QUOTE {}", byte(quote))),
+            self.escape.map(|escape| format!("ESCAPE {}", byte(escape))),
+            self.null.as_ref().map(|null| format!("NULL {}", quoted(null))),
+            (self.on_error == OnError::Skip).then(|| "ON_ERROR skip".to_owned()),
+            self.rejects.as_ref().map(|path| format!("REJECTS {}", quoted(&path.display().to_string()))),
+            self.batch_rows.map(|rows| format!("BATCH_ROWS {rows}")),
+        ];
+        let options: Vec<String> = options.into_iter().flatten().collect();
+        if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) }
+    }
+
     /// Checks that the options go together, with the direction, and with the format that `file` (if any) implies.
     pub fn check(&self, direction: Direction, file: Option<&str>) -> Result<()> {
         if direction == Direction::To {

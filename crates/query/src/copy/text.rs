@@ -4,49 +4,67 @@
 
 use crate::copy::values::shown;
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::{self, Write};
 
-const TIMESTAMP_FORMAT: &str = "%Y-%m-%d %H:%M:%S%.f";
-const TIMESTAMP_TZ_FORMAT: &str = "%Y-%m-%d %H:%M:%S%.f%:z";
-
-fn format_options() -> FormatOptions<'static> {
-    FormatOptions::new()
-        .with_display_error(false)
-        .with_timestamp_format(Some(TIMESTAMP_FORMAT))
-        .with_timestamp_tz_format(Some(TIMESTAMP_TZ_FORMAT))
-}
-
 /// One column, ready to be written as text.
 pub(crate) struct TextColumn<'a> {
-    formatter: ArrayFormatter<'a>,
-    bytes: bool,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    /// Arrow's own form.
+    Plain(ArrayFormatter<'a>),
+    /// `\x` before Arrow's hexadecimal form.
+    Bytes(ArrayFormatter<'a>),
+    /// `2026-11-21 10:11:12.5`, with `+00` where there is a zone. Done here because Arrow knows a zone by name only in some builds.
+    Timestamp { values: Int64Array, per_second: i64, zone: bool },
 }
 
 impl<'a> TextColumn<'a> {
     /// Prepares a column of any type.
     pub(crate) fn new(array: &'a dyn Array) -> Result<TextColumn<'a>> {
-        let formatter = ArrayFormatter::try_new(array, &format_options())
-            .map_err(|error| Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type())))?;
-        Ok(TextColumn { formatter, bytes: is_bytes(array.data_type()) })
+        let unwritable = |error| {
+            Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type()))
+        };
+        if let DataType::Timestamp(unit, zone) = array.data_type() {
+            let values = cast(array, &DataType::Int64).map_err(unwritable)?.as_primitive::<Int64Type>().clone();
+            let per_second = match unit {
+                TimeUnit::Second => 1,
+                TimeUnit::Millisecond => 1_000,
+                TimeUnit::Microsecond => 1_000_000,
+                TimeUnit::Nanosecond => 1_000_000_000,
+            };
+            return Ok(TextColumn { form: Form::Timestamp { values, per_second, zone: zone.is_some() } });
+        }
+        let options = FormatOptions::new().with_display_error(false);
+        let formatter = ArrayFormatter::try_new(array, &options).map_err(unwritable)?;
+        Ok(TextColumn { form: if is_bytes(array.data_type()) { Form::Bytes(formatter) } else { Form::Plain(formatter) } })
     }
 
     /// Appends the value at `row` to `out`; nothing for NULL.
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
-        if self.bytes {
-            out.extend_from_slice(b"\\x");
-        }
-        let mut sink = Utf8Sink(out);
-        match self.formatter.value(row).write(&mut sink) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                out.truncate(start);
-                Err(Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}")))
+        let formatter = match &self.form {
+            Form::Timestamp { values, per_second, zone } => {
+                if values.is_valid(row) {
+                    write_timestamp(out, values.value(row), *per_second, *zone);
+                }
+                return Ok(());
             }
-        }
+            Form::Plain(formatter) => formatter,
+            Form::Bytes(formatter) => {
+                out.extend_from_slice(b"\\x");
+                formatter
+            }
+        };
+        formatter.value(row).write(&mut Utf8Sink(out)).map_err(|error| {
+            out.truncate(start);
+            Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}"))
+        })
     }
 }
 
@@ -57,6 +75,43 @@ impl Write for Utf8Sink<'_> {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
+}
+
+fn write_timestamp(out: &mut Vec<u8>, value: i64, per_second: i64, zone: bool) {
+    let (seconds, fraction) = (value.div_euclid(per_second), value.rem_euclid(per_second));
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let mut text = String::with_capacity(32);
+    // Years of more than four digits have a sign, as ISO 8601 asks.
+    let year = match year {
+        0..=9999 => format!("{year:04}"),
+        _ => format!("{year:+05}"),
+    };
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let written = write!(text, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+    assert!(written.is_ok(), "a String takes every text");
+    if fraction > 0 {
+        let digits = per_second.ilog10() as usize;
+        let fraction = format!("{fraction:0digits$}");
+        text.push('.');
+        text.push_str(fraction.trim_end_matches('0'));
+    }
+    if zone {
+        text.push_str("+00");
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Year, month and day of a day since 1970; the inverse of how `values` counts days.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 fn is_bytes(data_type: &DataType) -> bool {
@@ -85,6 +140,39 @@ pub(crate) fn shown_value(array: &dyn Array, row: usize) -> String {
                 Ok(()) => shown(&text),
                 Err(_) => format!("a value of type {}", array.data_type()),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::values::parse_timestamp;
+    use arrow::array::{ArrayRef, BinaryArray, TimestampMillisecondArray, TimestampMicrosecondArray};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn text(array: ArrayRef) -> String {
+        let mut out = Vec::new();
+        TextColumn::new(&array).unwrap().write(0, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_and_bytes_have_postgresql_forms() {
+        let micros = |value| TimestampMicrosecondArray::from_value(value, 1);
+        assert_eq!(text(Arc::new(micros(1_500_000))), "1970-01-01 00:00:01.5");
+        assert_eq!(text(Arc::new(micros(-1).with_timezone("Europe/Paris"))), "1969-12-31 23:59:59.999999+00");
+        assert_eq!(text(Arc::new(TimestampMillisecondArray::from_value(951_782_400_000, 1))), "2000-02-29 00:00:00");
+        assert_eq!(text(Arc::new(BinaryArray::from_vec(vec![b"\x00\xff"]))), "\\x00ff");
+        assert_eq!(shown_value(&BinaryArray::from_opt_vec(vec![None]), 0), "NULL");
+    }
+
+    proptest! {
+        #[test]
+        fn timestamps_are_read_back(micros in -8_000_000_000_000_000_000i64..8_000_000_000_000_000_000) {
+            let written = text(Arc::new(TimestampMicrosecondArray::from_value(micros, 1).with_timezone("UTC")));
+            prop_assert_eq!(parse_timestamp(written.as_bytes()), Ok(micros), "{}", written);
         }
     }
 }

@@ -1,1 +1,18 @@
 //! From SQL text to what Alluvia does: parsing, hints, refusals, definitions.
+//!
+//! Nothing here knows which tables exist, and nothing does I/O: a [`Statement`] is a checked tree, and binding it to a
+//! snapshot is the session's work.
+
+pub(crate) mod definitions;
+mod depth;
+mod grammar;
+mod hints;
+pub(crate) mod names;
+mod parse;
+mod refuse;
+pub(crate) mod statement;
+
+pub(crate) use hints::Hints;
+pub(crate) use parse::{parse, query_of_table};
+pub use statement::Statement;
+pub(crate) use statement::Kind;

@@ -1,9 +1,10 @@
 //! A statement: parsed, checked for what is not built, not yet bound to any table.
 
+use crate::copy::CopyStatement;
 use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
 use alluvia_types::Error;
-use datafusion::sql::parser::ExplainStatementOptions;
+use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query};
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ pub(crate) enum Kind {
     /// ROLLBACK.
     Rollback,
     /// COPY.
-    Copy(Box<Copy>),
+    Copy(Box<CopyStatement>),
     /// CALL alluvia.flush() or alluvia.merge().
     Call(Procedure),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
@@ -108,25 +109,6 @@ pub(crate) enum SettingValue {
     Text(String),
     /// DEFAULT.
     Default,
-}
-
-/// COPY, either way.
-#[derive(Clone, Debug)]
-pub(crate) struct Copy {
-    pub(crate) direction: CopyDirection,
-    /// A file name or glob; `None` is standard input or output.
-    pub(crate) location: Option<String>,
-    /// As written; the names lower case.
-    pub(crate) options: Vec<(String, Option<String>)>,
-}
-
-/// Where a COPY's rows come from and go to.
-#[derive(Clone, Debug)]
-pub(crate) enum CopyDirection {
-    /// COPY t [(columns)] FROM.
-    From { table: String, columns: Option<Vec<Ident>> },
-    /// COPY (query) TO. A table is the query of all or some of its columns.
-    To(Box<Query>),
 }
 
 /// What CALL can run.

@@ -1,3 +1,29 @@
 //! Sessions: settings, transactions, statements.
+//!
+//! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`guard`] and
+//! [`supervise`] keep a statement from harming anything but itself.
 
+mod control;
+mod copying;
+mod core;
+mod ddl;
+mod errors;
+mod guard;
+mod ingest;
+mod insert;
+mod memory_pool;
+mod outcome;
 pub mod progress;
+mod select;
+pub(crate) mod settings;
+mod supervise;
+mod transaction;
+mod values;
+
+pub use core::Session;
+pub use errors::from_datafusion;
+pub use ingest::BatchBuilder;
+pub use outcome::Outcome;
+
+pub(crate) use errors::{error_of, wrap};
+pub(crate) use memory_pool::{QueryMemory, TotalMemory};

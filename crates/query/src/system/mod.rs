@@ -1,7 +1,19 @@
 //! `alluvia.*`: the database described by tables.
+//!
+//! Invariants:
+//! - A system table is made when it is scanned, from the store and the engine as they are then; of definitions it shows
+//!   the statement's snapshot. It holds nothing, and it cannot be written to.
+//! - Counts and sizes are BIGINT, durations are seconds as DOUBLE, times are TIMESTAMP WITH TIME ZONE.
 
+mod activity;
+mod build;
+mod definitions;
+mod provider;
 mod queries;
+mod storage;
 
+pub(crate) use provider::SystemTable;
+pub use provider::{TABLE_NAMES, schema_of};
 pub use queries::{QueryLog, QueryRow};
 
 /// One setting, as `alluvia.settings` and SHOW ALL show it.

@@ -5,6 +5,7 @@
 //!   tables of a statement are read at one version.
 //! - Counters are added to while the statement runs and are complete once its stream has ended.
 
+use super::statistics::ScanCache;
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
 use alluvia_types::{Stage, TableId, Version};
@@ -31,6 +32,8 @@ pub struct StatementContext {
     pub store: Arc<dyn Store>,
     /// Recent queries, for `alluvia.queries`.
     pub queries: Arc<QueryLog>,
+    /// Statistics of segments, kept between statements.
+    pub scans: Arc<ScanCache>,
     /// The session's settings, for `alluvia.settings`.
     pub settings: Arc<dyn SettingsView>,
 }

@@ -14,7 +14,7 @@ mod pack;
 mod read;
 mod write;
 
-pub(crate) use format::{Header, SectionKind};
-pub(crate) use pack::{code_width, key_width, unpack_codes, unpack_keys};
+pub(crate) use format::Header;
+pub(crate) use pack::{CodeBounds, key_width, unpack_codes, unpack_keys};
 pub(crate) use read::{SideFile, Stripes};
 pub(crate) use write::SideWriter;

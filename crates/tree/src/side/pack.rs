@@ -2,7 +2,7 @@
 //!
 //! Keys ascend, so a block's keys share the bytes above the highest byte in which its first and last key differ: only the
 //! bytes below are stored. Codes are stored less the block's smallest code, in 0, 1, 2 or 4 bytes: a block that holds one
-//! member costs nothing.
+//! member costs nothing, and NULL among dates far from it costs little.
 
 /// Bytes per key of a block whose first and last key are these.
 pub(crate) fn key_width(first: u128, last: u128) -> usize {
@@ -43,23 +43,63 @@ pub(crate) fn unpack_keys(packed: &[u8], width: usize, first: u128, rows: usize,
     }
 }
 
-/// Bytes per code of a block whose smallest and largest code are these.
-pub(crate) fn code_width(min: u32, max: u32) -> usize {
-    match max - min {
-        0 => 0,
-        1..=0xff => 1,
-        0x100..=0xffff => 2,
-        _ => 4,
+/// What says how a block's codes at a level are packed: the smallest and largest code that is not 0, and whether any is 0
+/// beside others. Code 0 means NULL and may be far from the rest, so it is packed as 0 and the others from 1 on. A block
+/// that holds 0 alone has `min` and `max` 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CodeBounds {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) has_null: bool,
+}
+
+impl CodeBounds {
+    /// Of some codes, at least one.
+    pub(crate) fn of(codes: &[u32]) -> CodeBounds {
+        // Less one, NULL is the largest of all: one pass finds the least code that is not NULL.
+        let (min, max, top) = codes.iter().fold((u32::MAX, 0, 0), |(min, max, top), &code| {
+            let less = code.wrapping_sub(1);
+            (less.min(min), code.max(max), less.max(top))
+        });
+        match max {
+            0 => CodeBounds { min: 0, max: 0, has_null: false },
+            _ => CodeBounds { min: min.wrapping_add(1), max, has_null: top == u32::MAX },
+        }
+    }
+
+    /// Bytes per code.
+    pub(crate) fn width(self) -> usize {
+        // A NULL beside 2^32 - 1 other codes still fits: 0 and the codes less `base` are at most `max`.
+        match self.max - self.base() {
+            0 => 0,
+            1..=0xff => 1,
+            0x100..=0xffff => 2,
+            _ => 4,
+        }
+    }
+
+    /// What is subtracted from a code that is not NULL.
+    fn base(self) -> u32 {
+        self.min - u32::from(self.has_null)
     }
 }
 
-/// Appends each code less `base`, little-endian.
-pub(crate) fn pack_codes(codes: &[u32], width: usize, base: u32, out: &mut Vec<u8>) {
+/// Appends a block's packed codes.
+pub(crate) fn pack_codes(codes: &[u32], bounds: CodeBounds, out: &mut Vec<u8>) {
+    let base = bounds.base();
+    if bounds.has_null {
+        pack_each(codes, bounds.width(), out, |code| code.saturating_sub(base));
+    } else {
+        pack_each(codes, bounds.width(), out, |code| code - base);
+    }
+}
+
+fn pack_each(codes: &[u32], width: usize, out: &mut Vec<u8>, less: impl Fn(u32) -> u32) {
     match width {
         0 => {}
-        1 => out.extend(codes.iter().map(|code| (code - base) as u8)),
-        2 => pack_wide(codes, out, |code| ((code - base) as u16).to_le_bytes()),
-        _ => pack_wide(codes, out, |code| (code - base).to_le_bytes()),
+        1 => out.extend(codes.iter().map(|&code| less(code) as u8)),
+        2 => pack_wide(codes, out, |code| (less(code) as u16).to_le_bytes()),
+        _ => pack_wide(codes, out, |code| less(code).to_le_bytes()),
     }
 }
 
@@ -72,19 +112,25 @@ fn pack_wide<const W: usize>(codes: &[u32], out: &mut Vec<u8>, bytes: impl Fn(u3
 }
 
 /// Appends the codes that `packed` holds.
-pub(crate) fn unpack_codes(packed: &[u8], width: usize, base: u32, rows: usize, out: &mut Vec<u32>) {
-    assert_eq!(packed.len(), rows * width, "packed codes of a block have their width");
+pub(crate) fn unpack_codes(packed: &[u8], bounds: CodeBounds, rows: usize, out: &mut Vec<u32>) {
+    assert_eq!(packed.len(), rows * bounds.width(), "packed codes of a block have their width");
+    let base = bounds.base();
+    if bounds.has_null {
+        let add = |packed: u32| if packed == 0 { 0 } else { base.wrapping_add(packed) };
+        unpack_each(packed, bounds.width(), rows, out, add);
+    } else {
+        unpack_each(packed, bounds.width(), rows, out, |packed| base.wrapping_add(packed));
+    }
+}
+
+fn unpack_each(packed: &[u8], width: usize, rows: usize, out: &mut Vec<u32>, add: impl Fn(u32) -> u32) {
     match width {
-        0 => out.resize(out.len() + rows, base),
-        1 => out.extend(packed.iter().map(|&byte| base.wrapping_add(byte.into()))),
-        2 => out.extend(packed.chunks_exact(2).map(|code| {
-            let code = u16::from_le_bytes(code.try_into().expect("2 bytes"));
-            base.wrapping_add(code.into())
-        })),
-        _ => out.extend(packed.chunks_exact(4).map(|code| {
-            let code = u32::from_le_bytes(code.try_into().expect("4 bytes"));
-            base.wrapping_add(code)
-        })),
+        0 => out.resize(out.len() + rows, add(0)),
+        1 => out.extend(packed.iter().map(|&byte| add(byte.into()))),
+        2 => out.extend(
+            packed.chunks_exact(2).map(|code| add(u16::from_le_bytes(code.try_into().expect("2 bytes")).into())),
+        ),
+        _ => out.extend(packed.chunks_exact(4).map(|code| add(u32::from_le_bytes(code.try_into().expect("4 bytes"))))),
     }
 }
 
@@ -111,17 +157,26 @@ mod tests {
         }
 
         #[test]
-        fn codes_come_back(shift in 0u32..32, offset: u32, codes in prop::collection::vec(any::<u32>(), 1..200)) {
+        fn codes_come_back(
+            shift in 0u32..32,
+            offset: u32,
+            nulls in prop::sample::select(vec![0u32, 3, 1]),
+            draws in prop::collection::vec(any::<u32>(), 1..200),
+        ) {
             let span = u32::MAX >> shift;
             let base = offset.min(u32::MAX - span);
-            let codes: Vec<u32> = codes.into_iter().map(|code| base + (code >> shift)).collect();
-            let (min, max) = (*codes.iter().min().unwrap(), *codes.iter().max().unwrap());
-            let width = code_width(min, max);
+            let code = |draw: u32| if nulls > 0 && draw % nulls == 0 { 0 } else { base + (draw >> shift) };
+            let codes: Vec<u32> = draws.into_iter().map(code).collect();
+            let known: Vec<u32> = codes.iter().copied().filter(|&code| code > 0).collect();
+            let bounds = CodeBounds::of(&codes);
+            let (min, max) = (known.iter().min().copied(), known.iter().max().copied());
+            prop_assert_eq!((bounds.min, bounds.max), (min.unwrap_or(0), max.unwrap_or(0)));
+            prop_assert_eq!(bounds.has_null, !known.is_empty() && known.len() < codes.len());
             let mut packed = Vec::new();
-            pack_codes(&codes, width, min, &mut packed);
-            prop_assert_eq!(packed.len(), width * codes.len());
+            pack_codes(&codes, bounds, &mut packed);
+            prop_assert_eq!(packed.len(), bounds.width() * codes.len());
             let mut unpacked = Vec::new();
-            unpack_codes(&packed, width, min, codes.len(), &mut unpacked);
+            unpack_codes(&packed, bounds, codes.len(), &mut unpacked);
             prop_assert_eq!(unpacked, codes);
         }
     }
@@ -129,6 +184,8 @@ mod tests {
     #[test]
     fn widths_are_the_least_that_fit() {
         assert_eq!([key_width(0, 0), key_width(0, 1), key_width(1 << 8, 0), key_width(0, u128::MAX)], [0, 1, 2, 16]);
-        assert_eq!([code_width(5, 5), code_width(5, 260), code_width(0, 256), code_width(0, u32::MAX)], [0, 1, 2, 4]);
+        let width = |codes: &[u32]| CodeBounds::of(codes).width();
+        assert_eq!([width(&[5]), width(&[5, 260]), width(&[1, 257]), width(&[1, u32::MAX])], [0, 1, 2, 4]);
+        assert_eq!([width(&[0, 0]), width(&[0, 1 << 31]), width(&[0, 5, 260])], [0, 1, 2]);
     }
 }

@@ -4,26 +4,35 @@ use super::format::{
     ENTRY_BYTES, HEADER_BYTES, Section, SectionKind, TRAILER_BYTES, check_header, corrupt, decode_sections,
     decode_trailer, u32_at, u64_at,
 };
-use super::pack::{code_width, key_width};
+use super::pack::key_width;
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::summary::{BlockTable, LevelSummary, decode_presence};
-use alluvia_storage::{CheckedFile, FileChecks};
-use alluvia_types::{Result, SegmentId, TableId};
+use alluvia_storage::{CheckedFile, Disk, DiskFile, FileChecks};
+use alluvia_types::{Error, Result, SegmentId, TableId};
 use bytes::Bytes;
 use crc32c::crc32c;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An open side file whose fixed parts hold.
 #[derive(Debug)]
 pub(crate) struct SideFile {
-    file: CheckedFile,
-    path: PathBuf,
+    source: Source,
     sections: Vec<Section>,
     /// Where the sections end.
     end: u64,
     pub(crate) levels: usize,
     pub(crate) rows: u64,
+}
+
+/// Where bytes come from.
+#[derive(Debug)]
+enum Source {
+    /// Verified by chunk.
+    Checked(CheckedFile),
+    /// As the disk has them: to find out, by the sections' own checksums, which section a damaged chunk hit.
+    Raw(Arc<dyn DiskFile>, PathBuf),
 }
 
 /// Where the packed keys and codes lie.
@@ -35,40 +44,51 @@ pub(crate) struct Stripes {
 }
 
 impl SideFile {
-    /// Checks the fixed parts. `len` is the file's length, as its checksums state it.
-    pub(crate) fn open(
-        file: CheckedFile,
-        path: PathBuf,
-        len: u64,
-        segment: SegmentId,
-        table: TableId,
-    ) -> Result<SideFile> {
+    /// Checks the fixed parts.
+    pub(crate) fn open(file: CheckedFile, segment: SegmentId, table: TableId) -> Result<SideFile> {
+        let len = file.len();
+        SideFile::check(Source::Checked(file), len, segment, table)
+    }
+
+    /// What is wrong with a file that does not pass its chunks' checksums: an error that names the section, if one does not
+    /// hold.
+    pub(crate) fn diagnose(disk: &dyn Disk, path: &Path, segment: SegmentId, table: TableId) -> Result<()> {
+        let file = disk.open(path).map_err(|error| Error::io(path, "opening", &error))?;
+        let len = file.len().map_err(|error| Error::io(path, "reading", &error))?;
+        let side = SideFile::check(Source::Raw(file, path.into()), len, segment, table)?;
+        let (table, _) = side.blocks()?;
+        side.verify(&side.stripes()?, &table)
+    }
+
+    fn check(source: Source, len: u64, segment: SegmentId, table: TableId) -> Result<SideFile> {
+        let path = source.path().to_owned();
+        let path = path.as_path();
         if len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
-            return Err(corrupt(&path, "trailer", "the file is too short to have one"));
+            return Err(corrupt(path, "trailer", "the file is too short to have one"));
         }
-        let in_section = |name: &'static str| move |error: alluvia_types::Error| error.at(format!("section {name}"));
-        let header = file.read(0..HEADER_BYTES as u64).map_err(in_section("header"))?;
-        let levels = check_header(&path, &header, segment, table)? as usize;
+        let in_section = |name: &'static str| move |error: Error| error.at(format!("section {name}"));
+        let header = source.read(0..HEADER_BYTES as u64).map_err(in_section("header"))?;
+        let levels = check_header(path, &header, segment, table)? as usize;
         let trailer_at = len - TRAILER_BYTES as u64;
-        let trailer = file.read(trailer_at..len).map_err(in_section("trailer"))?;
-        let trailer = decode_trailer(&path, &trailer)?;
+        let trailer = source.read(trailer_at..len).map_err(in_section("trailer"))?;
+        let trailer = decode_trailer(path, &trailer)?;
         let end = trailer_at.checked_sub(u64::from(trailer.sections) * ENTRY_BYTES as u64);
-        let end = end.ok_or_else(|| corrupt(&path, "trailer", "the section table is longer than the file"))?;
+        let end = end.ok_or_else(|| corrupt(path, "trailer", "the section table is longer than the file"))?;
         // The checksum also covers the trailer's row count and section count.
-        let table_bytes = file.read(end..trailer_at + 12).map_err(in_section("trailer"))?;
-        let sections = decode_sections(&path, &table_bytes, &trailer)?;
-        Ok(SideFile { file, path, sections, end, levels, rows: trailer.rows })
+        let table_bytes = source.read(end..trailer_at + 12).map_err(in_section("trailer"))?;
+        let sections = decode_sections(path, &table_bytes, &trailer)?;
+        Ok(SideFile { source, sections, end, levels, rows: trailer.rows })
     }
 
     /// A section's bytes, which pass its checksum.
     fn section(&self, kind: SectionKind) -> Result<Bytes> {
         let section = self.sections.iter().find(|section| section.is(kind));
-        let section = section.ok_or_else(|| corrupt(&self.path, kind.name(), "it is missing"))?;
+        let section = section.ok_or_else(|| corrupt(self.source.path(), kind.name(), "it is missing"))?;
         let end = section.offset.checked_add(section.len).filter(|&end| end <= self.end);
-        let end = end.ok_or_else(|| corrupt(&self.path, kind.name(), "it lies outside the file"))?;
-        let bytes = self.file.read(section.offset..end).map_err(|error| error.at(format!("section {}", kind.name())))?;
+        let end = end.ok_or_else(|| corrupt(self.source.path(), kind.name(), "it lies outside the file"))?;
+        let bytes = self.source.read(section.offset..end).map_err(|error| error.at(format!("section {}", kind.name())))?;
         if crc32c(&bytes) != section.crc {
-            return Err(corrupt(&self.path, kind.name(), "checksum mismatch"));
+            return Err(corrupt(self.source.path(), kind.name(), "checksum mismatch"));
         }
         Ok(bytes)
     }
@@ -78,7 +98,7 @@ impl SideFile {
         let kind = SectionKind::Checks;
         let bytes = self.section(kind)?;
         if bytes.len() < 8 || bytes.len() % 4 != 0 {
-            return Err(corrupt(&self.path, kind.name(), "it has the wrong length"));
+            return Err(corrupt(self.source.path(), kind.name(), "it has the wrong length"));
         }
         Ok(FileChecks { len: u64_at(&bytes, 0), chunk_crcs: words(&bytes[8..]) })
     }
@@ -90,7 +110,7 @@ impl SideFile {
         let entry = 8 + 4 * (1 + self.levels);
         let count = blocks_of(self.rows).div_ceil(STRIPE_BLOCKS);
         if bytes.len() != count * entry {
-            return Err(corrupt(&self.path, kind.name(), "it has the wrong length"));
+            return Err(corrupt(self.source.path(), kind.name(), "it has the wrong length"));
         }
         let entries = bytes.chunks_exact(entry);
         Ok(Stripes {
@@ -99,17 +119,20 @@ impl SideFile {
         })
     }
 
-    /// Bounds and measures per block.
-    pub(crate) fn blocks(&self) -> Result<BlockTable> {
+    /// Bounds and measures per block, and how many bytes they take.
+    pub(crate) fn blocks(&self) -> Result<(BlockTable, u64)> {
         let kind = SectionKind::Blocks;
-        let decoded = BlockTable::decode(self.section(kind)?, blocks_of(self.rows), self.levels);
-        decoded.map_err(|what| corrupt(&self.path, kind.name(), what))
+        let bytes = self.section(kind)?;
+        let decoded = BlockTable::decode(&bytes, blocks_of(self.rows), self.levels);
+        Ok((decoded.map_err(|what| corrupt(self.source.path(), kind.name(), what))?, bytes.len() as u64))
     }
 
-    /// Codes present.
-    pub(crate) fn presence(&self, table: &BlockTable) -> Result<Vec<LevelSummary>> {
+    /// Codes present, and how many bytes they take.
+    pub(crate) fn presence(&self, table: &BlockTable) -> Result<(Vec<LevelSummary>, u64)> {
         let kind = SectionKind::Presence;
-        decode_presence(self.section(kind)?, table).map_err(|what| corrupt(&self.path, kind.name(), what))
+        let bytes = self.section(kind)?;
+        let decoded = decode_presence(&bytes, table);
+        Ok((decoded.map_err(|what| corrupt(self.source.path(), kind.name(), what))?, bytes.len() as u64))
     }
 
     /// Part of a stripe.
@@ -119,14 +142,16 @@ impl SideFile {
             level => format!("codes of level {} of block {block}", level - 1),
         };
         if range.start > range.end || range.end > self.end {
-            return Err(corrupt(&self.path, "stripes", format!("{} lie outside the file", place())));
+            return Err(corrupt(self.source.path(), "stripes", format!("{} lie outside the file", place())));
         }
-        self.file.read(range).map_err(|error| error.at(place()))
+        self.source.read(range).map_err(|error| error.at(place()))
     }
 
     /// Reads every byte from the disk and checks every checksum.
     pub(crate) fn verify(&self, stripes: &Stripes, table: &BlockTable) -> Result<()> {
-        self.file.verify()?;
+        if let Source::Checked(file) = &self.source {
+            file.verify()?;
+        }
         for section in &self.sections {
             if let Some(kind) = SectionKind::ALL.into_iter().find(|&kind| section.is(kind)) {
                 self.section(kind)?;
@@ -138,11 +163,31 @@ impl SideFile {
                 let first = stripe * STRIPE_BLOCKS;
                 if crc32c(&self.packed(range, stream, first)?) != stripes.crcs[stripe * (1 + self.levels) + stream] {
                     let name = if stream == 0 { "keys".to_owned() } else { format!("codes of level {}", stream - 1) };
-                    return Err(corrupt(&self.path, "stripes", format!("checksum mismatch in {name} of stripe {stripe}")));
+                    return Err(corrupt(self.source.path(), "stripes", format!("checksum mismatch in {name} of stripe {stripe}")));
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Source {
+    fn path(&self) -> &Path {
+        match self {
+            Source::Checked(file) => file.path(),
+            Source::Raw(_, path) => path,
+        }
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        match self {
+            Source::Checked(file) => file.read(range),
+            Source::Raw(file, path) => {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                file.read_exact_at(&mut bytes, range.start).map_err(|error| Error::io(path, "reading", &error))?;
+                Ok(bytes.into())
+            }
+        }
     }
 }
 
@@ -172,7 +217,7 @@ impl Stripes {
 fn packed_bytes(table: &BlockTable, rows: u64, block: usize, stream: usize) -> u64 {
     let width = match stream.checked_sub(1) {
         None => key_width(table.key_first[block], table.key_last[block]),
-        Some(level) => code_width(table.levels[level].mins.value(block), table.levels[level].maxs.value(block)),
+        Some(level) => table.levels[level].code_bounds(block).width(),
     };
     let rows = block_rows(block, rows);
     (rows.end - rows.start) * width as u64

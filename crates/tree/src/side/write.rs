@@ -1,7 +1,7 @@
 //! Writing of a side file.
 
 use super::format::{Header, Section, SectionKind, encode_end, encode_header};
-use super::pack::{code_width, key_width, pack_codes, pack_keys};
+use super::pack::{key_width, pack_codes, pack_keys};
 use crate::context::TreeContext;
 use crate::layout::STRIPE_BLOCKS;
 use crate::summary::{BlockCodes, BlockTable, LevelSummary, encode_presence};
@@ -45,8 +45,8 @@ impl SideWriter {
     pub(crate) fn block(&mut self, keys: &[u128], codes: &[Vec<u32>], bounds: &BlockCodes) -> Result<()> {
         let (key_stream, level_streams) = self.streams.split_first_mut().expect("there is a stream of keys");
         pack_keys(keys, key_width(bounds.key_first, bounds.key_last), key_stream);
-        for ((stream, codes), &(min, max)) in level_streams.iter_mut().zip(codes).zip(&bounds.codes) {
-            pack_codes(codes, code_width(min, max), min, stream);
+        for ((stream, codes), &bounds) in level_streams.iter_mut().zip(codes).zip(&bounds.codes) {
+            pack_codes(codes, bounds, stream);
         }
         self.blocks += 1;
         if self.blocks == STRIPE_BLOCKS {

@@ -3,13 +3,14 @@
 use super::bounds::{ByteBounds, FixedBounds, fixed_bounds};
 use super::measures::MeasureBuilder;
 use super::presence::PresenceBuilder;
-use super::table::{BlockTable, Presence};
+use super::table::BlockTable;
 use super::{ColumnSummary, LevelSummary};
 use crate::layout::segment_schema;
+use crate::side::CodeBounds;
 use alluvia_space::TableDef;
 use alluvia_types::ColumnId;
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
-use arrow::datatypes::{DataType, UInt32Type};
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::datatypes::DataType;
 use std::sync::Arc;
 
 /// Gathers the summaries of one segment, block by block.
@@ -38,7 +39,7 @@ enum Bounds {
 pub(crate) struct BlockCodes {
     pub(crate) key_first: u128,
     pub(crate) key_last: u128,
-    pub(crate) codes: Vec<(u32, u32)>,
+    pub(crate) codes: Vec<CodeBounds>,
 }
 
 impl SummaryBuilder {
@@ -136,25 +137,15 @@ impl SummaryBuilder {
                 measures.push((id, measure.finish()));
             }
         }
-        let levels: Vec<LevelSummary> = self.levels.into_iter().map(level_summary).collect();
-        let presence = levels.iter().map(|level| Presence { mins: level.mins.clone(), maxs: level.maxs.clone() });
+        let levels: Vec<LevelSummary> = self.levels.into_iter().map(PresenceBuilder::finish).collect();
         let table = BlockTable {
             key_first: self.key_first,
             key_last: self.key_last,
-            levels: presence.collect(),
+            levels: levels.iter().map(|level| level.bounds.clone()).collect(),
             columns,
             versions: hidden.swap_remove(0),
             measures,
         };
         (table, levels)
-    }
-}
-
-fn level_summary(mut level: PresenceBuilder) -> LevelSummary {
-    let (mins, maxs, bits) = level.finish();
-    LevelSummary {
-        mins: mins.as_primitive::<UInt32Type>().clone(),
-        maxs: maxs.as_primitive::<UInt32Type>().clone(),
-        bits: bits.as_binary::<i32>().clone(),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use bounds::{lower_bound, upper_bound};
 pub(crate) use build::{BlockCodes, SummaryBuilder};
 pub use measures::{FloatSummary, MeasureSummary};
 pub use presence::LevelSummary;
-pub(crate) use table::{BlockTable, decode_presence, encode_presence, presence_bytes};
+pub(crate) use table::{BlockTable, decode_presence, encode_presence};
 
 use crate::layout::block_rows;
 use alluvia_types::ColumnId;

@@ -4,14 +4,14 @@
 
 use super::measures::{FloatSummary, MeasureSummary};
 use super::{ColumnSummary, LevelSummary};
+use crate::side::CodeBounds;
 use alluvia_types::{ColumnId, Error, Result};
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Field, Schema, UInt32Type};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
-use bytes::Bytes;
 use std::sync::Arc;
 
 /// Bounds of keys, codes and columns, and the measures.
@@ -19,17 +19,25 @@ use std::sync::Arc;
 pub(crate) struct BlockTable {
     pub(crate) key_first: Vec<u128>,
     pub(crate) key_last: Vec<u128>,
-    pub(crate) levels: Vec<Presence>,
+    pub(crate) levels: Vec<LevelBounds>,
     pub(crate) columns: Vec<(ColumnId, ColumnSummary)>,
     pub(crate) versions: ColumnSummary,
     pub(crate) measures: Vec<(ColumnId, MeasureSummary)>,
 }
 
-/// Smallest and largest code of each block at a level.
+/// Smallest and largest code of each block at a level, beside NULL's; and whether NULL is among others.
 #[derive(Clone, Debug)]
-pub(crate) struct Presence {
+pub(crate) struct LevelBounds {
     pub(crate) mins: UInt32Array,
     pub(crate) maxs: UInt32Array,
+    pub(crate) nulls: BooleanArray,
+}
+
+impl LevelBounds {
+    pub(crate) fn code_bounds(&self, block: usize) -> CodeBounds {
+        let (min, max) = (self.mins.value(block), self.maxs.value(block));
+        CodeBounds { min, max, has_null: self.nulls.value(block) }
+    }
 }
 
 impl BlockTable {
@@ -42,6 +50,7 @@ impl BlockTable {
         for (at, level) in self.levels.iter().enumerate() {
             columns.push((format!("level{at}_min"), Arc::new(level.mins.clone())));
             columns.push((format!("level{at}_max"), Arc::new(level.maxs.clone())));
+            columns.push((format!("level{at}_null"), Arc::new(level.nulls.clone())));
         }
         let mut summary = |name: String, summary: &ColumnSummary| {
             columns.push((format!("{name}_nulls"), Arc::clone(&summary.nulls)));
@@ -70,20 +79,9 @@ impl BlockTable {
     }
 
     /// Reads the section `blocks`; `Err` says what does not hold.
-    pub(crate) fn decode(bytes: Bytes, blocks: usize, levels: usize) -> Result<BlockTable, String> {
+    pub(crate) fn decode(bytes: &[u8], blocks: usize, levels: usize) -> Result<BlockTable, String> {
         let batch = decode(bytes, blocks)?;
-        let level = |at: usize| -> Result<Presence, String> {
-            let codes = |name: String| -> Result<UInt32Array, String> {
-                let array = named(&batch, &name)?;
-                let codes = array.as_primitive_opt::<UInt32Type>().filter(|codes| codes.null_count() == 0);
-                codes.cloned().ok_or_else(|| format!("{name} does not hold codes"))
-            };
-            let level = Presence { mins: codes(format!("level{at}_min"))?, maxs: codes(format!("level{at}_max"))? };
-            if level.mins.values().iter().zip(level.maxs.values()).any(|(min, max)| min > max) {
-                return Err(format!("level {at} has a smallest code above its largest"));
-            }
-            Ok(level)
-        };
+        let level = |at: usize| level_bounds(&batch, at);
         let levels = (0..levels).map(level).collect::<Result<_, _>>()?;
         let summary = |name: &str| -> Result<ColumnSummary, String> {
             Ok(ColumnSummary {
@@ -108,17 +106,26 @@ impl BlockTable {
             measures: measures.collect::<Result<_, String>>()?,
         })
     }
+}
 
-    /// Bytes held in memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        let summary = |column: &ColumnSummary| -> usize {
-            [&column.nulls, &column.mins, &column.maxs].map(|array| array.get_array_memory_size()).iter().sum()
-        };
-        let columns: usize = self.columns.iter().map(|(_, column)| summary(column)).sum();
-        let levels: usize = self.levels.iter().map(|level| 2 * level.mins.get_array_memory_size()).sum();
-        let measures = self.measures.len() * 9 * 32 * self.key_first.len();
-        (columns + levels + measures + summary(&self.versions) + 32 * self.key_first.len()) as u64
+fn level_bounds(batch: &RecordBatch, at: usize) -> Result<LevelBounds, String> {
+    let codes = |name: String| -> Result<UInt32Array, String> {
+        let array = named(batch, &name)?;
+        let codes = array.as_primitive_opt::<UInt32Type>().filter(|codes| codes.null_count() == 0);
+        codes.cloned().ok_or_else(|| format!("{name} does not hold codes"))
+    };
+    let name = format!("level{at}_null");
+    let nulls = named(batch, &name)?.as_boolean_opt().filter(|nulls| nulls.null_count() == 0).cloned();
+    let nulls = nulls.ok_or_else(|| format!("{name} does not hold marks"))?;
+    let level = LevelBounds { mins: codes(format!("level{at}_min"))?, maxs: codes(format!("level{at}_max"))?, nulls };
+    let fits = |block: usize| {
+        let CodeBounds { min, max, has_null } = level.code_bounds(block);
+        min <= max && (min > 0 || max == 0 && !has_null)
+    };
+    if !(0..batch.num_rows()).all(fits) {
+        return Err(format!("level {at} has code bounds that cannot be"));
     }
+    Ok(level)
 }
 
 fn measure(batch: &RecordBatch, id: ColumnId) -> Result<MeasureSummary, String> {
@@ -144,9 +151,9 @@ pub(crate) fn encode_presence(levels: &[LevelSummary], blocks: usize) -> Result<
 }
 
 /// Reads the section `presence`.
-pub(crate) fn decode_presence(bytes: Bytes, table: &BlockTable) -> Result<Vec<LevelSummary>, String> {
+pub(crate) fn decode_presence(bytes: &[u8], table: &BlockTable) -> Result<Vec<LevelSummary>, String> {
     let batch = decode(bytes, table.key_first.len())?;
-    let level = |(at, bounds): (usize, &Presence)| {
+    let level = |(at, bounds): (usize, &LevelBounds)| {
         let name = format!("level{at}_codes");
         let bits = named(&batch, &name)?;
         let bits = bits.as_binary_opt::<i32>().ok_or_else(|| format!("{name} does not hold bitmaps"))?;
@@ -156,14 +163,9 @@ pub(crate) fn decode_presence(bytes: Bytes, table: &BlockTable) -> Result<Vec<Le
                 return Err(format!("{name} has a bitmap of the wrong length in block {block}"));
             }
         }
-        Ok(LevelSummary { mins: bounds.mins.clone(), maxs: bounds.maxs.clone(), bits: bits.clone() })
+        Ok(LevelSummary { bounds: bounds.clone(), bits: bits.clone() })
     };
     table.levels.iter().enumerate().map(level).collect()
-}
-
-/// Bytes held in memory by the bitmaps.
-pub(crate) fn presence_bytes(levels: &[LevelSummary]) -> u64 {
-    levels.iter().map(|level| level.bits.get_array_memory_size() as u64).sum()
 }
 
 fn key_array(keys: &[u128]) -> Result<ArrayRef> {
@@ -195,7 +197,8 @@ fn encode(columns: Vec<(String, ArrayRef)>, blocks: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn decode(bytes: Bytes, blocks: usize) -> Result<RecordBatch, String> {
+/// A copy, so that what is held is the section alone and not the chunks of the file it was read in.
+fn decode(bytes: &[u8], blocks: usize) -> Result<RecordBatch, String> {
     let mut buffer = Buffer::from(bytes);
     let mut decoder = StreamDecoder::new();
     let batch = decoder.decode(&mut buffer).map_err(|error| error.to_string())?;

@@ -1,0 +1,120 @@
+//! `load`: a Parquet file through `sorted` and `merged`, beside DuckDB's load of the same file into its own format.
+
+use crate::machine::{median, resident};
+use crate::peer::python;
+use crate::retail::{create, parquet_file};
+use crate::{Anything, Places};
+use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
+
+#[derive(Args)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    places: Places,
+    /// Rows of the file.
+    #[arg(long, default_value_t = 20_000_000)]
+    rows: u64,
+    /// Turns of project and peer.
+    #[arg(long, default_value_t = 3)]
+    turns: usize,
+    /// Memory limit of the project.
+    #[arg(long)]
+    memory_limit: Option<String>,
+    /// Leaves the peer out.
+    #[arg(long)]
+    alone: bool,
+}
+
+const DUCKDB: &str = "
+import duckdb, json, os, sys, tempfile, time
+source, folder = sys.argv[1], sys.argv[2]
+with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    connection = duckdb.connect(os.path.join(scratch, 'peer.duckdb'))
+    connection.execute('SET threads = 2')
+    start = time.monotonic()
+    connection.execute(f\"CREATE TABLE retail AS SELECT * FROM read_parquet('{source}')\")
+    connection.execute('CHECKPOINT')
+    print(json.dumps({'seconds': time.monotonic() - start, 'version': duckdb.__version__}))
+";
+
+pub async fn run(args: LoadArgs) -> Anything<Value> {
+    let file = parquet_file(&args.places.data, args.rows)?;
+    let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
+    let (mut sorted, mut merged, mut peer) = (Vec::new(), Vec::new(), Vec::new());
+    let mut version = Value::Null;
+    let (mut opened, mut bytes) = (Vec::new(), 0);
+    for turn in 0..args.turns {
+        let scratch = tempfile::tempdir_in(&args.places.data)?;
+        let turned = ours(&args, &file, scratch.path()).await?;
+        bytes = turned.bytes;
+        sorted.push(turned.sorted);
+        merged.push(turned.merged);
+        opened.push(turned.opened);
+        eprintln!("turn {turn}: alluvia sorted {:.2} s, merged {:.2} s, opens in {:.3} s", turned.sorted, turned.merged, turned.opened);
+        drop(scratch);
+        if !args.alone {
+            let folder = args.places.data.to_str().ok_or("the data folder's path is not UTF-8")?;
+            let answer = python(&args.places, DUCKDB, &[&file, folder])?;
+            let seconds = answer["seconds"].as_f64().ok_or("the peer printed no time")?;
+            version = answer["version"].clone();
+            eprintln!("turn {turn}: DuckDB {seconds:.2} s");
+            peer.push(seconds);
+        }
+    }
+    let rate = |seconds: f64| args.rows as f64 / seconds;
+    let (sorted, merged, peer) = (median(&mut sorted), median(&mut merged), median(&mut peer));
+    let source_bytes = std::fs::metadata(&file)?.len();
+    Ok(json!({
+        "bench": "load",
+        "rows": args.rows,
+        "sorted_rows_per_s": rate(sorted),
+        "merged_rows_per_s": rate(merged),
+        "duckdb_rows_per_s": (!args.alone).then(|| rate(peer)),
+        "sorted_to_duckdb": (!args.alone).then(|| peer / sorted),
+        "merged_to_duckdb": (!args.alone).then(|| peer / merged),
+        "open_s": median(&mut opened),
+        "resident_peak_bytes": resident().1,
+        "memory_limit": args.memory_limit,
+        "source_bytes": source_bytes,
+        "data_bytes": bytes,
+        "duckdb": version,
+    }))
+}
+
+struct Turned {
+    sorted: f64,
+    merged: f64,
+    opened: f64,
+    bytes: u64,
+}
+
+async fn ours(args: &LoadArgs, file: &str, scratch: &Path) -> Anything<Turned> {
+    let mut options = DatabaseOptions::default();
+    if let Some(limit) = &args.memory_limit {
+        options.memory_limit_bytes = parse_bytes(limit)?;
+    }
+    let dir = scratch.join("db");
+    let db = Database::open_with(&dir, options.clone())?;
+    let session = db.session();
+    session.sql(&create("retail")).await?;
+    let start = Instant::now();
+    session.sql(&format!("COPY retail FROM '{file}'")).await?;
+    let sorted = start.elapsed().as_secs_f64();
+    session.sql("CALL alluvia.merge()").await?;
+    let merged = start.elapsed().as_secs_f64();
+    let bytes = alluvia_snapshot::Store::segments(db.core().as_ref()).iter().map(|meta| meta.bytes()).sum();
+    drop(session);
+    drop(db);
+    let start = Instant::now();
+    let db = Database::open_with(&dir, options)?;
+    let opened = start.elapsed().as_secs_f64();
+    let batches = db.session().sql("SELECT count(*) FROM retail").await?.collect().await?;
+    let count = arrow::util::display::array_value_to_string(batches[0].column(0), 0)?;
+    if count != args.rows.to_string() {
+        return Err(format!("{} rows went in, {count} came out", args.rows).into());
+    }
+    Ok(Turned { sorted, merged, opened, bytes })
+}

@@ -1,0 +1,77 @@
+//! Benchmarks: project and peer in turns, in one process tree, with a ratio. The last line is one JSON object.
+//!
+//! Run them with `make bench NAME=...`; docs/BENCHMARKS.md holds the latest tables.
+#![allow(clippy::disallowed_methods)] // a benchmark measures with the machine's clock and reads its files
+
+mod freshness;
+mod insert;
+mod load;
+mod machine;
+mod peer;
+mod retail;
+mod tpch;
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What goes wrong in a benchmark ends it.
+pub type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Parser)]
+#[command(name = "alluvia-bench", about = "Project and peers side by side")]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Parquet of 8 hierarchical dimensions, through sorted and merged, beside DuckDB.
+    Load(load::LoadArgs),
+    /// 64 writers of single-row durable batches.
+    Insert(insert::InsertArgs),
+    /// Query latency at four freshnesses, and stage staleness, under steady ingest.
+    Freshness(freshness::FreshnessArgs),
+    /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
+    Tpch(tpch::TpchArgs),
+}
+
+/// Where peers and data are.
+#[derive(Args, Clone, Debug)]
+pub struct Places {
+    /// A Python virtual environment with the peers.
+    #[arg(long)]
+    pub venv: PathBuf,
+    /// Folder of generated data.
+    #[arg(long)]
+    pub data: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
+    let runtime = runtime.expect("the machine can start threads");
+    let result = runtime.block_on(async {
+        match Cli::parse().bench {
+            Bench::Load(args) => load::run(args).await,
+            Bench::Insert(args) => insert::run(args).await,
+            Bench::Freshness(args) => freshness::run(args).await,
+            Bench::Tpch(args) => tpch::run(args).await,
+        }
+    });
+    match result {
+        Ok(mut figures) => {
+            figures["machine"] = machine::describe();
+            figures["alluvia"] = env!("CARGO_PKG_VERSION").into();
+            println!("{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

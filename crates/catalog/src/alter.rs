@@ -1,0 +1,138 @@
+//! ALTER TABLE: from one definition of a table to the next.
+//!
+//! Invariants:
+//! - Two columns that the table ever had never share a storage name, so files written before a column was dropped never
+//!   show through under a column added later.
+//! - A level keeps its column: what a dimension is made of cannot be dropped.
+//!
+//! A definition does not remember dropped columns; their number shows in `next_column_id`. So a column added after any
+//! was dropped is stored as `name~id`, and ids skip whatever number a dropped column's own name ended in.
+
+use alluvia_space::dimensions::level_name;
+use alluvia_space::{Column, DataType, TableDef, TableOptions};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
+
+/// ALTER TABLE ADD COLUMN. Rows that exist have NULL in it, so it must be `nullable`.
+pub fn add_column(table: &TableDef, name: &str, data_type: DataType, nullable: bool) -> Result<TableDef> {
+    check_name(table, name)?;
+    if !nullable {
+        return Err(Error::new(
+            ErrorKind::NotSupported,
+            format!(
+                "column '{name}' cannot be added as NOT NULL: in rows that table '{}' has, it would be NULL",
+                table.name
+            ),
+        )
+        .with_hint("add it without NOT NULL, or create the table anew with CREATE TABLE ... AS"));
+    }
+    let mut table = table.clone();
+    let none_dropped = table.next_column_id as usize == table.columns.len();
+    let taken = |storage_name: &str| table.columns.iter().any(|column| column.storage_name == storage_name);
+    let mut id = table.next_column_id;
+    let mut storage_name = name.to_owned();
+    if !none_dropped || number_at_end(name).is_some() || taken(name) {
+        storage_name = format!("{name}~{id}");
+        while taken(&storage_name) {
+            id = next_id(&table, id)?;
+            storage_name = format!("{name}~{id}");
+        }
+    }
+    table.next_column_id = next_id(&table, id)?;
+    table.columns.push(Column { id: ColumnId(id), name: name.to_owned(), storage_name, data_type, nullable });
+    table.validate()?;
+    Ok(table)
+}
+
+/// ALTER TABLE DROP COLUMN. Refused for the column of a level, and for the last one; a measure ceases to be one.
+pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
+    let column = table.column(name)?;
+    let id = column.id;
+    if let Some(dimension) =
+        table.dimensions.iter().find(|path| path.levels.iter().any(|level| level.source.column() == id))
+    {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("column '{name}' of table '{}' is part of dimension '{}'", table.name, dimension.name),
+        )
+        .with_hint("dimensions stay as they were created; create the table anew with CREATE TABLE ... AS"));
+    }
+    if table.columns.len() == 1 {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("column '{name}' is the only one of table '{}'", table.name),
+        )
+        .with_hint("drop the table instead"));
+    }
+    // A column that the user named "a~7" must not come back as column 7, when that is called "a".
+    let reserved = number_at_end(&column.storage_name).filter(|&number| number >= table.next_column_id);
+    let mut table = table.clone();
+    if let Some(number) = reserved {
+        table.next_column_id = next_id(&table, number)?;
+    }
+    table.columns.retain(|column| column.id != id);
+    table.measures.retain(|measure| *measure != id);
+    Ok(table)
+}
+
+/// ALTER TABLE RENAME COLUMN. Levels named after the column are renamed with it.
+pub fn rename_column(table: &TableDef, from: &str, to: &str) -> Result<TableDef> {
+    let id = table.column(from)?.id;
+    if from == to {
+        return Ok(table.clone());
+    }
+    check_name(table, to)?;
+    let mut table = table.clone();
+    for column in table.columns.iter_mut().filter(|column| column.id == id) {
+        column.name = to.to_owned();
+    }
+    for level in table.dimensions.iter_mut().flat_map(|dimension| &mut dimension.levels) {
+        if level.source.column() == id {
+            level.name = level_name(&level.source, &table.columns);
+        }
+    }
+    table.validate()?;
+    Ok(table)
+}
+
+/// ALTER TABLE RENAME TO. Whether the name is free is known when the change is applied.
+pub fn rename_table(table: &TableDef, to: &str) -> Result<TableDef> {
+    let table = TableDef { name: to.to_owned(), ..table.clone() };
+    table.validate()?;
+    Ok(table)
+}
+
+/// ALTER TABLE SET. The curve orders the rows in files, so it stays.
+pub fn set_options(table: &TableDef, options: TableOptions) -> Result<TableDef> {
+    if options.curve != table.options.curve {
+        return Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("the curve of table '{}' cannot be changed", table.name),
+        )
+        .with_hint("create the table anew with CREATE TABLE ... WITH (curve = '...') AS SELECT"));
+    }
+    Ok(TableDef { options, ..table.clone() })
+}
+
+/// Other rules of names are kept by [`TableDef::validate`].
+fn check_name(table: &TableDef, name: &str) -> Result<()> {
+    if table.columns.iter().any(|column| column.name == name) {
+        return Err(Error::new(
+            ErrorKind::DuplicateColumn,
+            format!("table '{}' already has a column '{name}'", table.name),
+        ));
+    }
+    Ok(())
+}
+
+/// The `N` of a name that ends in `~N`.
+fn number_at_end(name: &str) -> Option<u32> {
+    let (_, number) = name.rsplit_once('~')?;
+    number.parse().ok()
+}
+
+fn next_id(table: &TableDef, id: u32) -> Result<u32> {
+    id.checked_add(1).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidDefinition, format!("table '{}' has used up its column ids", table.name))
+            .with_hint("create the table anew with CREATE TABLE ... AS")
+    })
+}

@@ -1,0 +1,236 @@
+//! The definitions of all tables at one version.
+//!
+//! Invariants:
+//! - A [`Catalog`] never changes; [`Catalog::apply`] makes the next one. Readers hold an `Arc` of theirs for as long as they like.
+//! - Table ids are unique for ever, names are unique within a version.
+//! - What files depend on (dimensions, seed, curve, the storage name and type of a column) is the same in every
+//!   definition of a table, whatever is altered.
+//!
+//! `apply` is a pure function of its arguments, so that recovery repeats from the log exactly what was committed. It
+//! refuses what *other batches* may have made impossible since the statement was checked (a name taken, a table
+//! dropped or altered): that is the optimistic check of DDL. Whether a definition makes sense by itself is for
+//! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log unreadable.
+
+use alluvia_space::{Column, TableDef};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One change of the definitions, as the log keeps it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A new table. IF NOT EXISTS has been decided by whoever made the change.
+    CreateTable {
+        /// The definition, with an id that was never used.
+        def: TableDef,
+    },
+    /// A table goes, with its rows.
+    DropTable {
+        /// Which.
+        id: TableId,
+    },
+    /// A table gets another definition.
+    AlterTable {
+        /// The new definition, under the table's id.
+        def: TableDef,
+        /// [`TableEntry::changed_at`] of the definition it was made from.
+        was: Version,
+    },
+}
+
+/// A table at some version.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TableEntry {
+    /// What the table is.
+    pub def: Arc<TableDef>,
+    /// The version that made it so.
+    pub changed_at: Version,
+}
+
+/// The definitions of all tables at one version.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(into = "Stored", try_from = "Stored")]
+pub struct Catalog {
+    /// The version of the last change; `Version(0)` when there was none.
+    pub version: Version,
+    by_id: BTreeMap<TableId, Arc<TableEntry>>,
+    by_name: BTreeMap<String, TableId>,
+}
+
+impl Catalog {
+    /// The table of that name.
+    pub fn table(&self, name: &str) -> Result<&Arc<TableEntry>> {
+        match self.by_name.get(name) {
+            Some(id) => Ok(&self.by_id[id]),
+            None => Err(self.undefined(name)),
+        }
+    }
+
+    /// The table of that id, unless it was dropped.
+    pub fn by_id(&self, id: TableId) -> Option<&Arc<TableEntry>> {
+        self.by_id.get(&id)
+    }
+
+    /// All tables, in name order.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableEntry>> {
+        self.by_name.values().map(|id| &self.by_id[id])
+    }
+
+    /// The definitions after the batch `version`, which makes these changes in this order.
+    ///
+    /// Fails, with nothing applied, when a name is taken (`DuplicateTable`) or when a table is not what the change was
+    /// made from (`Conflict`: the statement may be run again).
+    pub fn apply(&self, version: Version, changes: &[Change]) -> Result<Catalog> {
+        assert!(version > self.version, "version {version} after a catalog of version {}", self.version);
+        let mut next = self.clone();
+        next.version = version;
+        for change in changes {
+            match change {
+                Change::CreateTable { def } => next.create(version, def)?,
+                Change::DropTable { id } => next.drop_table(*id)?,
+                Change::AlterTable { def, was } => next.alter(version, def, *was)?,
+            }
+        }
+        assert_eq!(next.by_id.len(), next.by_name.len(), "every table has one name");
+        Ok(next)
+    }
+
+    fn create(&mut self, version: Version, def: &TableDef) -> Result<()> {
+        self.check_free(&def.name)?;
+        if self.by_id.contains_key(&def.id) {
+            return Err(Error::internal(format!(
+                "table '{}' is created under id {}, which is in use",
+                def.name, def.id
+            )));
+        }
+        self.put(version, def);
+        Ok(())
+    }
+
+    fn drop_table(&mut self, id: TableId) -> Result<()> {
+        match self.by_id.remove(&id) {
+            Some(entry) => {
+                self.by_name.remove(&entry.def.name);
+                Ok(())
+            }
+            None => Err(conflict(format!("table number {id} was dropped by another batch"))),
+        }
+    }
+
+    fn alter(&mut self, version: Version, def: &TableDef, was: Version) -> Result<()> {
+        let Some(entry) = self.by_id.get(&def.id).cloned() else {
+            return Err(conflict(format!("table '{}' was dropped by another batch", def.name)));
+        };
+        if entry.changed_at != was {
+            return Err(conflict(format!("table '{}' was altered by another batch", entry.def.name)));
+        }
+        if entry.def.name != def.name {
+            self.check_free(&def.name)?;
+        }
+        check_kept(&entry.def, def)?;
+        self.by_name.remove(&entry.def.name);
+        self.put(version, def);
+        Ok(())
+    }
+
+    fn put(&mut self, version: Version, def: &TableDef) {
+        self.by_name.insert(def.name.clone(), def.id);
+        let entry = TableEntry { def: Arc::new(def.clone()), changed_at: version };
+        self.by_id.insert(def.id, Arc::new(entry));
+    }
+
+    fn check_free(&self, name: &str) -> Result<()> {
+        if !self.by_name.contains_key(name) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::DuplicateTable, format!("table '{name}' already exists"))
+            .with_hint("choose another name, or drop the table first"))
+    }
+
+    fn undefined(&self, name: &str) -> Error {
+        let near = near_names(name, self.by_name.keys().map(String::as_str));
+        let hint = match near.as_slice() {
+            [] if self.by_name.is_empty() => "there are no tables yet; CREATE TABLE makes one".to_owned(),
+            [] => "SHOW TABLES lists the tables".to_owned(),
+            near => format!("did you mean '{}'?", near.join("' or '")),
+        };
+        Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")).with_hint(hint)
+    }
+}
+
+/// Refuses a definition under which the table's files would be read wrongly.
+fn check_kept(old: &TableDef, new: &TableDef) -> Result<()> {
+    let refuse = |what: String| Err(Error::internal(format!("ALTER TABLE {} would change {what}", old.name)));
+    if new.seed != old.seed || new.options.curve != old.options.curve {
+        return refuse("the curve or the rows' weights".to_owned());
+    }
+    if new.next_column_id < old.next_column_id {
+        return refuse("the ids of columns to come".to_owned());
+    }
+    let sources = |def: &TableDef| -> Vec<_> {
+        let levels = |levels: &[alluvia_space::Level]| {
+            levels.iter().map(|level| (level.source.clone(), level.bits)).collect::<Vec<_>>()
+        };
+        def.dimensions.iter().map(|dimension| (levels(&dimension.levels), dimension.range.clone())).collect()
+    };
+    if sources(new) != sources(old) {
+        return refuse("its dimensions".to_owned());
+    }
+    let files = |column: &Column| (column.storage_name.clone(), column.data_type);
+    for column in &new.columns {
+        match old.columns.iter().find(|known| known.id == column.id) {
+            Some(known) if files(known) != files(column) => {
+                return refuse(format!("what column '{}' is in files", known.name));
+            }
+            Some(_) => {}
+            None if column.id.0 < old.next_column_id => {
+                return refuse(format!("the owner of column id {}", column.id));
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn conflict(message: String) -> Error {
+    Error::new(ErrorKind::Conflict, message).with_hint("run the statement again")
+}
+
+/// A catalog as the manifest keeps it.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: Version,
+    tables: Vec<StoredTable>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTable {
+    changed_at: Version,
+    def: TableDef,
+}
+
+impl From<Catalog> for Stored {
+    fn from(catalog: Catalog) -> Stored {
+        let stored =
+            |entry: &Arc<TableEntry>| StoredTable { changed_at: entry.changed_at, def: TableDef::clone(&entry.def) };
+        Stored { version: catalog.version, tables: catalog.by_id.values().map(stored).collect() }
+    }
+}
+
+impl TryFrom<Stored> for Catalog {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Catalog, String> {
+        let mut catalog = Catalog { version: stored.version, ..Catalog::default() };
+        for table in stored.tables {
+            let (id, name) = (table.def.id, table.def.name.clone());
+            if catalog.by_id.contains_key(&id) || catalog.by_name.contains_key(&name) {
+                return Err(format!("two tables are named '{name}' or have id {id}"));
+            }
+            catalog.put(table.changed_at, &table.def);
+        }
+        Ok(catalog)
+    }
+}

@@ -1,0 +1,54 @@
+//! Which members of a level have a given own value, under whatever parent.
+//!
+//! Only predicates ask this, so the index is made when the first one does, and catches up with new members when the next
+//! one does; levels that nobody filters by never pay for it. Members of equal value are chained, newest first.
+
+use super::value::{Value, Values};
+use hashbrown::HashTable;
+
+/// Ends a chain. NULL is in none.
+const END: u32 = 0;
+
+/// The index of one level.
+#[derive(Debug, Default)]
+pub(crate) struct ByValue {
+    /// 32 bits of a value's hash, and the newest member that has it.
+    heads: HashTable<(u32, u32)>,
+    /// By code: the next older member of the same value.
+    older: Vec<u32>,
+}
+
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl ByValue {
+    /// Takes in the members that came since the last call.
+    pub(crate) fn extend(&mut self, values: &Values) {
+        let known = self.older.len().max(1);
+        self.older.resize(values.len(), END);
+        for code in known as u32..values.len() as u32 {
+            let hash = (values.hash_at(code) >> 32) as u32;
+            let same = |&(other, head): &(u32, u32)| other == hash && values.same(head, code);
+            let entry = self.heads.entry(spread(hash), same, |&(hash, _)| spread(hash));
+            entry
+                .and_modify(|(_, head)| self.older[code as usize] = std::mem::replace(head, code))
+                .or_insert((hash, code));
+        }
+    }
+
+    /// Codes of all members that have one of `wanted`.
+    pub(crate) fn codes<V: Value>(&self, values: &Values, wanted: &[V]) -> Vec<u32> {
+        let mut codes = Vec::new();
+        for value in wanted {
+            let hash = (value.hash() >> 32) as u32;
+            let is = |&(other, head): &(u32, u32)| other == hash && value.is_at(values, head);
+            let mut code = self.heads.find(spread(hash), is).map_or(END, |&(_, head)| head);
+            while code != END {
+                codes.push(code);
+                code = self.older[code as usize];
+            }
+        }
+        codes
+    }
+}

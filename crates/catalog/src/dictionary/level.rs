@@ -1,0 +1,245 @@
+//! The members of one level.
+//!
+//! Invariants:
+//! - A member is (parent's code, own value); its code is its place, given once, never changed, never taken back.
+//! - Code 0 is NULL, under whatever parent; it is not in the index.
+//! - New members get codes in the order in which they are asked for, so one order of calls gives one set of codes.
+//!
+//! Look-ups of a whole batch share a read lock; the write lock is taken only for the members that were not found, which
+//! soon are few. The index holds 32 bits of each hash, so that a look-up reads one place of the index and one member,
+//! and growing it reads no member at all.
+
+use super::by_value::ByValue;
+use super::value::{BYTES_MAX, Distinct, Shape, Value, Values, mix};
+use alluvia_space::DataType;
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{Array, ArrayRef};
+use hashbrown::HashTable;
+use parking_lot::{Mutex, RwLock};
+
+/// Codes end below this, so that a count of codes fits 32 bits with room to spare.
+const CODES_MAX: usize = u32::MAX as usize - 1;
+
+/// A level whose members are kept, shared by all that remap or read.
+#[derive(Debug)]
+pub(crate) struct Level {
+    /// `dimension.level`, for messages.
+    name: String,
+    data_type: DataType,
+    members: RwLock<Members>,
+    array: Mutex<Option<ArrayRef>>,
+    by_value: Mutex<ByValue>,
+}
+
+/// What [`Level`] guards.
+#[derive(Debug)]
+pub(crate) struct Members {
+    parents: Vec<u32>,
+    values: Values,
+    index: HashTable<Slot>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    code: u32,
+}
+
+/// What the index knows a member by.
+fn member_hash(value: u64, parent: u32) -> u32 {
+    (mix(value, u64::from(parent) << 1 | 1) >> 32) as u32
+}
+
+/// A table index wants 64 good bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Level {
+    pub(crate) fn new(name: String, data_type: DataType) -> Level {
+        Level {
+            name,
+            data_type,
+            members: RwLock::new(Members::new(Shape::of(data_type))),
+            array: Mutex::default(),
+            by_value: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// Codes given out, with NULL's.
+    pub(crate) fn len(&self) -> u32 {
+        self.members.read().parents.len() as u32
+    }
+
+    pub(crate) fn parent(&self, code: u32) -> u32 {
+        self.members.read().parents[code as usize]
+    }
+
+    /// Lets `read` look at all members; nobody can add any meanwhile.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Members) -> T) -> T {
+        read(&self.members.read())
+    }
+
+    /// Indexes all members anew; after they came from a file.
+    pub(crate) fn index_all(&self) {
+        self.members.write().index_all();
+    }
+
+    /// For filling the level from its file, before anybody else has it.
+    pub(crate) fn members_mut(&mut self) -> &mut Members {
+        self.members.get_mut()
+    }
+
+    /// Codes of (parent's code, local id of the value from 1 on); new members get the next ones. Place 0 of the result
+    /// is NULL's code, so that local ids of members index it.
+    pub(crate) fn resolve(&self, members: &[(u32, u32)], distinct: &Distinct<'_>) -> Result<Vec<u32>> {
+        match distinct {
+            Distinct::Bytes(values) => self.resolve_values(members, values),
+            Distinct::Words(values) => self.resolve_values(members, values),
+            Distinct::Wide(values) => self.resolve_values(members, values),
+        }
+    }
+
+    fn resolve_values<V: Value>(&self, members: &[(u32, u32)], values: &[V]) -> Result<Vec<u32>> {
+        let hashes: Vec<u64> = values.iter().map(|value| value.hash()).collect();
+        let wanted = |&(parent, value): &(u32, u32)| {
+            let at = value as usize - 1;
+            (member_hash(hashes[at], parent), parent, values[at])
+        };
+        let mut codes = Vec::with_capacity(members.len() + 1);
+        codes.push(0);
+        let mut missing: Vec<u32> = Vec::new();
+        {
+            let known = self.members.read();
+            for (at, member) in members.iter().enumerate() {
+                let (hash, parent, value) = wanted(member);
+                let code = known.find(hash, parent, value).unwrap_or(0);
+                if code == 0 {
+                    missing.push(at as u32);
+                }
+                codes.push(code);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(codes);
+        }
+        let mut known = self.members.write();
+        known.reserve(missing.len());
+        for at in missing {
+            let (hash, parent, value) = wanted(&members[at as usize]);
+            // Another batch may have brought it since.
+            codes[at as usize + 1] = match known.find(hash, parent, value) {
+                Some(code) => code,
+                None => {
+                    self.check_room(&known, value.bytes())?;
+                    known.insert(hash, parent, value)
+                }
+            };
+        }
+        Ok(codes)
+    }
+
+    fn check_room(&self, members: &Members, bytes: usize) -> Result<()> {
+        let what = if members.parents.len() >= CODES_MAX {
+            "as many members as a level can have".to_owned()
+        } else if members.values.bytes_len() + bytes > BYTES_MAX {
+            format!("{} members, whose names would take more than 2 GiB", members.parents.len() - 1)
+        } else {
+            return Ok(());
+        };
+        let column = self.name.rsplit('.').next().unwrap_or_default();
+        Err(Error::new(ErrorKind::NotSupported, format!("level {} has {what}", self.name)).with_hint(format!(
+            "create the table anew with a hashed dimension for this column, as in 'id({column}: hash 12)'"
+        )))
+    }
+
+    /// All members' own values in code order, NULL first. The same array until there are new members.
+    pub(crate) fn array(&self) -> Result<ArrayRef> {
+        let members = self.members.read();
+        let mut cached = self.array.lock();
+        if let Some(array) = cached.as_ref()
+            && array.len() == members.parents.len()
+        {
+            return Ok(array.clone());
+        }
+        let array = members.values.to_array(self.data_type)?;
+        *cached = Some(array.clone());
+        Ok(array)
+    }
+
+    /// The member of this value under this parent.
+    pub(crate) fn find(&self, parent: u32, value: &Distinct<'_>) -> Option<u32> {
+        let members = self.members.read();
+        let find = |hash| member_hash(hash, parent);
+        match value {
+            Distinct::Bytes(values) => members.find(find(values[0].hash()), parent, values[0]),
+            Distinct::Words(values) => members.find(find(values[0].hash()), parent, values[0]),
+            Distinct::Wide(values) => members.find(find(values[0].hash()), parent, values[0]),
+        }
+    }
+
+    /// Codes of all members with one of these values, under whatever parent; in no order.
+    pub(crate) fn with_values(&self, distinct: &Distinct<'_>) -> Vec<u32> {
+        // Always in this order: the members' lock inside the index's.
+        let mut by_value = self.by_value.lock();
+        let members = self.members.read();
+        by_value.extend(&members.values);
+        match distinct {
+            Distinct::Bytes(values) => by_value.codes(&members.values, values),
+            Distinct::Words(values) => by_value.codes(&members.values, values),
+            Distinct::Wide(values) => by_value.codes(&members.values, values),
+        }
+    }
+}
+
+impl Members {
+    fn new(shape: Shape) -> Members {
+        Members { parents: vec![0], values: shape.empty(), index: HashTable::new() }
+    }
+
+    pub(crate) fn parents(&self) -> &[u32] {
+        &self.parents
+    }
+
+    pub(crate) fn values(&self) -> &Values {
+        &self.values
+    }
+
+    /// To append to, from a file; [`Level::index_all`] afterwards.
+    pub(crate) fn parts_mut(&mut self) -> (&mut Vec<u32>, &mut Values) {
+        (&mut self.parents, &mut self.values)
+    }
+
+    fn find<V: Value>(&self, hash: u32, parent: u32, value: V) -> Option<u32> {
+        let is = |slot: &Slot| {
+            slot.hash == hash && self.parents[slot.code as usize] == parent && value.is_at(&self.values, slot.code)
+        };
+        self.index.find(spread(hash), is).map(|slot| slot.code)
+    }
+
+    fn reserve(&mut self, more: usize) {
+        self.parents.reserve(more);
+        self.index.reserve(more, |slot| spread(slot.hash));
+    }
+
+    fn insert<V: Value>(&mut self, hash: u32, parent: u32, value: V) -> u32 {
+        let code = self.parents.len() as u32;
+        self.parents.push(parent);
+        value.push(&mut self.values);
+        self.index.insert_unique(spread(hash), Slot { hash, code }, |slot| spread(slot.hash));
+        code
+    }
+
+    fn index_all(&mut self) {
+        assert_eq!(self.parents.len(), self.values.len(), "a parent and a value for every member");
+        self.index = HashTable::with_capacity(self.parents.len());
+        for code in 1..self.parents.len() as u32 {
+            let hash = member_hash(self.values.hash_at(code), self.parents[code as usize]);
+            self.index.insert_unique(spread(hash), Slot { hash, code }, |slot| spread(slot.hash));
+        }
+    }
+}

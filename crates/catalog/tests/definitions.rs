@@ -1,0 +1,224 @@
+//! Definitions through their versions: changes applied, refused, stored; columns altered.
+
+use alluvia_catalog::{Catalog, Change, alter};
+use alluvia_space::{Column, Curve, DataType, TableDef, TableOptions, dimensions};
+use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashSet};
+
+fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
+    let column = |(at, name): (usize, &&str)| Column {
+        id: ColumnId(at as u32),
+        name: (*name).to_owned(),
+        storage_name: (*name).to_owned(),
+        data_type: if *name == "price" { DataType::Double } else { DataType::Text },
+        nullable: true,
+    };
+    let columns: Vec<Column> = names.iter().enumerate().map(column).collect();
+    let dimensions = if declared.is_empty() { Vec::new() } else { dimensions::parse(declared, &columns).unwrap() };
+    let measures = columns.iter().filter(|column| column.name == "price").map(|column| column.id).collect();
+    TableDef {
+        id: TableId(id),
+        name: name.to_owned(),
+        next_column_id: columns.len() as u32,
+        columns,
+        dimensions,
+        measures,
+        seed: 5,
+        options: TableOptions::default(),
+    }
+}
+
+fn sales() -> TableDef {
+    table(1, "sales", &["country", "city", "price", "note"], "store(country, city)")
+}
+
+fn create(def: &TableDef) -> Change {
+    Change::CreateTable { def: def.clone() }
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn a_catalog_never_changes_and_the_next_one_has_what_changed() {
+    let empty = Catalog::default();
+    let one = empty.apply(Version(3), &[create(&sales()), create(&table(2, "a", &["x"], ""))]).unwrap();
+    let two = one.apply(Version(4), &[Change::DropTable { id: TableId(2) }]).unwrap();
+    assert_eq!((empty.version, one.version, two.version), (Version(0), Version(3), Version(4)));
+    assert_eq!(empty.tables().count(), 0);
+    assert_eq!(one.tables().map(|entry| entry.def.name.as_str()).collect::<Vec<_>>(), ["a", "sales"]);
+    assert_eq!(two.tables().map(|entry| entry.changed_at).collect::<Vec<_>>(), [Version(3)]);
+    assert!(two.by_id(TableId(2)).is_none() && two.table("a").is_err());
+    assert!(std::sync::Arc::ptr_eq(one.table("sales").unwrap(), two.by_id(TableId(1)).unwrap()));
+}
+
+#[test]
+fn names_are_taken_once_and_free_after_a_drop_or_rename_in_the_same_batch() {
+    let first = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    let second = table(2, "sales", &["x"], "");
+    assert_eq!(kind(first.apply(Version(2), &[create(&second)])), ErrorKind::DuplicateTable);
+    assert_eq!(kind(first.apply(Version(2), &[create(&table(1, "other", &["x"], ""))])), ErrorKind::Internal);
+    let replaced = first.apply(Version(2), &[Change::DropTable { id: TableId(1) }, create(&second)]).unwrap();
+    assert_eq!(replaced.table("sales").unwrap().def.id, TableId(2));
+    let renamed = alter::rename_table(&sales(), "old_sales").unwrap();
+    let alter = Change::AlterTable { def: renamed.clone(), was: Version(1) };
+    let both = first.apply(Version(2), &[alter.clone(), create(&second)]).unwrap();
+    assert_eq!(both.tables().map(|entry| entry.def.name.clone()).collect::<Vec<_>>(), ["old_sales", "sales"]);
+    assert_eq!(kind(first.apply(Version(2), &[create(&second), alter])), ErrorKind::DuplicateTable);
+    let taken = Change::AlterTable { def: TableDef { name: "sales".into(), ..renamed }, was: Version(2) };
+    assert_eq!(kind(both.apply(Version(3), &[taken])), ErrorKind::DuplicateTable);
+}
+
+#[test]
+fn changes_made_from_a_definition_that_is_gone_conflict() {
+    let first = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    let wider = alter::add_column(&sales(), "x", DataType::Int32, true).unwrap();
+    let change = Change::AlterTable { def: wider, was: Version(1) };
+    let second = first.apply(Version(2), std::slice::from_ref(&change)).unwrap();
+    assert_eq!(second.table("sales").unwrap().changed_at, Version(2));
+    assert_eq!(kind(second.apply(Version(3), std::slice::from_ref(&change))), ErrorKind::Conflict);
+    let dropped = second.apply(Version(3), &[Change::DropTable { id: TableId(1) }]).unwrap();
+    assert_eq!(kind(dropped.apply(Version(4), &[change])), ErrorKind::Conflict);
+    assert_eq!(kind(dropped.apply(Version(4), &[Change::DropTable { id: TableId(1) }])), ErrorKind::Conflict);
+}
+
+#[test]
+fn an_alter_that_would_misread_files_is_refused() {
+    let first = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    let try_it = |change: &dyn Fn(&mut TableDef)| {
+        let mut def = sales();
+        change(&mut def);
+        first.apply(Version(2), &[Change::AlterTable { def, was: Version(1) }])
+    };
+    try_it(&|_| ()).unwrap();
+    assert_eq!(kind(try_it(&|def| def.seed += 1)), ErrorKind::Internal);
+    assert_eq!(kind(try_it(&|def| def.options.curve = Curve::Z)), ErrorKind::Internal);
+    assert_eq!(kind(try_it(&|def| def.next_column_id -= 1)), ErrorKind::Internal);
+    assert_eq!(kind(try_it(&|def| def.dimensions.clear())), ErrorKind::Internal);
+    assert_eq!(kind(try_it(&|def| def.columns[3].storage_name = "other".into())), ErrorKind::Internal);
+    assert_eq!(kind(try_it(&|def| def.columns[3].data_type = DataType::Int32)), ErrorKind::Internal);
+    let mut narrow = alter::drop_column(&sales(), "note").unwrap();
+    let second = first.apply(Version(2), &[Change::AlterTable { def: narrow.clone(), was: Version(1) }]).unwrap();
+    narrow.columns.push(sales().columns[3].clone());
+    assert_eq!(
+        kind(second.apply(Version(3), &[Change::AlterTable { def: narrow, was: Version(2) }])),
+        ErrorKind::Internal
+    );
+}
+
+#[test]
+fn an_unknown_table_says_what_may_have_been_meant() {
+    let error = Catalog::default().table("sales").unwrap_err();
+    assert_eq!((error.kind(), error.hint().is_some()), (ErrorKind::UndefinedTable, true));
+    let catalog = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    assert_eq!(catalog.table("slaes").unwrap_err().hint(), Some("did you mean 'sales'?"));
+    assert_eq!(catalog.table("zzz").unwrap_err().hint(), Some("SHOW TABLES lists the tables"));
+}
+
+#[test]
+fn a_stored_catalog_and_its_changes_come_back() {
+    let changes = [
+        create(&sales()),
+        create(&table(9, "b", &["x"], "")),
+        Change::AlterTable { def: alter::rename_column(&sales(), "note", "remark").unwrap(), was: Version(8) },
+        Change::DropTable { id: TableId(9) },
+    ];
+    let text = serde_json::to_string(&changes).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Change>>(&text).unwrap(), changes);
+    let catalog = Catalog::default().apply(Version(8), &changes[..3]).unwrap();
+    let text = serde_json::to_string(&catalog).unwrap();
+    assert_eq!(serde_json::from_str::<Catalog>(&text).unwrap(), catalog);
+    let twice = text.replace("\"name\":\"b\"", "\"name\":\"sales\"");
+    assert!(serde_json::from_str::<Catalog>(&twice).unwrap_err().to_string().contains("'sales'"));
+}
+
+#[test]
+fn columns_come_and_go() {
+    let table = alter::add_column(&sales(), "size", DataType::Int32, true).unwrap();
+    assert_eq!(table.columns[4].storage_name, "size");
+    assert_eq!(kind(alter::add_column(&table, "size", DataType::Int32, true)), ErrorKind::DuplicateColumn);
+    assert_eq!(kind(alter::add_column(&table, "y", DataType::Int32, false)), ErrorKind::NotSupported);
+    assert_eq!(kind(alter::add_column(&table, "_version", DataType::Int32, true)), ErrorKind::InvalidDefinition);
+    assert_eq!(kind(alter::add_column(&table, "", DataType::Int32, true)), ErrorKind::InvalidDefinition);
+    let again = alter::add_column(&alter::drop_column(&table, "size").unwrap(), "size", DataType::Text, true).unwrap();
+    assert_eq!((again.columns[4].id, again.columns[4].storage_name.as_str()), (ColumnId(5), "size~5"));
+
+    let of_dimension = alter::drop_column(&table, "city").unwrap_err();
+    assert_eq!(of_dimension.kind(), ErrorKind::InvalidDefinition);
+    assert!(of_dimension.message().contains("dimension 'store'"), "{of_dimension}");
+    assert_eq!(kind(alter::drop_column(&table, "sity")), ErrorKind::UndefinedColumn);
+    assert_eq!(alter::drop_column(&table, "price").unwrap().measures, []);
+    let single = self::table(3, "single", &["x"], "");
+    assert_eq!(kind(alter::drop_column(&single, "x")), ErrorKind::InvalidDefinition);
+}
+
+#[test]
+fn a_renamed_column_keeps_its_file_name_and_its_levels_follow() {
+    let table = alter::rename_column(&sales(), "city", "town").unwrap();
+    assert_eq!((table.columns[1].name.as_str(), table.columns[1].storage_name.as_str()), ("town", "city"));
+    assert_eq!(table.dimensions[0].levels[1].name, "town");
+    assert!(table.show_create().contains("store(country, town)"), "{}", table.show_create());
+    assert_eq!(kind(alter::rename_column(&table, "city", "x")), ErrorKind::UndefinedColumn);
+    assert_eq!(kind(alter::rename_column(&table, "town", "note")), ErrorKind::DuplicateColumn);
+    assert_eq!(kind(alter::rename_column(&table, "town", "_ordinal")), ErrorKind::InvalidDefinition);
+    assert_eq!(alter::rename_column(&table, "town", "town").unwrap(), table);
+    // The old name is free in SQL, but not in files.
+    let both = alter::add_column(&table, "city", DataType::Text, true).unwrap();
+    assert_eq!(both.columns[4].storage_name, "city~4");
+}
+
+#[test]
+fn options_change_but_the_curve() {
+    let fresh = TableOptions { freshness: Some("5s".into()), ..sales().options };
+    assert_eq!(alter::set_options(&sales(), fresh.clone()).unwrap().options, fresh);
+    assert_eq!(kind(alter::set_options(&sales(), TableOptions { curve: Curve::Z, ..fresh })), ErrorKind::NotSupported);
+    assert_eq!(kind(alter::rename_table(&sales(), "")), ErrorKind::InvalidDefinition);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(usize),
+    Drop(usize),
+    Rename(usize, usize),
+}
+
+proptest! {
+    /// Names are nasty: each looks like the storage name of another.
+    #[test]
+    fn no_two_columns_ever_share_a_storage_name(
+        created in prop::collection::hash_set(0usize..8, 1..6),
+        steps in prop::collection::vec(
+            prop_oneof![
+                (0usize..8).prop_map(Step::Add),
+                (0usize..8).prop_map(Step::Drop),
+                (0usize..8, 0usize..8).prop_map(|(from, to)| Step::Rename(from, to)),
+            ],
+            0..40,
+        ),
+    ) {
+        let names = ["a", "a~2", "a~5", "a~5~6", "b", "b~9", "a~x", "b~07"];
+        let created: Vec<&str> = created.into_iter().map(|at| names[at]).collect();
+        let mut def = table(1, "t", &created, "");
+        let mut catalog = Catalog::default().apply(Version(1), &[create(&def)]).unwrap();
+        let mut files: BTreeMap<ColumnId, String> = BTreeMap::new();
+        for step in steps {
+            let next = match step {
+                Step::Add(name) => alter::add_column(&def, names[name], DataType::Text, true),
+                Step::Drop(name) => alter::drop_column(&def, names[name]),
+                Step::Rename(from, to) => alter::rename_column(&def, names[from], names[to]),
+            };
+            let Ok(next) = next else { continue };
+            let change = Change::AlterTable { def: next.clone(), was: catalog.version };
+            catalog = catalog.apply(catalog.version.next(), &[change]).unwrap();
+            def = next;
+            for column in &def.columns {
+                let file = files.entry(column.id).or_insert_with(|| column.storage_name.clone());
+                prop_assert_eq!(&*file, &column.storage_name);
+            }
+            let distinct: HashSet<&String> = files.values().collect();
+            prop_assert_eq!(distinct.len(), files.len(), "{:?}", files);
+        }
+    }
+}

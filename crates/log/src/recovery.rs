@@ -1,0 +1,137 @@
+//! Opening a log: read it, cut what a power loss left, make durable what is handed out.
+//!
+//! Invariants:
+//! - Nothing is changed before the whole log has been read and accepted; refusing leaves it untouched.
+//! - What was handed out is durable when opening returns, even if the process before us was killed between write and
+//!   fsync, or its fsync failed. For the latter a new fsync is not enough: after a failed one the operating system may
+//!   hold the bytes as clean and never write them. So records that no group states to be durable are written again, with
+//!   the same bytes in the same place, and then synced.
+//! - Every step can be interrupted and done again: the cut is at the same place, what is rewritten has the same bytes.
+
+use crate::files::{ClosedFile, CurrentFile};
+use crate::format::{FILE_HEADER_BYTES, FileHeader};
+use crate::scan::{FoundFile, FoundFiles, Record, ScanEnd, scan};
+use alluvia_storage::{Disk, DiskFile};
+use alluvia_types::{Error, Result, Version};
+use std::path::Path;
+
+/// How much is rewritten at once.
+const REWRITE_BYTES: usize = 1 << 20;
+
+/// A log that is whole again.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub closed: Vec<ClosedFile>,
+    pub current: CurrentFile,
+    pub last_version: Version,
+    pub last_sequence: u64,
+    /// Everything before this offset of the current file is stated to be durable.
+    pub stated_len: u64,
+    /// End of the current file's last record.
+    pub records_end: u64,
+}
+
+/// Recovers the log in `dir`, or begins one if there is none.
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    dir: &Path,
+    salt: u64,
+    after: Version,
+    replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
+) -> Result<Recovered> {
+    if !disk.exists(dir) {
+        disk.create_dir_all(dir).map_err(|e| Error::io(dir, "creating", &e))?;
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            disk.sync_dir(parent).map_err(|e| Error::io(parent, "syncing", &e))?;
+        }
+    }
+    let found = FoundFiles::find(disk, dir, salt, after)?;
+    let end = match found.files.is_empty() {
+        true => None,
+        false => Some(scan(disk, &found.files, salt, after, replay)?),
+    };
+    remove_leftovers(disk, dir, &found)?;
+    match (end, found.files.last()) {
+        (Some(end), Some(newest)) => {
+            let current = CurrentFile::open(disk, dir, newest.header.file, end.good_len)?;
+            repair(disk, dir, newest, &end, &*current.handles[0])?;
+            Ok(Recovered {
+                closed: closed_files(&found.files),
+                current,
+                last_version: end.last_version,
+                last_sequence: end.last_sequence,
+                stated_len: end.stated_len,
+                records_end: end.records_end,
+            })
+        }
+        _ => begin_log(disk, dir, salt),
+    }
+}
+
+fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Recovered> {
+    let header = FileHeader { file: 1, first_version: Version(1), first_sequence: 1, previous_len: 0 };
+    let len = FILE_HEADER_BYTES as u64;
+    Ok(Recovered {
+        closed: Vec::new(),
+        current: CurrentFile::begin(disk, dir, &header, salt)?,
+        last_version: Version(0),
+        last_sequence: 0,
+        stated_len: len,
+        records_end: len,
+    })
+}
+
+/// Removes what reappeared and what was never begun. The latter must be gone for good before its predecessor grows, which
+/// its header would contradict.
+fn remove_leftovers(disk: &dyn Disk, dir: &Path, found: &FoundFiles) -> Result<()> {
+    let leftovers = found.stale.iter().chain(&found.torn);
+    for path in leftovers.clone() {
+        disk.remove(path).map_err(|e| Error::io(path, "removing", &e))?;
+    }
+    match leftovers.count() {
+        0 => Ok(()),
+        _ => disk.sync_dir(dir).map_err(|e| Error::io(dir, "syncing", &e)),
+    }
+}
+
+fn repair(disk: &dyn Disk, dir: &Path, newest: &FoundFile, end: &ScanEnd, file: &dyn DiskFile) -> Result<()> {
+    let has_stated_records = end.stated_len > FILE_HEADER_BYTES as u64;
+    let is_whole = newest.len == end.good_len && end.records_end <= end.stated_len;
+    if is_whole && has_stated_records {
+        return Ok(());
+    }
+    if newest.len > end.good_len {
+        file.set_len(end.good_len).map_err(|e| Error::io(&newest.path, "cutting", &e))?;
+    }
+    // Without a statement even the header's own sync may have failed.
+    let unsure_from = if has_stated_records { end.stated_len } else { 0 };
+    rewrite(file, &newest.path, unsure_from, end.good_len)?;
+    file.sync_data().map_err(|e| Error::io(&newest.path, "syncing", &e))?;
+    // The newest file's name may be one that its maker had not yet synced.
+    disk.sync_dir(dir).map_err(|e| Error::io(dir, "syncing", &e))
+}
+
+fn rewrite(file: &dyn DiskFile, path: &Path, from: u64, to: u64) -> Result<()> {
+    let mut buffer = vec![0; REWRITE_BYTES.min((to - from) as usize)];
+    let mut offset = from;
+    while offset < to {
+        let bytes = (to - offset).min(REWRITE_BYTES as u64) as usize;
+        let part = &mut buffer[..bytes];
+        file.read_exact_at(part, offset).map_err(|e| Error::io(path, "reading", &e))?;
+        file.write_all_at(part, offset).map_err(|e| Error::io(path, "writing", &e))?;
+        offset += bytes as u64;
+    }
+    Ok(())
+}
+
+/// All files but the newest; each ends where the next begins.
+fn closed_files(files: &[FoundFile]) -> Vec<ClosedFile> {
+    files
+        .windows(2)
+        .map(|pair| ClosedFile {
+            number: pair[0].header.file,
+            len: pair[0].len,
+            last_version: Version(pair[1].header.first_version.0.saturating_sub(1)),
+        })
+        .collect()
+}

@@ -1,0 +1,241 @@
+//! The leader's part: pacing, writing and syncing a group, withdrawing it when the disk is full, beginning a file.
+//!
+//! Invariants:
+//! - Groups are written one after the other, each behind the last; their fsyncs may overlap. A group is durable when its
+//!   own fsync and those of all groups before it have succeeded, so a later group's success never covers up an earlier
+//!   group's failure.
+//! - A new file is begun only when every group of the current one is durable.
+//!
+//! Pacing. With one fsync at a time, writers fall into two camps, one waiting for the fsync under way and one for the
+//! next, and each commits once every *two* fsyncs. So several may overlap; the next group starts when nothing is under
+//! way, or when the mean duration of an fsync, divided by the number that may overlap, has passed since the last start. A
+//! lone writer never waits, and a crowd shares fsyncs evenly.
+
+use crate::files::{ClosedFile, CurrentFile, GROUPS_IN_FLIGHT_MAX, poisoned};
+use crate::format::{FILE_HEADER_BYTES, FileHeader, GroupHeader, Position};
+use crate::group::{Group, Outcome};
+use crate::log::{InFlight, Log, State};
+use alluvia_storage::DiskFile;
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::MutexGuard;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sleeping for less than this costs more than the fsync it would save.
+const PACE_MIN: Duration = Duration::from_micros(50);
+
+/// What the leader of the pending group does next.
+enum Next {
+    Wait,
+    WaitFor(Duration),
+    BeginFile,
+    Write,
+}
+
+impl State {
+    /// Whether the current file holds anything but its header.
+    pub fn has_records(&self) -> bool {
+        self.current.len > FILE_HEADER_BYTES as u64
+    }
+
+    /// Marks a group as synced, and as durable all those that now are.
+    fn complete(&mut self, sequence: u64) -> Vec<Arc<Outcome>> {
+        if let Some(group) = self.in_flight.iter_mut().find(|group| group.sequence == sequence) {
+            group.is_synced = true;
+        }
+        let mut done = Vec::new();
+        while let Some(group) = self.in_flight.pop_front_if(|group| group.is_synced) {
+            assert!(group.last_version >= self.durable, "groups become durable in order");
+            self.durable = group.last_version;
+            self.durable_at.offset += group.bytes;
+            if group.has_records {
+                self.records_end = self.durable_at.offset;
+            }
+            done.push(group.outcome);
+        }
+        done
+    }
+}
+
+impl Log {
+    /// Writes the pending group, whose outcome is `outcome`, as soon as it may, and returns how that ended.
+    pub(crate) fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, outcome: &Arc<Outcome>) -> Result<()> {
+        loop {
+            if !Arc::ptr_eq(&state.pending.outcome, outcome) {
+                drop(state); // a failure dropped the group
+                return outcome.wait();
+            }
+            match self.next_step(&state) {
+                Next::Wait => self.progress.wait(&mut state),
+                Next::WaitFor(pause) => {
+                    self.progress.wait_for(&mut state, pause);
+                }
+                Next::BeginFile => {
+                    let begun;
+                    (state, begun) = self.begin_file(state);
+                    if let Err(error) = begun {
+                        state.fail(error);
+                    }
+                }
+                Next::Write => return self.write_group(state),
+            }
+        }
+    }
+
+    fn next_step(&self, state: &State) -> Next {
+        if state.is_writing || state.in_flight.len() == GROUPS_IN_FLIGHT_MAX {
+            return Next::Wait;
+        }
+        if state.current.len >= self.options.file_bytes_max && state.has_records() {
+            return if state.in_flight.is_empty() { Next::BeginFile } else { Next::Wait };
+        }
+        if state.in_flight.is_empty() {
+            return Next::Write;
+        }
+        let since_start = self.options.clock.monotonic().saturating_sub(state.sync_started);
+        let pause = (state.sync_mean / GROUPS_IN_FLIGHT_MAX as u32).saturating_sub(since_start);
+        if pause < PACE_MIN { Next::Write } else { Next::WaitFor(pause) }
+    }
+
+    /// Takes the pending group, writes and syncs it, and returns how that ended.
+    pub(crate) fn write_group(&self, mut state: MutexGuard<'_, State>) -> Result<()> {
+        assert!(!state.is_writing && state.failure.is_none(), "one group is written at a time");
+        let spare = std::mem::take(&mut state.spare);
+        let next = Group::new(state.pending.last_version(), spare);
+        let mut group = std::mem::replace(&mut state.pending, next);
+        let outcome = group.outcome.clone();
+        let header = GroupHeader {
+            at: Position { file: state.current.number, offset: state.current.len },
+            sequence: state.last_sequence + 1,
+            durable: state.durable_at,
+        };
+        assert!(header.durable <= header.at && header.durable.file == header.at.file, "a statement is about what was before");
+        let stated_before = std::mem::replace(&mut state.stated_len, header.durable.offset);
+        state.in_flight.push_back(InFlight {
+            sequence: header.sequence,
+            last_version: group.last_version(),
+            bytes: group.bytes(),
+            has_records: !group.is_empty(),
+            is_synced: false,
+            outcome: outcome.clone(),
+        });
+        state.last_sequence = header.sequence;
+        state.current.len += group.bytes();
+        let file = state.current.handles.pop().expect("as many handles as groups in flight");
+        state.is_writing = true;
+        drop(state);
+
+        group.set_header(&header, self.options.salt);
+        if let Err(error) = write_chunks(&*file, group.chunks(), header.at.offset) {
+            return self.withdraw(file, &header, stated_before, &outcome, &error);
+        }
+        let spare = group.into_spare();
+        let sync_started = self.options.clock.monotonic();
+        let mut state = self.state.lock();
+        state.spare = spare;
+        state.is_writing = false;
+        state.sync_started = sync_started;
+        drop(state);
+        self.progress.notify_all();
+
+        let synced = file.sync_data();
+        let took = self.options.clock.monotonic().saturating_sub(sync_started);
+        let mut state = self.state.lock();
+        state.current.handles.push(file);
+        state.sync_mean = if state.sync_mean.is_zero() { took } else { (state.sync_mean * 7 + took) / 8 };
+        let done = match synced {
+            Ok(()) => state.complete(header.sequence),
+            Err(error) => {
+                let error = poisoned(Error::io(&state.current.path, "syncing", &error));
+                state.fail(error);
+                Vec::new()
+            }
+        };
+        drop(state);
+        self.progress.notify_all();
+        for group in done {
+            group.decide(Ok(()));
+        }
+        outcome.wait()
+    }
+
+    /// Takes back a group whose write failed. If the disk is full, its bytes are cut off and the cut is synced before
+    /// anyone is told; groups before it finish first, so that nothing else happens to the file meanwhile.
+    fn withdraw(
+        &self,
+        file: Arc<dyn DiskFile>,
+        header: &GroupHeader,
+        stated_before: u64,
+        outcome: &Arc<Outcome>,
+        error: &io::Error,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        let error = Error::io(&state.current.path, "writing", error);
+        let is_full = error.kind() == ErrorKind::DiskFull;
+        state.fail(if is_full { error.clone() } else { poisoned(error.clone()) });
+        while !state.is_poisoned() && state.in_flight.front().is_some_and(|group| group.sequence != header.sequence) {
+            self.progress.wait(&mut state);
+        }
+        if !state.is_poisoned() {
+            drop(state);
+            let cut = file.set_len(header.at.offset).and_then(|()| file.sync_data());
+            state = self.state.lock();
+            match cut {
+                Ok(()) => {
+                    state.in_flight.clear();
+                    state.last_sequence = header.sequence - 1;
+                    state.current.len = header.at.offset;
+                    state.stated_len = stated_before;
+                    state.current.handles.push(file);
+                    outcome.decide(Err(error));
+                }
+                Err(e) => {
+                    let error = Error::io(&state.current.path, "cutting back", &e);
+                    state.fail(poisoned(error));
+                }
+            }
+        }
+        state.is_writing = false;
+        drop(state);
+        self.progress.notify_all();
+        outcome.wait()
+    }
+
+    /// Closes the current file, all of which must be durable, and begins the next. On an error the current file stays; a
+    /// full disk leaves everything as it was.
+    pub(crate) fn begin_file<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, Result<()>) {
+        assert!(state.is_quiet(), "a file is closed when it is durable to its end");
+        assert_eq!(state.durable_at.offset, state.current.len, "a file is closed when it is durable to its end");
+        let header = FileHeader {
+            file: state.current.number + 1,
+            first_version: state.durable.next(),
+            first_sequence: state.last_sequence + 1,
+            previous_len: state.current.len,
+        };
+        state.is_writing = true;
+        drop(state);
+        let begun = CurrentFile::begin(&*self.disk, &self.dir, &header, self.options.salt);
+        let mut state = self.state.lock();
+        state.is_writing = false;
+        let begun = begun.map(|current| {
+            let old = std::mem::replace(&mut state.current, current);
+            let last_version = state.durable;
+            state.closed.push_back(ClosedFile { number: old.number, len: old.len, last_version });
+            let len = FILE_HEADER_BYTES as u64;
+            state.durable_at = Position { file: header.file, offset: len };
+            state.stated_len = len;
+            state.records_end = len;
+        });
+        self.progress.notify_all();
+        (state, begun)
+    }
+}
+
+fn write_chunks(file: &dyn DiskFile, chunks: &[Vec<u8>], mut offset: u64) -> io::Result<()> {
+    for chunk in chunks {
+        file.write_all_at(chunk, offset)?;
+        offset += chunk.len() as u64;
+    }
+    Ok(())
+}

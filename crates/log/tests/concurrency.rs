@@ -1,0 +1,357 @@
+//! Many writers at once: groups, overlapping fsyncs in any order of completion, power loss and failures under load.
+
+mod common;
+
+use alluvia_log::{Log, LogOptions};
+use alluvia_storage::{Disk, DiskEntry, DiskFile, DiskLock, FaultDisk, RealDisk, SlowSyncDisk, Survival};
+use alluvia_types::{ErrorKind, Version};
+use common::{Found, Model, SALT, body, dir, micros, open, open_on};
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const WRITERS: u64 = 64;
+
+/// Appends records from `WRITERS` threads until each has written `rounds` or met an error; returns the highest version
+/// acknowledged, and the number of versions appended.
+fn write_from_many_threads(log: &Log, rounds: u64) -> (u64, u64) {
+    let next = Mutex::new(log.durable().0 + 1);
+    let acknowledged = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    let ticket = {
+                        let mut next = next.lock();
+                        let bytes = body(*next, 0, (*next * 37 % 900) as usize);
+                        let Ok(ticket) = log.append(Version(*next), micros(*next), &bytes) else { return };
+                        *next += 1;
+                        ticket
+                    };
+                    if log.sync(ticket).is_err() {
+                        return;
+                    }
+                    assert!(log.durable() >= ticket.version());
+                    acknowledged.fetch_max(ticket.version().0, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    (acknowledged.into_inner(), next.into_inner() - 1)
+}
+
+fn check(found: &Found, acknowledged: u64, appended: u64) {
+    let attempted = (1..=appended).map(|version| body(version, 0, (version * 37 % 900) as usize)).collect();
+    let mut model = Model { attempted, acknowledged, ..Model::default() };
+    model.check(found);
+}
+
+#[test]
+fn every_record_of_many_writers_comes_back_once_in_order() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("log");
+    let disk: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(Arc::new(RealDisk::new()), Duration::from_micros(300)));
+    let options = LogOptions { file_bytes_max: 100_000, ..LogOptions::new(SALT) };
+    let log = Log::open(disk.clone(), &path, options.clone(), Version(0), &mut |_| Ok(())).unwrap();
+    let (acknowledged, appended) = write_from_many_threads(&log, 30);
+    assert_eq!((acknowledged, appended), (WRITERS * 30, WRITERS * 30));
+    assert_eq!(log.bytes_pending(), 0);
+    drop(log);
+    let mut found = Found::new();
+    Log::open(disk, &path, options, Version(0), &mut |record| {
+        found.push((record.version.0, record.commit_micros, record.body.to_vec()));
+        Ok(())
+    })
+    .unwrap();
+    check(&found, acknowledged, appended);
+}
+
+#[test]
+fn power_loss_under_load_keeps_what_was_acknowledged() {
+    for round in 0..40 {
+        let disk = FaultDisk::new();
+        let slow: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(disk.clone(), Duration::from_micros(100)));
+        let (log, _) = open_on(slow, 20_000, 0).unwrap();
+        disk.fail_after(5 + round * 3);
+        let (acknowledged, appended) = write_from_many_threads(&log, 20);
+        drop(log);
+        for survival in [Survival::SyncedOnly, Survival::Everything, Survival::Torn { seed: round }] {
+            let (_, found) = open(&disk.after_power_loss(survival), 20_000, 0).unwrap();
+            check(&found, acknowledged, appended);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_under_load_can_be_rewound() {
+    for round in 0..20 {
+        let disk = FaultDisk::new();
+        let slow: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(disk.clone(), Duration::from_micros(100)));
+        let (log, _) = open_on(slow, 20_000, 0).unwrap();
+        disk.limit_bytes(Some(10_000 + round * 3_500));
+        let (acknowledged, appended) = write_from_many_threads(&log, 20);
+        assert!(appended > acknowledged);
+        // All the threads have returned, so what is durable is exactly what was acknowledged.
+        assert_eq!(log.rewind(), Version(acknowledged));
+        disk.limit_bytes(None);
+        let (acknowledged, appended) = write_from_many_threads(&log, 2);
+        drop(log);
+        let (_, found) = open(&disk.after_power_loss(Survival::SyncedOnly), 20_000, 0).unwrap();
+        assert_eq!(acknowledged, appended);
+        check(&found, acknowledged, appended);
+    }
+}
+
+#[test]
+fn a_failed_fsync_under_load_wakes_everyone_and_acknowledges_nothing_after_it() {
+    for round in 1..20 {
+        let disk = FaultDisk::new();
+        let slow: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(disk.clone(), Duration::from_micros(100)));
+        let (log, _) = open_on(slow, 20_000, 0).unwrap();
+        disk.fail_sync(round);
+        let (acknowledged, appended) = write_from_many_threads(&log, 20);
+        assert!(appended > acknowledged);
+        assert_eq!(log.sync_through(Version(appended)).unwrap_err().kind(), ErrorKind::Poisoned);
+        drop(log);
+        let (_, found) = open(&disk.after_power_loss(Survival::SyncedOnly), 20_000, 0).unwrap();
+        check(&found, acknowledged, appended);
+        let (_, found) = open(&disk, 20_000, 0).unwrap();
+        check(&found, acknowledged, appended);
+    }
+}
+
+/// A fault disk whose fsyncs each wait until the test lets them go, in whatever order it likes.
+#[derive(Debug)]
+struct GateDisk {
+    inner: Arc<FaultDisk>,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_shut: bool,
+    arrived: usize,
+    released: Vec<usize>,
+}
+
+impl Gate {
+    fn shut(&self) {
+        *self.state.lock() = GateState { is_shut: true, ..GateState::default() };
+    }
+
+    /// Waits until `count` fsyncs have begun since the gate was shut.
+    fn wait_for(&self, count: usize) {
+        let mut state = self.state.lock();
+        while state.arrived < count {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Lets the `index`-th fsync since the gate was shut go on.
+    fn release(&self, index: usize) {
+        self.state.lock().released.push(index);
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        let mine = state.arrived;
+        state.arrived += 1;
+        self.changed.notify_all();
+        while state.is_shut && !state.released.contains(&mine) {
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+impl GateDisk {
+    fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(GateFile { inner, gate: self.gate.clone() })
+    }
+}
+
+impl Disk for GateDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(self.inner.create(path)?))
+    }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(self.inner.open(path)?))
+    }
+    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
+        self.inner.read_dir(dir)
+    }
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.inner.free_bytes(path)
+    }
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.inner.try_lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct GateFile {
+    inner: Arc<dyn DiskFile>,
+    gate: Arc<Gate>,
+}
+
+impl DiskFile for GateFile {
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_all_at(buf, offset)
+    }
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_exact_at(buf, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.gate.pass();
+        self.inner.sync_data()
+    }
+}
+
+fn gated_log(file_bytes_max: u64) -> (Arc<FaultDisk>, Arc<Gate>, Arc<Log>) {
+    let (inner, gate) = (FaultDisk::new(), Arc::<Gate>::default());
+    let disk = Arc::new(GateDisk { inner: inner.clone(), gate: gate.clone() });
+    let (log, _) = open_on(disk, file_bytes_max, 0).unwrap();
+    gate.shut();
+    (inner, gate, Arc::new(log))
+}
+
+/// Appends and syncs `version` on a thread of its own; its fsync is the next one at the gate.
+fn commit(log: &Arc<Log>, version: u64) -> thread::JoinHandle<alluvia_types::Result<()>> {
+    log.append(Version(version), micros(version), &body(version, 0, (version * 37 % 900) as usize)).unwrap();
+    let log = log.clone();
+    thread::spawn(move || log.sync_through(Version(version)))
+}
+
+#[test]
+fn a_group_is_acknowledged_only_after_those_before_it() {
+    for first_released in [0, 1, 2] {
+        let (disk, gate, log) = gated_log(1 << 20);
+        let waiting: Vec<_> = (1..=3)
+            .map(|version| {
+                let thread = commit(&log, version);
+                gate.wait_for(version as usize);
+                thread
+            })
+            .collect();
+        gate.release(first_released);
+        while first_released == 0 && log.durable() < Version(1) {
+            thread::yield_now();
+        }
+        let expected = if first_released == 0 { 1 } else { 0 };
+        assert_eq!(log.durable(), Version(expected));
+        for seed in 0..200 {
+            let (_, found) = open(&disk.after_power_loss(Survival::Torn { seed }), 1 << 20, 0).unwrap();
+            check(&found, expected, 3);
+        }
+        (0..3).for_each(|index| gate.release(index));
+        for thread in waiting {
+            thread.join().unwrap().unwrap();
+        }
+        assert_eq!(log.durable(), Version(3));
+    }
+}
+
+#[test]
+fn a_later_fsync_does_not_cover_up_a_failed_one() {
+    let (disk, gate, log) = gated_log(1 << 20);
+    let first = commit(&log, 1);
+    gate.wait_for(1);
+    let second = commit(&log, 2);
+    gate.wait_for(2);
+    disk.fail_sync(2); // the second to get there, which is the first group's
+    gate.release(1);
+    thread::sleep(Duration::from_millis(20)); // either order must do; this makes the hard one likely
+    gate.release(0);
+    for thread in [first, second] {
+        assert_eq!(thread.join().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
+    }
+    assert_eq!(log.durable(), Version(0));
+}
+
+#[test]
+fn appending_goes_on_while_a_group_is_synced_and_followers_share_the_next_one() {
+    let (disk, gate, log) = gated_log(1 << 20);
+    let leader = commit(&log, 1);
+    gate.wait_for(1);
+    for version in 2..=40 {
+        log.append(Version(version), micros(version), &body(version, 0, (version * 37 % 900) as usize)).unwrap();
+    }
+    let followers: Vec<_> = (2..=40)
+        .map(|version| {
+            let log = log.clone();
+            thread::spawn(move || log.sync_through(Version(version)))
+        })
+        .collect();
+    gate.wait_for(2);
+    gate.release(1);
+    gate.release(0);
+    leader.join().unwrap().unwrap();
+    for thread in followers {
+        thread.join().unwrap().unwrap();
+    }
+    assert_eq!(gate.state.lock().arrived, 2, "one fsync for 39 records");
+    let (_, found) = open(&disk.after_power_loss(Survival::SyncedOnly), 1 << 20, 0).unwrap();
+    check(&found, 40, 40);
+}
+
+#[test]
+fn a_full_disk_waits_for_groups_under_way_before_it_cuts() {
+    let (disk, gate, log) = gated_log(1 << 20);
+    let first = commit(&log, 1);
+    gate.wait_for(1);
+    disk.limit_bytes(Some(log.bytes_on_disk() + 100)); // less than the second group
+    let second = commit(&log, 2);
+    thread::sleep(Duration::from_millis(5));
+    gate.release(0);
+    gate.release(1); // of the cut
+    first.join().unwrap().expect("the first group fits");
+    assert_eq!(second.join().unwrap().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(log.rewind(), Version(1));
+    let (_, found) = open(&disk.after_power_loss(Survival::Everything), 1 << 20, 0).unwrap();
+    check(&found, 1, 1);
+}
+
+#[test]
+fn a_file_is_begun_only_when_the_one_before_is_durable() {
+    let (disk, gate, log) = gated_log(100);
+    let first = commit(&log, 1);
+    gate.wait_for(1);
+    let second = commit(&log, 2);
+    thread::sleep(Duration::from_millis(5));
+    assert!(!disk.exists(&common::file(2)), "{:?} exists", dir());
+    (0..4).for_each(|index| gate.release(index));
+    first.join().unwrap().unwrap();
+    second.join().unwrap().unwrap();
+    assert!(disk.exists(&common::file(2)));
+}

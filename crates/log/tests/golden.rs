@@ -1,0 +1,75 @@
+//! The format, byte for byte: `golden/format-01.log` is what this version writes, and every version reads for ever.
+
+mod common;
+
+use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
+use alluvia_types::Version;
+use common::{Found, dir, file, micros, open};
+use std::path::Path;
+use std::sync::Arc;
+
+const FORMAT_01: &[u8] = include_bytes!("golden/format-01.log");
+
+fn records() -> Found {
+    vec![
+        (1, micros(1), b"one body".to_vec()),
+        (2, micros(2), Vec::new()),
+        (3, -3, (0..=255).collect()), // a commit time before 1970
+    ]
+}
+
+/// Two groups, of two records and of one, and the statement of a clean end.
+fn write_log() -> Arc<FaultDisk> {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk, 1 << 20, 0).unwrap();
+    for (version, commit_micros, body) in records() {
+        log.append(Version(version), commit_micros, &body).unwrap();
+        if version >= 2 {
+            log.sync_through(Version(version)).unwrap();
+        }
+    }
+    log.seal().unwrap();
+    disk
+}
+
+fn bytes_of(disk: &FaultDisk) -> Vec<u8> {
+    let file = disk.open(&file(1)).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn format_01_is_written_as_it_was() {
+    let bytes = bytes_of(&write_log());
+    let differs = bytes.iter().zip(FORMAT_01).position(|(written, golden)| written != golden);
+    assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");
+    assert_eq!(bytes.len(), FORMAT_01.len());
+}
+
+#[test]
+fn format_01_is_read() {
+    let disk = FaultDisk::new();
+    disk.create_dir_all(dir()).unwrap();
+    disk.create(&file(1)).unwrap().write_all_at(FORMAT_01, 0).unwrap();
+    let disk = disk.after_power_loss(Survival::Everything);
+    let (log, found) = open(&disk, 1 << 20, 0).unwrap();
+    assert_eq!(found, records());
+    assert_eq!(bytes_of(&disk), FORMAT_01, "reading changes nothing");
+    log.append(Version(4), micros(4), b"more").unwrap();
+    log.sync_through(Version(4)).unwrap();
+    drop(log);
+    assert_eq!(open(&disk, 1 << 20, 3).unwrap().1, [(4, micros(4), b"more".to_vec())]);
+}
+
+/// `cargo test -p alluvia-log --test golden -- --ignored` writes the file anew, for a format that was never released.
+#[test]
+#[ignore = "writes into the source tree"]
+fn write_the_golden_file() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-01.log");
+    let disk = RealDisk::new();
+    let golden = if disk.exists(&path) { disk.open(&path) } else { disk.create(&path) }.unwrap();
+    let bytes = bytes_of(&write_log());
+    golden.set_len(bytes.len() as u64).unwrap();
+    golden.write_all_at(&bytes, 0).unwrap();
+}

@@ -1,0 +1,96 @@
+//! SQL behaviour, from the `.slt` files beside this one. Each file gets a database of its own.
+
+use alluvia_node::Database;
+use alluvia_query::Session;
+use alluvia_types::Error;
+use arrow::array::Array;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+struct Connection {
+    session: Session,
+}
+
+#[derive(Debug)]
+struct Refused(Error);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.0.kind().sqlstate(), self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl AsyncDB for Connection {
+    type Error = Refused;
+    type ColumnType = DefaultColumnType;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Refused> {
+        let outcome = self.session.sql(sql).await.map_err(Refused)?;
+        if outcome.rows.is_none() {
+            return Ok(DBOutput::StatementComplete(0));
+        }
+        let batches = outcome.collect().await.map_err(Refused)?;
+        let options = FormatOptions::default().with_null("NULL");
+        let mut rows = Vec::new();
+        let mut width = 0;
+        for batch in &batches {
+            width = batch.num_columns();
+            let columns: Vec<ArrayFormatter> =
+                batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+            for row in 0..batch.num_rows() {
+                let shown = columns.iter().zip(batch.columns()).map(|(formatter, column)| {
+                    let text = formatter.value(row).to_string();
+                    if text.is_empty() && !column.is_null(row) { "(empty)".to_owned() } else { text }
+                });
+                rows.push(shown.collect());
+            }
+        }
+        Ok(DBOutput::Rows { types: vec![DefaultColumnType::Any; width], rows })
+    }
+
+    async fn shutdown(&mut self) {}
+
+    fn engine_name(&self) -> &str {
+        "alluvia"
+    }
+}
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("slt");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("the folder of scripts")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_script_holds() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    let scripts = scripts();
+    assert!(!scripts.is_empty());
+    let mut failed = Vec::new();
+    for script in &scripts {
+        let scratch = tempfile::tempdir().unwrap();
+        let db = Arc::new(Database::open(scratch.path().join("db")).unwrap());
+        let outcome = runtime.block_on(async {
+            let mut runner = Runner::new(|| {
+                let session = db.session();
+                async move { Ok(Connection { session }) }
+            });
+            runner.set_var("__TEST_DIR__".to_owned(), scratch.path().display().to_string());
+            runner.run_file_async(script).await
+        });
+        match outcome {
+            Ok(()) => println!("{}: holds", script.display()),
+            Err(error) => failed.push(format!("{}:\n{}", script.display(), error.display(false))),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {} scripts fail:\n{}", failed.len(), scripts.len(), failed.join("\n\n"));
+}

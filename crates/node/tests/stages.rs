@@ -1,0 +1,172 @@
+//! Rows are the same whatever the batching, sorting and merging; freshness is what was asked; versions never go back.
+
+mod support;
+
+use alluvia_snapshot::{Freshness, Store, Want};
+use alluvia_storage::FaultDisk;
+use alluvia_types::{ManualClock, Stage, TableId, Version};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{create, insert, open, read, rows, snapshot};
+
+/// One step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Vec<(i64, u8)>),
+    Load(Vec<(i64, u8)>),
+    Sort,
+    Merge,
+    Wait(u64),
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let some_rows = |most| prop::collection::vec((-5i64..1_200, 0u8..9), 1..most);
+    let step = prop_oneof![
+        6 => some_rows(40).prop_map(Step::Insert),
+        1 => some_rows(300).prop_map(Step::Load),
+        2 => Just(Step::Sort),
+        2 => Just(Step::Merge),
+        3 => (0u64..4_000).prop_map(Step::Wait),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+const KINDS: [&str; 9] = ["", "a", "b", "kind three", "a much longer kind of thing", "ü", "f", "g", "h"];
+
+fn named(values: &[(i64, u8)]) -> Vec<(i64, &'static str)> {
+    values.iter().map(|&(id, kind)| (id, KINDS[kind as usize])).collect()
+}
+
+fn sorted(mut rows: Vec<(u64, String)>) -> Vec<(u64, String)> {
+    rows.sort();
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_snapshot_is_a_prefix_as_fresh_as_asked(history in steps()) {
+        let disk = FaultDisk::new();
+        let clock = Arc::new(ManualClock::default());
+        let mut core = open(&disk, &clock).unwrap();
+        let (table, _) = create(&core, "t").unwrap();
+        let mut model: Vec<(u64, String)> = Vec::new();
+        // When each version became visible; versions from before a reopening count as visible for ever.
+        let mut visible_at: Vec<(Duration, Version)> = Vec::new();
+        for step in history {
+            let now = alluvia_types::Clock::monotonic(clock.as_ref());
+            match step {
+                Step::Insert(values) => {
+                    let version = insert(&core, &[(table, rows(&named(&values)))]).unwrap().version;
+                    model.extend(named(&values).iter().map(|(id, kind)| (version.0, format!("{id}|{kind}"))));
+                    visible_at.push((now, version));
+                }
+                Step::Load(values) => {
+                    let entry = core.catalog().by_id(table).cloned().unwrap();
+                    let mut load = core.begin_load(&entry.def, entry.changed_at).unwrap();
+                    load.append(rows(&named(&values))).unwrap();
+                    let loads = vec![load.finish().unwrap()];
+                    let batch = alluvia_snapshot::NewBatch { loads, ..Default::default() };
+                    let version = core.submit(batch, alluvia_snapshot::Durability::Sync).unwrap().version;
+                    model.extend(named(&values).iter().map(|(id, kind)| (version.0, format!("{id}|{kind}"))));
+                    visible_at.push((now, version));
+                }
+                Step::Sort => drop(core.sort().unwrap()),
+                Step::Merge => drop(core.merge(true).unwrap()),
+                Step::Wait(millis) => clock.advance(Duration::from_millis(millis)),
+                Step::Reopen => {
+                    drop(core);
+                    core = open(&disk, &clock).unwrap();
+                    visible_at.iter_mut().for_each(|entry| entry.0 = Duration::ZERO);
+                }
+            }
+            check_snapshots(&core, &clock, table, &model, &visible_at)?;
+        }
+        core.sort().unwrap();
+        core.merge(true).unwrap();
+        let all = snapshot(&core, Freshness::Merged);
+        prop_assert_eq!(all.stage, Stage::Merged);
+        prop_assert_eq!(read(&all, table), sorted(model));
+    }
+}
+
+fn check_snapshots(
+    core: &alluvia_node::Core,
+    clock: &ManualClock,
+    table: TableId,
+    model: &[(u64, String)],
+    visible_at: &[(Duration, Version)],
+) -> Result<(), TestCaseError> {
+    let now = alluvia_types::Clock::monotonic(clock);
+    let prefix = |version: Version| sorted(model.iter().filter(|row| row.0 <= version.0).cloned().collect());
+    for freshness in [Freshness::Within(Duration::ZERO), Freshness::Within(Duration::from_secs(2)), Freshness::Merged] {
+        let snapshot = snapshot(core, freshness);
+        prop_assert_eq!(read(&snapshot, table), prefix(snapshot.version), "{:?} at version {}", freshness, snapshot.version);
+        if let Freshness::Within(age) = freshness {
+            let required = visible_at.iter().filter(|(at, _)| *at + age <= now).map(|entry| entry.1).max();
+            prop_assert!(snapshot.version >= required.unwrap_or(Version(0)), "{:?} is staler than {:?}", snapshot.version, required);
+        }
+        // Any pinned version can be read again later, whatever was merged since.
+        let half = Version(core.info().visible.0 / 2);
+        let again = core
+            .snapshot(&Want { freshness, at_least: Version(0), exactly: Some(half), tables: vec![table] })
+            .unwrap();
+        prop_assert_eq!(read(&again, table), prefix(half));
+    }
+    Ok(())
+}
+
+/// LazyBase's figures 8 and 9: two rows whose sum is always zero, under concurrent writers and readers.
+#[test]
+fn the_sum_is_always_zero_and_never_goes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = alluvia_node::Database::open(dir.path().join("db")).unwrap();
+    let core = Arc::clone(db.core());
+    let (left, _) = create(&core, "left_side").unwrap();
+    let (right, _) = create(&core, "right_side").unwrap();
+    let until = std::time::Instant::now() + Duration::from_secs(3);
+    let (writes, reads) = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8i64)
+            .map(|writer| {
+                let core = &core;
+                scope.spawn(move || {
+                    let mut value = writer;
+                    while std::time::Instant::now() < until {
+                        insert(core, &[(left, rows(&[(value, "x")])), (right, rows(&[(-value, "x")]))]).unwrap();
+                        value = (value * 31 + 7) % 1_000;
+                    }
+                    1
+                })
+            })
+            .collect();
+        let readers: Vec<_> = (0..8)
+            .map(|reader| {
+                let core = &core;
+                scope.spawn(move || {
+                    let (mut last, mut reads) = (Version(0), 0);
+                    while std::time::Instant::now() < until {
+                        let freshness =
+                            if reader % 2 == 0 { Freshness::Within(Duration::ZERO) } else { Freshness::Within(Duration::from_millis(500)) };
+                        let tables = vec![left, right];
+                        let snapshot = core.snapshot(&Want { freshness, at_least: last, exactly: None, tables }).unwrap();
+                        assert!(snapshot.version >= last, "back in time: {} after {last}", snapshot.version);
+                        last = snapshot.version;
+                        let sum = |table| -> i64 {
+                            read(&snapshot, table).iter().map(|row| row.1.split('|').next().unwrap().parse::<i64>().unwrap()).sum()
+                        };
+                        assert_eq!(sum(left) + sum(right), 0, "at version {last}");
+                        reads += 1;
+                    }
+                    reads
+                })
+            })
+            .collect();
+        let writes: i32 = writers.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let reads: i32 = readers.into_iter().map(|thread| thread.join().unwrap()).sum();
+        (writes, reads)
+    });
+    assert!(writes == 8 && reads >= 8, "{reads} reads");
+}

@@ -1,0 +1,123 @@
+//! Which column of the table each field of a file goes to.
+//!
+//! Invariants:
+//! - A field that has no column is an error, unless the statement lists columns: then the list says what is wanted.
+//! - Names match exactly, else without regard to case where that is unambiguous.
+
+use alluvia_space::TableDef;
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use std::collections::HashMap;
+
+/// The table's columns that a COPY fills: those listed, or all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    /// Indices in the table's columns.
+    pub(crate) columns: Vec<usize>,
+    /// Whether the statement lists them.
+    pub(crate) listed: bool,
+}
+
+impl Wanted {
+    /// From the statement's column list; empty means all.
+    pub(crate) fn new(table: &TableDef, listed: &[String]) -> Result<Wanted> {
+        if listed.is_empty() {
+            return Ok(Wanted { columns: (0..table.columns.len()).collect(), listed: false });
+        }
+        let mut columns = Vec::new();
+        for name in listed {
+            let found = table.columns.iter().position(|column| column.name == *name);
+            let at = found.ok_or_else(|| no_such_column(table, name, "the column list"))?;
+            if columns.contains(&at) {
+                return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {name} is listed twice")));
+            }
+            columns.push(at);
+        }
+        Ok(Wanted { columns, listed: true })
+    }
+
+    /// Names of a file's fields, to columns of the table.
+    pub(crate) fn names<'a>(&self, table: &'a TableDef) -> Names<'a> {
+        let mut exact = HashMap::new();
+        let mut folded: HashMap<String, Option<usize>> = HashMap::new();
+        for &at in &self.columns {
+            let name = table.columns[at].name.as_str();
+            exact.insert(name, at);
+            folded.entry(name.to_lowercase()).and_modify(|known| *known = None).or_insert(Some(at));
+        }
+        Names { exact, folded }
+    }
+
+    /// For each field name of `file`, its column: by name, each column at most once. A name without a column is an error, or
+    /// left out if the statement lists columns.
+    pub(crate) fn by_name<'a>(
+        &self,
+        table: &TableDef,
+        fields: impl Iterator<Item = &'a str>,
+        file: &str,
+    ) -> Result<Vec<Option<usize>>> {
+        let names = self.names(table);
+        let mut seen = Vec::new();
+        fields
+            .map(|field| match names.find(field) {
+                Some(at) if seen.contains(&at) => {
+                    Err(Error::new(ErrorKind::DuplicateColumn, format!("{file} has column {field} twice")))
+                }
+                Some(at) => {
+                    seen.push(at);
+                    Ok(Some(at))
+                }
+                None if self.listed => Ok(None),
+                None => Err(no_such_column(table, field, file)),
+            })
+            .collect()
+    }
+}
+
+/// Looks columns up by a file's names.
+#[derive(Clone, Debug)]
+pub(crate) struct Names<'a> {
+    exact: HashMap<&'a str, usize>,
+    folded: HashMap<String, Option<usize>>,
+}
+
+impl Names<'_> {
+    /// The column of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.exact.get(name).copied().or_else(|| self.folded.get(&name.to_lowercase()).copied().flatten())
+    }
+}
+
+/// Names a field that the table lacks, with near names.
+pub(crate) fn no_such_column(table: &TableDef, name: &str, found_in: &str) -> Error {
+    let error = Error::new(
+        ErrorKind::UndefinedColumn,
+        format!("table {} has no column {name}, which {found_in} names", table.name),
+    );
+    match near_names(name, table.columns.iter().map(|column| column.name.as_str())).as_slice() {
+        [] => error.with_hint("list the columns to load: COPY table (a, b, ...) FROM ..."),
+        near => error.with_hint(format!("did you mean {}? Or list the columns to load: COPY table (a, b, ...) FROM ...", near.join(" or "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::testing::table;
+
+    #[test]
+    fn names_match_exactly_then_without_case() {
+        let table = table("id BIGINT, \"Name\" TEXT, name TEXT, City TEXT");
+        let all = Wanted::new(&table, &[]).unwrap();
+        let by_name = |names: &[&str]| all.by_name(&table, names.iter().copied(), "f.csv");
+        assert_eq!(by_name(&["CITY", "name", "Name"]).unwrap(), [Some(3), Some(2), Some(1)]);
+        assert_eq!(by_name(&["NAME"]).unwrap_err().kind(), ErrorKind::UndefinedColumn, "ambiguous");
+        assert_eq!(by_name(&["id", "ID"]).unwrap_err().kind(), ErrorKind::DuplicateColumn);
+        let near = by_name(&["ctiy"]).unwrap_err();
+        assert!(near.hint().unwrap().contains("City") && near.message().contains("f.csv"), "{near}");
+
+        let listed = Wanted::new(&table, &["name".into()]).unwrap();
+        assert_eq!(listed.by_name(&table, ["id", "name"].into_iter(), "f").unwrap(), [None, Some(2)]);
+        assert_eq!(Wanted::new(&table, &["nmae".into()]).unwrap_err().kind(), ErrorKind::UndefinedColumn);
+        assert_eq!(Wanted::new(&table, &["id".into(), "id".into()]).unwrap_err().kind(), ErrorKind::DuplicateColumn);
+    }
+}

@@ -1,0 +1,333 @@
+//! What table would hold these files: columns and types for `alluvia load` into a new table.
+//!
+//! Invariants:
+//! - Files are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
+//! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
+//!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
+//!   zeros are codes, so TEXT.
+//! - What was found out about a CSV file's dialect goes into the options, so that the load reads the file the same way.
+
+use crate::copy::columnar::{arrow_stream, parquet_schema};
+use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
+use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
+use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
+use crate::copy::records::{Blocks, Cut};
+use crate::copy::statement::Source;
+use crate::copy::values::{parse_bool, parse_date, parse_f64, parse_i64, parse_timestamp};
+use crate::session::progress::Progress;
+use alluvia_space::{Column, DataType, TableDef, TableOptions};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
+use arrow::datatypes::Schema;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes that are looked at in each of the first files.
+const SAMPLE_BYTES: usize = 4 << 20;
+/// Files that are looked at.
+const SAMPLE_FILES: usize = 8;
+
+/// A column that a file suggests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InferredColumn {
+    /// Lower case, unless two names would become one.
+    pub name: String,
+    /// The narrowest type that holds the sample.
+    pub data_type: DataType,
+    /// Whether NULL is allowed; only Parquet and Arrow files say that it is not.
+    pub nullable: bool,
+}
+
+/// A table that would hold some files, and how to read them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inferred {
+    /// In the files' order.
+    pub columns: Vec<InferredColumn>,
+    /// The options given, with what was found out.
+    pub options: CopyOptions,
+    /// Whether fields must be assigned by position, because the file's own names cannot be used.
+    by_position: bool,
+}
+
+impl Inferred {
+    /// The CREATE TABLE statement, without a semicolon.
+    pub fn create_table(&self, table: &str) -> String {
+        let column = |(at, column): (usize, &InferredColumn)| Column {
+            id: ColumnId(at as u32),
+            name: column.name.clone(),
+            storage_name: column.name.clone(),
+            data_type: column.data_type,
+            nullable: column.nullable,
+        };
+        let definition = TableDef {
+            id: TableId(0),
+            name: table.to_owned(),
+            columns: self.columns.iter().enumerate().map(column).collect(),
+            next_column_id: self.columns.len() as u32,
+            dimensions: Vec::new(),
+            measures: Vec::new(),
+            seed: 0,
+            options: TableOptions::default(),
+        };
+        definition.show_create()
+    }
+
+    /// The COPY statement that loads the files into that table, without a semicolon.
+    pub fn copy_from(&self, table: &str, source: &Source) -> String {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let columns: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
+        let columns = if self.by_position { format!(" ({})", columns.join(", ")) } else { String::new() };
+        let from = match source {
+            Source::Files(pattern) => format!("'{}'", pattern.replace('\'', "''")),
+            Source::Stdin => "STDIN".to_owned(),
+        };
+        format!("COPY {}{columns} FROM {from}{}", quoted(table), self.options.to_sql())
+    }
+}
+
+/// Looks at the files of `source`. Blocks. `roots` as in [`crate::copy::CopyContext::data_roots`].
+pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) -> Result<Inferred> {
+    if *source == Source::Stdin {
+        return Err(Error::new(ErrorKind::NotSupported, "columns cannot be inferred from standard input")
+            .with_hint("create the table first, or load from a file"));
+    }
+    let files = resolve(source, &roots.map(<[PathBuf]>::to_vec))?;
+    let first = &files[0];
+    options.check(Direction::From, Some(&first.name()))?;
+    let sample = &files[..files.len().min(SAMPLE_FILES)];
+    let inferred = match options.format_of(Some(&first.name()))? {
+        Format::Csv => infer_csv(sample, options)?,
+        Format::JsonLines => infer_json(sample, options)?,
+        Format::Parquet => from_schema(parquet_schema(first)?.as_ref(), &first.name(), options)?,
+        Format::Arrow => {
+            let bytes = open_unpacked(first.open()?, &first.name(), options.compression, &Arc::new(Progress::default()))?;
+            from_schema(arrow_stream(bytes, &first.name())?.schema().as_ref(), &first.name(), options)?
+        }
+        Format::JsonArray => return Err(Error::internal("the options let a JSON array through")),
+    };
+    if inferred.columns.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidValue, format!("{} holds nothing to infer columns from", first.name())));
+    }
+    Ok(inferred)
+}
+
+/// The first whole records of a file.
+fn sample_of(file: &InputFile, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
+    let text = open_text(file.open()?, &file.name(), options.compression, &Arc::new(Progress::default()))?;
+    Ok(Blocks::new(text, &file.name(), cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default())
+}
+
+fn infer_csv(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
+    let name = files[0].name();
+    let mut dialect = options.dialect(Some(&name));
+    if options.delimiter.is_none() && dialect.delimiter == b',' {
+        dialect.delimiter = sniff_delimiter(&sample_of(&files[0], options, Cut::Lines)?, &dialect);
+    }
+    let first = sample_of(&files[0], options, dialect.cut())?;
+    let mut scanner = dialect.scanner();
+    let Some(record) = scanner.next(&first, 0) else {
+        return Ok(Inferred { columns: Vec::new(), options: options.clone(), by_position: false });
+    };
+    let names: Vec<String> =
+        (0..scanner.len()).map(|at| String::from_utf8_lossy(scanner.field(&first, at).0).trim().to_owned()).collect();
+    let header = match options.header {
+        Header::Yes => true,
+        Header::No => false,
+        Header::Auto => looks_like_names(&names),
+    };
+    let mut seen: Vec<Seen> = vec![Seen::default(); names.len()];
+    look_at(&first[if header { record.end } else { 0 }..], &dialect, &mut seen);
+    for file in &files[1..] {
+        let sample = sample_of(file, options, dialect.cut())?;
+        let start = scanner.next(&sample, 0).filter(|_| header).map_or(0, |record| record.end);
+        look_at(&sample[start..], &dialect, &mut seen);
+    }
+    let usable = header && names.iter().all(|name| !name.is_empty());
+    let names = names.into_iter().enumerate().map(|(at, name)| match name.is_empty() || !header {
+        true => format!("column{}", at + 1),
+        false => name,
+    });
+    let names = folded(names.collect());
+    let columns = names.into_iter().zip(&seen).map(|(name, seen)| seen.column(name)).collect();
+    let options = CopyOptions {
+        format: Some(Format::Csv),
+        delimiter: Some(dialect.delimiter),
+        header: if header { Header::Yes } else { Header::No },
+        ..options.clone()
+    };
+    Ok(Inferred { columns, options, by_position: header && !usable })
+}
+
+/// Takes in the values of whole records; records of another length are left to the load.
+fn look_at(bytes: &[u8], dialect: &Dialect, seen: &mut [Seen]) {
+    let mut scanner = dialect.scanner();
+    let mut at = 0;
+    while let Some(record) = scanner.next(bytes, at) {
+        at = record.end;
+        if scanner.len() != seen.len() || record.malformed.is_some() {
+            continue;
+        }
+        for (field, seen) in seen.iter_mut().enumerate() {
+            let (text, quoted) = scanner.field(bytes, field);
+            if !text.is_empty() && (quoted || text != dialect.null) {
+                seen.text(text);
+            }
+        }
+    }
+}
+
+/// The separator that splits all of the first records into the same number of fields, the larger number winning; a comma where
+/// none does.
+fn sniff_delimiter(sample: &[u8], dialect: &Dialect) -> u8 {
+    const RECORDS: usize = 100;
+    let fields_with = |delimiter: u8| {
+        let mut scanner = Dialect { delimiter, ..dialect.clone() }.scanner();
+        let (mut at, mut counts) = (0, Vec::new());
+        while let Some(record) = scanner.next(sample, at).filter(|_| counts.len() < RECORDS) {
+            if record.content_end > at {
+                counts.push(scanner.len());
+            }
+            at = record.end;
+        }
+        let first = counts.first().copied().unwrap_or(0);
+        if counts.iter().all(|count| *count == first) { first } else { 0 }
+    };
+    let candidates = [b',', b';', b'\t', b'|'].map(|delimiter| (fields_with(delimiter), delimiter));
+    let best = candidates.iter().rev().max_by_key(|(fields, _)| *fields);
+    best.filter(|(fields, _)| *fields > 1).map_or(b',', |(_, delimiter)| *delimiter)
+}
+
+/// Names are distinct and none is a value of another type than text.
+fn looks_like_names(fields: &[String]) -> bool {
+    let typed = |field: &String| !field.is_empty() && Seen::default().with(field.as_bytes()).data_type() != DataType::Text;
+    let distinct = fields.iter().enumerate().all(|(at, field)| !fields[..at].contains(field));
+    distinct && !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
+}
+
+fn infer_json(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
+    let mut order: Vec<String> = Vec::new();
+    let mut seen: HashMap<String, Seen> = HashMap::new();
+    for file in files {
+        let sample = sample_of(file, options, Cut::Lines)?;
+        for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            let mut members = Members::new(line);
+            // Lines that are no objects are left to the load, which says where they are.
+            while let Ok(Some((key, value))) = members.next() {
+                let key = String::from_utf8_lossy(&resolve_escapes(key)).into_owned();
+                let seen = seen.entry(key.clone()).or_insert_with(|| {
+                    order.push(key);
+                    Seen::default()
+                });
+                match value {
+                    Value::Null => {}
+                    Value::Plain(text) => seen.text(text),
+                    Value::String(text) => seen.time_or_text(&resolve_escapes(text)),
+                    Value::Nested(_) => seen.other(),
+                }
+            }
+        }
+    }
+    let found: Vec<Seen> = order.iter().map(|name| seen[name].clone()).collect();
+    let columns = folded(order).into_iter().zip(found).map(|(name, seen)| seen.column(name)).collect();
+    let options = CopyOptions { format: Some(Format::JsonLines), ..options.clone() };
+    Ok(Inferred { columns, options, by_position: false })
+}
+
+fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inferred> {
+    let names = folded(schema.fields().iter().map(|field| field.name().clone()).collect());
+    let column = |(field, column): (&Arc<arrow::datatypes::Field>, String)| {
+        let data_type = DataType::from_arrow(field.data_type()).or_else(|| field.data_type().is_temporal().then_some(DataType::Text));
+        let data_type = data_type.ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotSupported,
+                format!("{name}: column {} is {}, which no column type holds", field.name(), field.data_type()),
+            )
+            .with_hint("create the table without it, and list the other columns: COPY table (a, b, ...) FROM ...")
+        })?;
+        Ok(InferredColumn { name: column, data_type, nullable: field.is_nullable() })
+    };
+    let columns = schema.fields().iter().zip(names).map(column).collect::<Result<Vec<InferredColumn>>>()?;
+    Ok(Inferred { columns, options: options.clone(), by_position: false })
+}
+
+/// Names in lower case, if they stay distinct.
+fn folded(names: Vec<String>) -> Vec<String> {
+    let lower: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
+    let clash = |at: usize| lower.iter().enumerate().any(|(other, name)| other != at && *name == lower[at]);
+    names.into_iter().enumerate().map(|(at, name)| if clash(at) { name } else { lower[at].clone() }).collect()
+}
+
+/// What all values of a column so far have in common.
+#[derive(Clone, Debug)]
+struct Seen {
+    any: bool,
+    boolean: bool,
+    integer: bool,
+    double: bool,
+    date: bool,
+    timestamp: bool,
+    timestamp_tz: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen { any: false, boolean: true, integer: true, double: true, date: true, timestamp: true, timestamp_tz: true }
+    }
+}
+
+impl Seen {
+    fn text(&mut self, text: &[u8]) {
+        let text = text.trim_ascii();
+        self.any = true;
+        // `1` and `yes` are rather numbers and texts.
+        self.boolean &= text.len() > 3 && parse_bool(text).is_ok();
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
+        let code = digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit();
+        let number = !code && !text.starts_with(b"+");
+        self.integer &= number && parse_i64(text).is_ok();
+        self.double &= number && parse_f64(text).is_ok();
+        self.time(text);
+    }
+
+    fn time_or_text(&mut self, text: &[u8]) {
+        self.any = true;
+        (self.boolean, self.integer, self.double) = (false, false, false);
+        self.time(text);
+    }
+
+    fn time(&mut self, text: &[u8]) {
+        if !(self.date || self.timestamp || self.timestamp_tz) {
+            return;
+        }
+        let zone = text.get(10..).is_some_and(|time| time.iter().any(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-' | b'U')));
+        let moment = parse_timestamp(text).is_ok();
+        self.date &= text.len() == 10 && parse_date(text).is_ok();
+        self.timestamp &= moment && !zone;
+        self.timestamp_tz &= moment;
+    }
+
+    fn other(&mut self) {
+        self.time_or_text(b"");
+    }
+
+    fn with(mut self, text: &[u8]) -> Seen {
+        self.text(text);
+        self
+    }
+
+    fn data_type(&self) -> DataType {
+        let types = [
+            (self.boolean, DataType::Boolean),
+            (self.integer, DataType::Int64),
+            (self.double, DataType::Double),
+            (self.date, DataType::Date),
+            (self.timestamp, DataType::Timestamp),
+            (self.timestamp_tz, DataType::TimestampTz),
+        ];
+        types.iter().find(|(all, _)| self.any && *all).map_or(DataType::Text, |(_, data_type)| *data_type)
+    }
+
+    fn column(&self, name: String) -> InferredColumn {
+        InferredColumn { name, data_type: self.data_type(), nullable: true }
+    }
+}

@@ -1,0 +1,279 @@
+//! COPY FROM, from files to committed batches.
+//!
+//! Invariants:
+//! - Without `BATCH_ROWS`, all files of a COPY are one atomic batch: whatever fails, before or at the commit, applies nothing.
+//! - With `BATCH_ROWS n`, batch k holds accepted rows (k-1)n+1 to kn of the files in name order, so the same statement over the
+//!   same files makes the same batches. A producer named after the files, the table and the options numbers them; a rerun reads
+//!   the files again and passes over what is committed.
+//! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails.
+//!
+//! The thread that runs this takes parts from the readers, in order, and gives them to the store; it is the only one that blocks
+//! on the store, and the short channels before it bound what is in flight.
+
+use crate::copy::CopyReport;
+use crate::copy::bind::Wanted;
+use crate::copy::columnar::ColumnarInput;
+use crate::copy::csv_in::CsvInput;
+use crate::copy::files::{Cancellable, InputFile, Roots, open_text, open_unpacked, resolve};
+use crate::copy::json_in::JsonInput;
+use crate::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
+use crate::copy::rejects::Rejects;
+use crate::copy::rows::Part;
+use crate::copy::sink::Sink;
+use crate::copy::statement::Source;
+use crate::session::progress::{CancelToken, Phase, Progress};
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{Durability, NewBatch, ProducerMark, Store};
+use alluvia_types::{Error, ErrorKind, Result};
+use std::io::Read;
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// What messages call standard input.
+const STDIN: &str = "standard input";
+
+/// One COPY FROM.
+pub(crate) struct LoadJob {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) durability: Durability,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) cancel: CancelToken,
+    pub(crate) stdin: Option<Box<dyn Read + Send>>,
+    pub(crate) roots: Roots,
+    pub(crate) entry: Arc<TableEntry>,
+    /// As the statement lists them; empty means all.
+    pub(crate) columns: Vec<String>,
+    pub(crate) source: Source,
+    pub(crate) options: CopyOptions,
+    /// Rows beyond this are staged.
+    pub(crate) inline_bytes_max: usize,
+}
+
+impl LoadJob {
+    /// Runs it on this thread and some of its own. Blocks.
+    pub(crate) fn run(mut self) -> Result<CopyReport> {
+        let files = resolve(&self.source, &self.roots)?;
+        for file in &files {
+            self.options.check(Direction::From, Some(&file.name()))?;
+        }
+        self.progress.set_phase(Phase::Running);
+        self.progress.set_bytes_total(files.iter().map(|file| file.bytes).sum());
+        let wanted = Wanted::new(&self.entry.def, &self.columns)?;
+        let mut committer = Committer::new(&self, &files)?;
+        if let Source::Stdin = self.source {
+            self.options.check(Direction::From, None)?;
+            let stdin = self.stdin.take().ok_or_else(|| {
+                Error::new(ErrorKind::NotSupported, "there is no standard input here to copy from")
+                    .with_hint("COPY ... FROM STDIN works in alluvia sql; elsewhere give a file")
+            })?;
+            let stdin = Cancellable::new(stdin, self.cancel.clone());
+            let format = self.options.format_of(None)?;
+            self.read_stream(stdin, STDIN, None, format, &wanted, |part| committer.take(STDIN, part))?;
+        }
+        for file in &files {
+            let name = file.name();
+            self.read_file(file, &name, &wanted, |part| committer.take(&name, part))?;
+        }
+        self.cancel.check()?;
+        committer.finish()
+    }
+
+    fn read_file(
+        &self,
+        file: &InputFile,
+        name: &str,
+        wanted: &Wanted,
+        emit: impl FnMut(Part) -> Result<()>,
+    ) -> Result<()> {
+        let format = self.options.format_of(Some(name))?;
+        if format != Format::Parquet {
+            return self.read_stream(file.open()?, name, Some(name), format, wanted, emit);
+        }
+        if self.options.compression != Compression::Auto {
+            return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} is Parquet, which COMPRESSION does not apply to"))
+                .with_hint("Parquet files say inside how they are packed; leave the option out"));
+        }
+        self.columnar(wanted).read_parquet(file, &self.progress, &self.cancel, emit)
+    }
+
+    fn read_stream(
+        &self,
+        bytes: impl Read + Send + 'static,
+        name: &str,
+        file: Option<&str>,
+        format: Format,
+        wanted: &Wanted,
+        emit: impl FnMut(Part) -> Result<()>,
+    ) -> Result<()> {
+        let (table, on_error) = (self.entry.def.clone(), self.options.on_error);
+        let packing = self.options.compression;
+        match format {
+            Format::Csv => {
+                let (dialect, header) = (self.options.dialect(file), self.options.header);
+                let text = open_text(bytes, name, packing, &self.progress)?;
+                CsvInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(text, name, &self.cancel, emit)
+            }
+            Format::JsonLines => {
+                let text = open_text(bytes, name, packing, &self.progress)?;
+                JsonInput { table, wanted: wanted.clone(), on_error }.read(text, name, &self.cancel, emit)
+            }
+            Format::Arrow => {
+                let bytes = open_unpacked(bytes, name, packing, &self.progress)?;
+                self.columnar(wanted).read_arrow(bytes, name, &self.cancel, emit)
+            }
+            Format::Parquet => Err(Error::new(ErrorKind::NotSupported, "Parquet cannot be read from standard input")
+                .with_hint("its index is at the end of the file: save it to a file first")),
+            Format::JsonArray => Err(Error::internal("the options let a JSON array through")),
+        }
+    }
+
+    fn columnar(&self, wanted: &Wanted) -> ColumnarInput {
+        let table = self.entry.def.clone();
+        ColumnarInput { table, wanted: wanted.clone(), on_error: self.options.on_error }
+    }
+
+    /// The producer of a load in batches: the same for the same files, table, columns and options.
+    fn producer(&self, files: &[InputFile]) -> Option<String> {
+        let first = files.first()?;
+        let identities: Vec<(String, u64, i64)> =
+            files.iter().map(|file| (file.name(), file.bytes, file.modified_micros)).collect();
+        let table = (self.entry.def.id, self.entry.changed_at);
+        let identity = format!("{identities:?} {table:?} {:?} {:?}", self.columns, self.options);
+        let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))
+    }
+}
+
+/// Makes batches of parts, and commits them.
+struct Committer {
+    store: Arc<dyn Store>,
+    durability: Durability,
+    progress: Arc<Progress>,
+    entry: Arc<TableEntry>,
+    inline_bytes_max: usize,
+    on_error: OnError,
+    rejects: Rejects,
+    /// Rows of a batch; `None` for one batch of all.
+    batch_rows: Option<u64>,
+    producer: Option<String>,
+    /// Batches that were committed by an earlier run.
+    committed_before: u64,
+    /// The batch being made, from 1.
+    sequence: u64,
+    rows_in_batch: u64,
+    sink: Sink,
+    report: CopyReport,
+}
+
+impl Committer {
+    fn new(job: &LoadJob, files: &[InputFile]) -> Result<Committer> {
+        let rejects = Rejects::new(&job.options, files, &job.entry.def, &job.roots)?;
+        let producer = job.options.batch_rows.and_then(|_| job.producer(files));
+        let known = producer.as_ref().and_then(|name| job.store.producer(name));
+        Ok(Committer {
+            store: job.store.clone(),
+            durability: job.durability,
+            progress: job.progress.clone(),
+            entry: job.entry.clone(),
+            inline_bytes_max: job.inline_bytes_max,
+            on_error: job.options.on_error,
+            rejects,
+            batch_rows: job.options.batch_rows,
+            producer,
+            committed_before: known.map_or(0, |(mark, _)| mark.sequence),
+            sequence: 1,
+            rows_in_batch: 0,
+            sink: Sink::new(job.store.clone(), job.entry.def.clone(), job.entry.changed_at, job.inline_bytes_max),
+            report: CopyReport::default(),
+        })
+    }
+
+    fn take(&mut self, name: &str, part: Part) -> Result<()> {
+        match (self.on_error, part.rejects.first()) {
+            (OnError::Refuse, Some(first)) => return Err(self.refusal(first.refuse(name))),
+            (OnError::Refuse, None) => {}
+            (OnError::Skip, _) => {
+                for reject in &part.rejects {
+                    self.rejects.write(name, reject)?;
+                }
+                self.report.skipped += part.rejects.len() as u64;
+            }
+        }
+        let mut rows = part.rows;
+        self.progress.add_rows(rows.num_rows() as u64);
+        while rows.num_rows() > 0 {
+            let room = self.batch_rows.map_or(u64::MAX, |batch_rows| batch_rows - self.rows_in_batch);
+            let count = rows.num_rows().min(usize::try_from(room).unwrap_or(usize::MAX));
+            let now = rows.slice(0, count);
+            rows = rows.slice(count, rows.num_rows() - count);
+            self.rows_in_batch += count as u64;
+            if self.is_repeated() {
+                self.report.rows_repeated += count as u64;
+            } else {
+                self.sink.append(now)?;
+            }
+            if self.batch_rows == Some(self.rows_in_batch) {
+                self.commit()?;
+                self.progress.set_phase(Phase::Running);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what was loaded before the bad row, where that is not nothing.
+    fn refusal(&self, error: Error) -> Error {
+        if self.sequence == 1 {
+            return error;
+        }
+        let batches = self.sequence - 1;
+        error.with_hint(format!(
+            "the {batches} batches before it are loaded; ON_ERROR skip loads all other rows (a corrected file counts as a new one)"
+        ))
+    }
+
+    fn is_repeated(&self) -> bool {
+        self.sequence <= self.committed_before
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if self.is_repeated() {
+            self.report.batches_repeated += 1;
+        } else {
+            self.submit()?;
+        }
+        self.sequence += 1;
+        self.rows_in_batch = 0;
+        Ok(())
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        let (entry, rows) = (&self.entry, self.rows_in_batch);
+        let next = Sink::new(self.store.clone(), entry.def.clone(), entry.changed_at, self.inline_bytes_max);
+        self.progress.set_phase(Phase::Finishing);
+        let done = std::mem::replace(&mut self.sink, next).finish()?;
+        let mark = |name: &String| ProducerMark { name: name.clone(), epoch: 1, sequence: self.sequence };
+        let mut batch = NewBatch { producer: self.producer.as_ref().map(mark), ..NewBatch::default() };
+        done.add_to(&mut batch);
+        self.progress.set_phase(Phase::Committing);
+        let committed = self.store.submit(batch, self.durability)?;
+        self.report.committed = Some(committed);
+        // Another run of the same COPY may have been faster.
+        if committed.duplicate {
+            self.report.batches_repeated += 1;
+            self.report.rows_repeated += rows;
+        } else {
+            self.report.batches += 1;
+            self.report.rows += rows;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<CopyReport> {
+        if self.rows_in_batch > 0 {
+            self.commit()?;
+        }
+        self.report.rejects_file = self.rejects.finish()?;
+        self.progress.set_phase(Phase::Idle);
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,84 @@
+//! The file of rejected rows: `file,line,column,reason,record`, a CSV with a header.
+//!
+//! Invariants:
+//! - It appears when the COPY ends, and only if a row was rejected.
+//! - `record` is the row as it was in its file, so that corrected records can be taken from there and loaded.
+
+use crate::copy::csv_out::write_field;
+use crate::copy::files::{InputFile, OutputFile, Roots};
+use crate::copy::options::{CopyOptions, Dialect, OnError};
+use crate::copy::rows::{Place, Reject};
+use alluvia_space::TableDef;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Writes rejected rows.
+pub(crate) struct Rejects {
+    path: Option<PathBuf>,
+    roots: Roots,
+    file: Option<OutputFile>,
+    dialect: Dialect,
+    line: Vec<u8>,
+}
+
+impl Rejects {
+    /// For a COPY of these files (none: standard input). With `ON_ERROR skip` there must be a place for them.
+    pub(crate) fn new(options: &CopyOptions, files: &[InputFile], table: &TableDef, roots: &Roots) -> Result<Rejects> {
+        let path = match (options.on_error, &options.rejects, files) {
+            (OnError::Refuse, ..) => None,
+            (OnError::Skip, Some(path), _) => Some(path.clone()),
+            (OnError::Skip, None, []) => {
+                return Err(Error::new(ErrorKind::InvalidSetting, "ON_ERROR skip from standard input needs a file for bad rows")
+                    .with_hint("add REJECTS 'file'"));
+            }
+            (OnError::Skip, None, [file]) => Some(beside(&file.path, &file.name())),
+            (OnError::Skip, None, [first, ..]) => Some(first.path.with_file_name(format!("{}.rejects", table.name))),
+        };
+        let dialect = CopyOptions::default().dialect(None);
+        Ok(Rejects { path, roots: roots.clone(), file: None, dialect, line: Vec::new() })
+    }
+
+    /// Adds a row of the file that messages call `name`.
+    pub(crate) fn write(&mut self, name: &str, reject: &Reject) -> Result<()> {
+        let Some(path) = &self.path else { return Err(Error::internal("a row was rejected without a file for it")) };
+        let failed = |error: std::io::Error| Error::io(path, "writing", &error);
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let mut file = OutputFile::create(path, &self.roots)?;
+                file.write_all(b"file,line,column,reason,record\n").map_err(failed)?;
+                self.file.insert(file)
+            }
+        };
+        let (Place::Line(place) | Place::Row(place)) = reject.place;
+        let column = reject.column.as_deref().unwrap_or_default();
+        let fields = [name.as_bytes(), place.to_string().as_bytes(), column.as_bytes(), reject.reason.as_bytes(), &reject.raw]
+            .map(<[u8]>::to_vec);
+        self.line.clear();
+        for (at, field) in fields.iter().enumerate() {
+            if at > 0 {
+                self.line.push(self.dialect.delimiter);
+            }
+            write_field(&mut self.line, field, &self.dialect);
+        }
+        self.line.push(b'\n');
+        file.write_all(&self.line).map_err(failed)
+    }
+
+    /// The file, if a row was rejected.
+    pub(crate) fn finish(self) -> Result<Option<PathBuf>> {
+        match self.file {
+            None => Ok(None),
+            Some(file) => {
+                file.finish()?;
+                Ok(self.path)
+            }
+        }
+    }
+}
+
+fn beside(path: &Path, name: &str) -> PathBuf {
+    let file = path.file_name().map_or_else(|| name.to_owned(), |file| file.to_string_lossy().into_owned());
+    path.with_file_name(format!("{file}.rejects"))
+}

@@ -1,0 +1,186 @@
+//! Rows on their way from a file into a table: good ones as batches, bad ones with their place and reason.
+//!
+//! Invariants:
+//! - A part holds rows of one stretch of one file, in the file's order; every row of it is either in `rows` or in `rejects`.
+//! - A rejected row leaves nothing behind in `rows`.
+
+use crate::copy::assign::{storage_batch, storage_batch_without};
+use crate::copy::columns::{ColumnBuilder, TextAs, is_level_text};
+use crate::copy::options::OnError;
+use crate::copy::values::{Bad, shown};
+use alluvia_space::TableDef;
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where in a file a row is, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Place {
+    /// Text files: the line where the record begins.
+    Line(u64),
+    /// Parquet and Arrow files.
+    Row(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Row(row) => write!(f, "row {row}"),
+        }
+    }
+}
+
+/// A row that was not loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Reject {
+    pub(crate) place: Place,
+    /// The table's column whose value is bad; `None` when the record as a whole is.
+    pub(crate) column: Option<String>,
+    pub(crate) kind: ErrorKind,
+    /// What is wrong, without the place.
+    pub(crate) reason: String,
+    /// The record as it is in the file; JSON for a row of a Parquet or Arrow file.
+    pub(crate) raw: Vec<u8>,
+}
+
+impl Reject {
+    /// The error that refuses a whole load because of this row.
+    pub(crate) fn refuse(&self, file: &str) -> Error {
+        let column = self.column.as_ref().map(|column| format!(", column {column}")).unwrap_or_default();
+        Error::new(self.kind, format!("{file}, {}{column}: {}", self.place, self.reason))
+            .with_hint("nothing was loaded; correct the file, or load the other rows with ON_ERROR skip")
+    }
+}
+
+/// Rows of one stretch of a file.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// In the table's storage schema.
+    pub(crate) rows: RecordBatch,
+    pub(crate) rejects: Vec<Reject>,
+}
+
+/// Builds parts from text values, a row at a time.
+pub(crate) struct TextRows {
+    table: Arc<TableDef>,
+    builders: Vec<ColumnBuilder>,
+    on_error: OnError,
+    /// Rows begun, good or bad.
+    rows: usize,
+    /// For each column, how many rows have a value in it.
+    filled: Vec<usize>,
+    /// Columns that have a value in the current row.
+    filled_now: usize,
+    bad_now: Option<(usize, Bad, String)>,
+    bad_rows: Vec<usize>,
+    rejects: Vec<Reject>,
+}
+
+impl TextRows {
+    /// Empty; for about `rows` rows.
+    pub(crate) fn new(table: &Arc<TableDef>, on_error: OnError, rows: usize) -> TextRows {
+        let builder = |column: &alluvia_space::Column| {
+            let dictionary = is_level_text(table, column.id, column.data_type);
+            ColumnBuilder::new(column.data_type, if dictionary { TextAs::Dictionary } else { TextAs::Plain }, rows)
+        };
+        TextRows {
+            builders: table.columns.iter().map(builder).collect(),
+            filled: vec![0; table.columns.len()],
+            table: table.clone(),
+            on_error,
+            rows: 0,
+            filled_now: 0,
+            bad_now: None,
+            bad_rows: Vec::new(),
+            rejects: Vec::new(),
+        }
+    }
+
+    /// Whether the current row has a value, or NULL, in this column of the table.
+    pub(crate) fn is_set(&self, column: usize) -> bool {
+        self.filled[column] > self.rows
+    }
+
+    /// Sets a column of the current row, at most once a row; what does not fit makes the row bad.
+    #[inline]
+    pub(crate) fn set(&mut self, column: usize, value: Option<&[u8]>) {
+        let result = match value {
+            Some(text) => self.builders[column].append(text),
+            None if self.table.columns[column].nullable => {
+                self.builders[column].append_null();
+                Ok(())
+            }
+            None => Err(Bad::Null),
+        };
+        self.filled[column] = self.rows + 1;
+        self.filled_now += 1;
+        if let Err(bad) = result {
+            self.builders[column].append_null();
+            self.bad_now.get_or_insert_with(|| (column, bad, value.map(shown).unwrap_or_default()));
+        }
+    }
+
+    /// Ends the current row; columns that were not set become NULL. Whether reading should go on.
+    #[inline]
+    pub(crate) fn end_row(&mut self, place: Place, raw: &[u8]) -> bool {
+        if self.filled_now < self.builders.len() {
+            for column in 0..self.builders.len() {
+                if !self.is_set(column) {
+                    self.set(column, None);
+                }
+            }
+        }
+        let bad = self.bad_now.take();
+        self.next_row();
+        match bad {
+            None => true,
+            Some((column, bad, shown)) => {
+                let column = &self.table.columns[column];
+                let reason = bad.describe(&shown, &column.data_type.sql_name());
+                self.reject(Reject { place, column: Some(column.name.clone()), kind: bad.kind(), reason, raw: raw.to_vec() })
+            }
+        }
+    }
+
+    /// Ends the current row as bad as a whole, whatever was set. Whether reading should go on.
+    pub(crate) fn end_malformed(&mut self, place: Place, reason: String, raw: &[u8]) -> bool {
+        for column in 0..self.builders.len() {
+            if !self.is_set(column) {
+                self.builders[column].append_null();
+                self.filled[column] = self.rows + 1;
+            }
+        }
+        self.bad_now = None;
+        self.next_row();
+        self.reject(Reject { place, column: None, kind: ErrorKind::InvalidValue, reason, raw: raw.to_vec() })
+    }
+
+    fn next_row(&mut self) {
+        self.rows += 1;
+        self.filled_now = 0;
+    }
+
+    fn reject(&mut self, reject: Reject) -> bool {
+        self.bad_rows.push(self.rows - 1);
+        self.rejects.push(reject);
+        self.on_error == OnError::Skip
+    }
+
+    /// The rows so far; empty again afterwards.
+    pub(crate) fn finish(&mut self) -> Result<Part> {
+        assert_eq!(self.filled_now, 0, "the last row was ended");
+        let rows = std::mem::take(&mut self.rows);
+        let rejects = std::mem::take(&mut self.rejects);
+        let bad_rows = std::mem::take(&mut self.bad_rows);
+        self.filled.fill(0);
+        let arrays = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
+        let rows = if bad_rows.is_empty() {
+            storage_batch(&self.table, arrays, rows)?
+        } else {
+            storage_batch_without(&self.table, arrays, rows, bad_rows.into_iter())?
+        };
+        Ok(Part { rows, rejects })
+    }
+}

@@ -1,0 +1,109 @@
+//! Rows on their way into a batch: few travel in the log, many are staged as segments.
+//!
+//! Invariants:
+//! - Memory holds at most `inline_bytes_max` of rows, and what the store's own staging holds.
+//! - A sink that is dropped before it is committed leaves nothing: its staged segments are removed with it.
+
+use alluvia_snapshot::{Load, NewBatch, NewRows, StagedLoad, Store};
+use alluvia_space::TableDef;
+use alluvia_types::{Error, Result, TableId, Version};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema};
+use std::sync::Arc;
+
+/// What a COPY keeps in memory before it stages: below this, a log record is cheaper than a segment.
+pub(crate) const INLINE_BYTES_MAX: usize = 8 << 20;
+
+/// Takes the rows of one table for one batch.
+pub(crate) struct Sink {
+    store: Arc<dyn Store>,
+    table: Arc<TableDef>,
+    checked_at: Version,
+    inline_bytes_max: usize,
+    held: Vec<RecordBatch>,
+    held_bytes: usize,
+    load: Option<Box<dyn Load>>,
+}
+
+/// The rows of a finished sink.
+#[derive(Debug)]
+pub(crate) enum SinkRows {
+    /// There were none.
+    Nothing,
+    /// For the log.
+    Inline(NewRows),
+    /// Already in synced segments.
+    Staged(StagedLoad),
+}
+
+impl Sink {
+    /// Empty. `checked_at` as in [`NewRows::checked_at`].
+    pub(crate) fn new(store: Arc<dyn Store>, table: Arc<TableDef>, checked_at: Version, inline_bytes_max: usize) -> Sink {
+        Sink { store, table, checked_at, inline_bytes_max, held: Vec::new(), held_bytes: 0, load: None }
+    }
+
+    /// Adds rows in the table's storage schema, text as plain or dictionary. Blocks while segments are written.
+    pub(crate) fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        if let Some(load) = &mut self.load {
+            return load.append(rows);
+        }
+        self.held_bytes += rows.get_array_memory_size();
+        self.held.push(rows);
+        if self.held_bytes > self.inline_bytes_max {
+            let mut load = self.store.begin_load(&self.table, self.checked_at)?;
+            self.held_bytes = 0;
+            for rows in self.held.drain(..) {
+                load.append(rows)?;
+            }
+            self.load = Some(load);
+        }
+        Ok(())
+    }
+
+    /// Syncs what is staged. Blocks.
+    pub(crate) fn finish(self) -> Result<SinkRows> {
+        if let Some(load) = self.load {
+            return Ok(SinkRows::Staged(load.finish()?));
+        }
+        if self.held.is_empty() {
+            return Ok(SinkRows::Nothing);
+        }
+        let batches = self.held.into_iter().map(without_dictionaries).collect::<Result<Vec<RecordBatch>>>()?;
+        Ok(SinkRows::Inline(new_rows(self.table.id, self.checked_at, batches)))
+    }
+}
+
+impl SinkRows {
+    /// Puts the rows into a batch.
+    pub(crate) fn add_to(self, batch: &mut NewBatch) {
+        match self {
+            SinkRows::Nothing => {}
+            SinkRows::Inline(rows) => batch.rows.push(rows),
+            SinkRows::Staged(load) => batch.loads.push(load),
+        }
+    }
+}
+
+fn new_rows(table: TableId, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
+    NewRows { table, checked_at, batches }
+}
+
+/// Rows that travel in the log have the plain storage types.
+fn without_dictionaries(batch: RecordBatch) -> Result<RecordBatch> {
+    let internal = |error| Error::internal(format!("a dictionary could not be unpacked: {error}"));
+    if !batch.columns().iter().any(|array| matches!(array.data_type(), DataType::Dictionary(..))) {
+        return Ok(batch);
+    }
+    let plain = |array: &ArrayRef| match array.data_type() {
+        DataType::Dictionary(..) => cast(array, &DataType::Utf8View),
+        _ => Ok(array.clone()),
+    };
+    let arrays = batch.columns().iter().map(plain).collect::<Result<Vec<ArrayRef>, _>>().map_err(internal)?;
+    let field = |(field, array): (&Arc<Field>, &ArrayRef)| field.as_ref().clone().with_data_type(array.data_type().clone());
+    let fields: Vec<Field> = batch.schema().fields().iter().zip(&arrays).map(field).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(internal)
+}

@@ -1,0 +1,449 @@
+//! From SQL text to statements.
+//!
+//! Invariants:
+//! - The text is cut into tokens once and parsed once; a tree is never printed and parsed again.
+//! - No tree is deeper than [`depth::DEPTH_MAX`], and none is built on a stack that could overflow.
+//! - A syntax error refuses the whole script; a statement that is merely not built is refused when its turn comes.
+
+use crate::copy::{CopyStatement, CopyWhat, parse_copy};
+use crate::dialect::definitions::{alter_table, create_table};
+use crate::dialect::grammar::Grammar;
+use crate::dialect::hints::Hints;
+use crate::dialect::names::{self, SYSTEM, name_of, parts_of, unknown_schema, user_table};
+use crate::dialect::refuse::{self, not_supported};
+use crate::dialect::statement::{
+    Insert, Kind, Procedure, SettingCommand, SettingValue, Statement, TableName, literal_text,
+};
+use crate::dialect::{depth, hints};
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, ObjectName, ObjectType, Query, Reset, Set, ShowCreateObject, TableObject, TransactionAccessMode,
+    TransactionIsolationLevel, TransactionMode,
+};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Stack for parsing: what the parser recurses through without counting (types, nested statements) is bounded by the
+/// depth check, and fits in this many times over.
+const PARSE_STACK_BYTES: usize = 32 << 20;
+
+/// All statements of a script.
+pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
+    stacker::grow(PARSE_STACK_BYTES, || {
+        let tokens = Tokenizer::new(&Grammar, sql)
+            .tokenize_with_location()
+            .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
+        let lines = LineStarts::new(sql);
+        let mut statements = Vec::new();
+        for tokens in tokens.split(|token| token.token == Token::SemiColon) {
+            let meaning = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+            let (Some(first), Some(last)) = (tokens.iter().find(meaning), tokens.iter().rfind(meaning)) else {
+                hints::read(tokens)?;
+                continue;
+            };
+            let text = &sql[lines.offset(sql, first.span.start)..lines.offset(sql, last.span.end)];
+            let hints = hints::read(tokens)?;
+            depth::check(tokens)?;
+            let kind = match refuse::statement(&leading_words(tokens)) {
+                Ok(()) => statement(tokens, &hints)?,
+                Err(refused) => Kind::Refused(refused),
+            };
+            statements.push(Statement { text: Arc::from(text), hints, kind });
+        }
+        Ok(statements)
+    })
+}
+
+/// The first few words of a statement, upper case.
+fn leading_words(tokens: &[TokenWithSpan]) -> Vec<String> {
+    let words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).map_while(|token| {
+        match &token.token {
+            Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+            _ => None,
+        }
+    });
+    words.take(6).collect()
+}
+
+/// Turns the tokenizer's lines and columns into byte offsets.
+struct LineStarts(Vec<usize>);
+
+impl LineStarts {
+    fn new(sql: &str) -> LineStarts {
+        let after_newlines = sql.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        LineStarts(std::iter::once(0).chain(after_newlines).collect())
+    }
+
+    fn offset(&self, sql: &str, place: datafusion::sql::sqlparser::tokenizer::Location) -> usize {
+        let line = (place.line as usize).saturating_sub(1).min(self.0.len() - 1);
+        let start = self.0[line];
+        let column = (place.column as usize).saturating_sub(1);
+        sql[start..].char_indices().nth(column).map_or(sql.len(), |(at, _)| start + at)
+    }
+}
+
+fn syntax(error: ParserError) -> Error {
+    let message = match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+        ParserError::RecursionLimitExceeded => {
+            format!("the statement is nested more than {} deep", depth::DEPTH_MAX)
+        }
+    };
+    Error::new(ErrorKind::Syntax, message)
+}
+
+/// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
+fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
+    let mut parser =
+        Parser::new(&Grammar).with_tokens_with_locations(tokens.to_vec()).with_recursion_limit(depth::DEPTH_MAX);
+    let kind = match known(&mut parser, hints) {
+        Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(Kind::Refused(error)),
+        kind => kind?,
+    };
+    match parser.peek_token().token {
+        Token::EOF => Ok(kind),
+        _ => Err(syntax(
+            parser.expected_ref::<()>("end of statement or ;", parser.peek_token_ref()).expect_err("always an error"),
+        )),
+    }
+}
+
+fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
+    let kind = match parser.peek_token().token {
+        Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+            Keyword::COPY => {
+                let copy = parse_copy(parser)?;
+                if let CopyStatement::To { what: CopyWhat::Query(query), .. } = &copy {
+                    refuse::query(query)?;
+                }
+                Kind::Copy(Box::new(copy))
+            }
+            Keyword::EXPLAIN => explain(parser)?,
+            Keyword::DESCRIBE | Keyword::DESC => describe(parser)?,
+            Keyword::ABORT => {
+                parser.next_token();
+                let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);
+                Kind::Rollback
+            }
+            _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
+        },
+        _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
+    };
+    if hints.freshness.is_some() && matches!(kind, Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Setting(_)) {
+        return Err(not_supported("a hint on this statement"));
+    }
+    Ok(kind)
+}
+
+/// EXPLAIN [ANALYZE] [VERBOSE] [FORMAT f] query, or EXPLAIN (option, ...) query. Parsed here because the parser's own
+/// EXPLAIN turns a syntax error in the query into "expected a table name".
+fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
+    parser.next_token();
+    let starts_query = |token: &Token| match token {
+        Token::LParen => true,
+        Token::Word(word) => matches!(word.keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::FROM),
+        _ => false,
+    };
+    let options = if parser.peek_token().token == Token::LParen && !starts_query(&parser.peek_nth_token(1).token) {
+        let options = parser.parse_utility_options().map_err(syntax)?;
+        ExplainStatementOptions::from_utility_options(&options)
+            .map_err(|error| Error::new(ErrorKind::Syntax, error.strip_backtrace()))?
+    } else {
+        let analyze = parser.parse_keyword(Keyword::ANALYZE);
+        let verbose = parser.parse_keyword(Keyword::VERBOSE);
+        let format = if parser.parse_keyword(Keyword::FORMAT) {
+            let _ = parser.consume_token(&Token::Eq);
+            let name = parser.next_token().token.to_string();
+            let format = match name.to_ascii_lowercase().as_str() {
+                "text" => Ok(ExplainFormat::Indent),
+                "json" => Ok(ExplainFormat::PostgresJSON),
+                other => ExplainFormat::from_str(other),
+            };
+            let wrong = |_| {
+                Error::new(ErrorKind::Syntax, format!("EXPLAIN has no format {name}"))
+                    .with_hint("formats are text, tree, json, graphviz")
+            };
+            Some(format.map_err(wrong)?)
+        } else {
+            None
+        };
+        ExplainStatementOptions {
+            analyze,
+            verbose,
+            format,
+            analyze_level: None,
+            analyze_categories: None,
+            show_statistics: None,
+        }
+    };
+    if !starts_query(&parser.peek_token().token) {
+        let what = match parser.parse_statement() {
+            Ok(_) => "EXPLAIN of anything but a query",
+            Err(error) => return Err(syntax(error)),
+        };
+        return Err(not_supported(what).with_hint("explain the SELECT that the statement is made of"));
+    }
+    let query = parser.parse_query().map_err(syntax)?;
+    refuse::query(&query)?;
+    Ok(Kind::Explain { query, options })
+}
+
+fn describe(parser: &mut Parser<'_>) -> Result<Kind> {
+    parser.next_token();
+    let _ = parser.parse_keyword(Keyword::TABLE);
+    let name = parser.parse_object_name(false).map_err(syntax)?;
+    Ok(Kind::Describe(table_name(&name)?))
+}
+
+/// A table of either schema.
+pub(crate) fn table_name(name: &ObjectName) -> Result<TableName> {
+    match parts_of(name)?.as_slice() {
+        [schema, table] if schema == SYSTEM => Ok(TableName { schema: schema.clone(), table: table.clone() }),
+        [schema, _] if schema != names::PUBLIC => Err(unknown_schema(schema)),
+        _ => Ok(TableName { schema: names::PUBLIC.to_owned(), table: user_table(name)? }),
+    }
+}
+
+/// Takes over the parser's tree.
+fn of_tree(tree: ast::Statement) -> Result<Kind> {
+    use ast::Statement as Tree;
+    match tree {
+        Tree::Query(query) => {
+            refuse::query(&query)?;
+            Ok(Kind::Query(query))
+        }
+        Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
+        Tree::CreateTable(create) => {
+            if let Some(query) = &create.query {
+                refuse::query(query)?;
+            }
+            Ok(Kind::CreateTable(Box::new(create_table(create)?)))
+        }
+        Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
+        Tree::Drop { object_type: ObjectType::Table, if_exists, names, cascade, purge, temporary, .. } => {
+            if cascade {
+                return Err(not_supported("DROP TABLE ... CASCADE").with_hint("nothing depends on a table: leave it out"));
+            }
+            if purge || temporary {
+                return Err(not_supported("this form of DROP TABLE"));
+            }
+            Ok(Kind::DropTable { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists })
+        }
+        Tree::ShowTables { terse, history, extended, full, external, show_options } => {
+            if terse || history || extended || full || external || !is_plain(&show_options) {
+                return Err(not_supported("a clause of SHOW TABLES").with_hint("query alluvia.tables"));
+            }
+            Ok(Kind::ShowTables)
+        }
+        Tree::ShowColumns { extended, full, show_options } => show_columns(extended || full, show_options),
+        Tree::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => Ok(Kind::ShowCreate(user_table(&obj_name)?)),
+        Tree::ShowCreate { obj_type, .. } => Err(not_supported(format!("SHOW CREATE {obj_type}"))),
+        Tree::ShowVariable { variable } => show_variable(&variable),
+        Tree::Set(set) => Ok(Kind::Setting(set_of(set)?)),
+        Tree::Reset(reset) => Ok(Kind::Setting(match reset.reset {
+            Reset::ALL => SettingCommand::ResetAll,
+            Reset::ConfigurationParameter(name) => SettingCommand::Reset(setting_name(&name)?),
+        })),
+        Tree::StartTransaction { modes, modifier, statements, exception, has_end_keyword, .. } => {
+            if modifier.is_some() || !statements.is_empty() || exception.is_some() || has_end_keyword {
+                return Err(not_supported("BEGIN with statements or modifiers"));
+            }
+            modes.iter().try_for_each(transaction_mode)?;
+            Ok(Kind::Begin)
+        }
+        Tree::Commit { chain, modifier, .. } => {
+            if chain || modifier.is_some() {
+                return Err(not_supported("COMMIT with a clause"));
+            }
+            Ok(Kind::Commit)
+        }
+        Tree::Rollback { chain, savepoint } => {
+            if chain || savepoint.is_some() {
+                return Err(not_supported("ROLLBACK with a clause").with_hint("a transaction is rolled back as a whole"));
+            }
+            Ok(Kind::Rollback)
+        }
+        Tree::Call(function) => call_of(&function),
+        other => {
+            let text = other.to_string();
+            let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));
+            Err(not_supported(words.take(3).collect::<Vec<_>>().join(" ")))
+        }
+    }
+}
+
+fn is_plain(options: &ast::ShowStatementOptions) -> bool {
+    options.show_in.is_none()
+        && options.starts_with.is_none()
+        && options.limit.is_none()
+        && options.limit_from.is_none()
+        && options.filter_position.is_none()
+}
+
+fn show_columns(more: bool, mut options: ast::ShowStatementOptions) -> Result<Kind> {
+    let table = options.show_in.take().and_then(|place| place.parent_name);
+    match table {
+        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(table_name(&table)?)),
+        Some(_) => Err(not_supported("a clause of SHOW COLUMNS").with_hint("query alluvia.columns")),
+        None => Err(Error::new(ErrorKind::Syntax, "SHOW COLUMNS needs a table").with_hint("write SHOW COLUMNS FROM t")),
+    }
+}
+
+fn show_variable(variable: &[ast::Ident]) -> Result<Kind> {
+    let words: Vec<String> = variable.iter().map(name_of).collect();
+    let command = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["all"] => SettingCommand::ShowAll,
+        ["time", "zone"] => SettingCommand::Show("timezone".to_owned()),
+        [name] => SettingCommand::Show((*name).to_owned()),
+        _ => return Err(not_supported(format!("SHOW {}", words.join(" ").to_uppercase()))),
+    };
+    Ok(Kind::Setting(command))
+}
+
+fn transaction_mode(mode: &TransactionMode) -> Result<()> {
+    match mode {
+        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => Ok(()),
+        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => Err(not_supported("BEGIN READ ONLY")),
+        // A transaction reads one snapshot, and its inserts conflict with nothing: that is as strong as any of these ask.
+        TransactionMode::IsolationLevel(
+            TransactionIsolationLevel::RepeatableRead
+            | TransactionIsolationLevel::Snapshot
+            | TransactionIsolationLevel::ReadCommitted
+            | TransactionIsolationLevel::ReadUncommitted,
+        ) => Ok(()),
+        TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
+            Err(not_supported("ISOLATION LEVEL SERIALIZABLE").with_hint("transactions read one snapshot: REPEATABLE READ"))
+        }
+    }
+}
+
+fn insert_of(insert: ast::Insert) -> Result<Insert> {
+    let clauses = [
+        (insert.or.is_some(), "INSERT OR ..."),
+        (insert.ignore, "INSERT IGNORE"),
+        (insert.overwrite, "INSERT OVERWRITE"),
+        (insert.on.is_some(), "ON CONFLICT"),
+        (insert.returning.is_some(), "RETURNING"),
+        (insert.output.is_some(), "OUTPUT"),
+        (insert.replace_into, "REPLACE INTO"),
+        (!insert.assignments.is_empty(), "INSERT ... SET"),
+        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION in INSERT"),
+        (insert.has_table_keyword, "INSERT INTO TABLE"),
+        (insert.priority.is_some(), "a priority of INSERT"),
+        (insert.table_alias.is_some() || insert.insert_alias.is_some(), "an alias in INSERT"),
+        (insert.settings.is_some() || insert.format_clause.is_some(), "SETTINGS or FORMAT in INSERT"),
+        (!insert.optimizer_hints.is_empty(), "an optimizer hint"),
+        (
+            insert.multi_table_insert_type.is_some()
+                || !insert.multi_table_into_clauses.is_empty()
+                || !insert.multi_table_when_clauses.is_empty(),
+            "INSERT into several tables",
+        ),
+    ];
+    if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
+        return Err(not_supported(clause));
+    }
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(not_supported("INSERT into a function or a query"));
+    };
+    let columns = insert.columns.iter().map(|column| match column.0.as_slice() {
+        [part] => part.as_ident().cloned().ok_or_else(|| not_supported(format!("{column} in a column list"))),
+        _ => Err(not_supported(format!("{column} in a column list"))),
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let Some(source) = insert.source else {
+        return Err(not_supported("INSERT ... DEFAULT VALUES"));
+    };
+    refuse::query(&source)?;
+    Ok(Insert { table: user_table(name)?, columns: (!columns.is_empty()).then_some(columns), source })
+}
+
+fn setting_name(name: &ObjectName) -> Result<String> {
+    Ok(parts_of(name)?.join(".").to_ascii_lowercase())
+}
+
+fn set_of(set: Set) -> Result<SettingCommand> {
+    match set {
+        Set::SingleAssignment { scope, hivevar: false, variable, values } => {
+            let local = match scope {
+                None | Some(ast::ContextModifier::Session) => false,
+                Some(ast::ContextModifier::Local) => true,
+                Some(ast::ContextModifier::Global) => return Err(not_supported("SET GLOBAL")),
+            };
+            let name = setting_name(&variable)?;
+            let [value] = values.as_slice() else {
+                return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} takes one value")));
+            };
+            Ok(SettingCommand::Set { value: setting_value(&name, value)?, name, local })
+        }
+        Set::SetTimeZone { local, value } => {
+            Ok(SettingCommand::Set { value: setting_value("timezone", &value)?, name: "timezone".to_owned(), local })
+        }
+        Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION")),
+        Set::SetRole { .. } => Err(not_supported("SET ROLE")),
+        Set::SetNames { .. } | Set::SetNamesDefault {} => Err(not_supported("SET NAMES").with_hint("text is always UTF-8")),
+        Set::SetSessionAuthorization(_) => Err(not_supported("SET SESSION AUTHORIZATION")),
+        _ => Err(not_supported("this form of SET").with_hint("write SET name = value")),
+    }
+}
+
+fn setting_value(name: &str, value: &Expr) -> Result<SettingValue> {
+    match value {
+        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+            Ok(SettingValue::Default)
+        }
+        value => literal_text(value).map(SettingValue::Text).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidSetting, format!("{name} needs a string, a number or a word, not {value}"))
+        }),
+    }
+}
+
+fn call_of(function: &ast::Function) -> Result<Kind> {
+    let parts = parts_of(&function.name)?;
+    let no_arguments = match &function.args {
+        ast::FunctionArguments::None => true,
+        ast::FunctionArguments::List(list) => list.args.is_empty() && list.clauses.is_empty(),
+        ast::FunctionArguments::Subquery(_) => false,
+    };
+    let procedure = match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [SYSTEM, "flush"] => Procedure::Flush,
+        [SYSTEM, "merge"] => Procedure::Merge,
+        _ => {
+            return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
+                .with_hint("procedures are alluvia.flush() and alluvia.merge()"));
+        }
+    };
+    if !no_arguments {
+        return Err(Error::new(ErrorKind::UndefinedFunction, format!("{} takes no arguments", function.name)));
+    }
+    Ok(Kind::Call(procedure))
+}
+
+/// The query that reads some or all columns of a table, for COPY t TO.
+pub(crate) fn query_of_table(name: &ObjectName, columns: &[ast::Ident]) -> Result<Box<Query>> {
+    use ast::{Select, SelectItem, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions};
+    let template = Parser::new(&Grammar)
+        .with_recursion_limit(depth::DEPTH_MAX)
+        .try_with_sql("SELECT * FROM t")
+        .and_then(|mut parser| parser.parse_query())
+        .map_err(syntax)?;
+    let mut query = template;
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return Err(Error::internal("SELECT * FROM t is not a SELECT"));
+    };
+    let Select { projection, from, .. } = select.as_mut();
+    *projection = if columns.is_empty() {
+        vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())]
+    } else {
+        columns.iter().map(|column| SelectItem::UnnamedExpr(Expr::Identifier(column.clone()))).collect()
+    };
+    let [TableWithJoins { relation: TableFactor::Table { name: place, .. }, .. }] = from.as_mut_slice() else {
+        return Err(Error::internal("SELECT * FROM t does not read one table"));
+    };
+    *place = name.clone();
+    Ok(query)
+}

@@ -1,0 +1,167 @@
+//! Statements about the session itself: transactions, settings, procedures.
+
+use crate::dialect::statement::{Procedure, SettingCommand};
+use crate::session::core::{Run, Session, blocking};
+use crate::session::outcome::Outcome;
+use crate::session::settings::Settings;
+use crate::session::transaction::{OpenTransaction, Transaction};
+use alluvia_snapshot::{Freshness, NewBatch, Want};
+use alluvia_types::{Error, ErrorKind, Result, Stage};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Session {
+    /// BEGIN: pins the version that the transaction reads.
+    pub(crate) async fn begin(&self) -> Result<Outcome> {
+        if self.in_transaction() {
+            return Err(Error::new(ErrorKind::Transaction, "a transaction is open already")
+                .with_hint("COMMIT or ROLLBACK it first; transactions do not nest"));
+        }
+        self.await_own_writes().await?;
+        let (freshness, at_least) = {
+            let state = self.state.lock();
+            (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
+        };
+        let tables = Vec::new();
+        let snapshot = self.engine.store().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
+        let mut state = self.state.lock();
+        state.seen = state.seen.max(snapshot.version);
+        let open = OpenTransaction::new(snapshot.version, state.settings.clone());
+        state.transaction = Transaction::Open(Box::new(open));
+        Ok(Outcome::done("BEGIN"))
+    }
+
+    /// COMMIT: one batch. After an error, it is a ROLLBACK that says so.
+    pub(crate) async fn commit(&self, run: &Arc<Run>) -> Result<Outcome> {
+        let transaction = std::mem::take(&mut self.state.lock().transaction);
+        match transaction {
+            Transaction::None => Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
+                .with_hint("BEGIN opens one")),
+            Transaction::Failed(settings) => {
+                self.state.lock().settings = *settings;
+                Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
+            }
+            Transaction::Open(mut open) => {
+                let locals = std::mem::take(&mut open.locals);
+                let settings_before = open.settings_before.clone();
+                let rows = open.into_rows();
+                let result = match rows.is_empty() {
+                    true => Ok(None),
+                    false => self.submit(run, NewBatch { rows, ..NewBatch::default() }).await.map(Some),
+                };
+                let mut state = self.state.lock();
+                match result {
+                    Ok(committed) => {
+                        for (name, before) in locals {
+                            state.settings.copy(name, &before);
+                        }
+                        let outcome = Outcome::done("COMMIT");
+                        Ok(match committed {
+                            Some(batch) if batch.duplicate => outcome.with_notice(format!(
+                                "the producer had sent this batch before: it is version {}, and was not applied again",
+                                batch.version
+                            )),
+                            _ => outcome,
+                        })
+                    }
+                    Err(error) => {
+                        // Nothing of it was committed: the transaction is over.
+                        state.settings = settings_before;
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    /// ROLLBACK: as if the transaction had not been, its SETs included.
+    pub(crate) fn rollback(&self) -> Result<Outcome> {
+        let mut state = self.state.lock();
+        match std::mem::take(&mut state.transaction) {
+            Transaction::None => Err(Error::new(ErrorKind::Transaction, "there is no transaction to roll back")
+                .with_hint("BEGIN opens one")),
+            Transaction::Failed(settings) => {
+                state.settings = *settings;
+                Ok(Outcome::done("ROLLBACK"))
+            }
+            Transaction::Open(open) => {
+                state.settings = open.settings_before;
+                Ok(Outcome::done("ROLLBACK"))
+            }
+        }
+    }
+
+    /// SET, SHOW, RESET.
+    pub(crate) fn setting(&self, command: SettingCommand) -> Result<Outcome> {
+        match command {
+            SettingCommand::Show(name) => {
+                let rows = self.shown(&name)?;
+                Ok(Outcome::table("SHOW", &[rows.0.as_str()], vec![vec![Some(rows.1)]]))
+            }
+            SettingCommand::ShowAll => {
+                use crate::system::SettingsView;
+                let rows = self.settings_now().settings();
+                let rows = rows.into_iter().map(|row| vec![Some(row.name), Some(row.value), Some(row.description)]);
+                Ok(Outcome::table("SHOW", &["name", "setting", "description"], rows.collect()))
+            }
+            SettingCommand::Set { name, value, local } => {
+                let mut state = self.state.lock();
+                let name = Settings::canonical(&name)?;
+                let mut changed = state.settings.clone();
+                changed.set(name, &value, &state.defaults)?;
+                let before = std::mem::replace(&mut state.settings, changed);
+                let Transaction::Open(open) = &mut state.transaction else {
+                    return Ok(match local {
+                        true => {
+                            state.settings = before;
+                            Outcome::done("SET").with_notice("SET LOCAL has no effect outside of a transaction")
+                        }
+                        false => Outcome::done("SET"),
+                    });
+                };
+                let known = open.locals.iter().position(|(other, _)| *other == name);
+                match (local, known) {
+                    (true, None) => open.locals.push((name, before)),
+                    (false, Some(known)) => drop(open.locals.remove(known)),
+                    _ => {}
+                }
+                Ok(Outcome::done("SET"))
+            }
+            SettingCommand::Reset(name) => {
+                let mut state = self.state.lock();
+                let defaults = state.defaults.clone();
+                state.settings.copy(Settings::canonical(&name)?, &defaults);
+                Ok(Outcome::done("RESET"))
+            }
+            SettingCommand::ResetAll => {
+                let mut state = self.state.lock();
+                state.settings = state.defaults.clone();
+                Ok(Outcome::done("RESET"))
+            }
+        }
+    }
+
+    /// A setting's canonical name and value; the database's own can be shown too.
+    fn shown(&self, name: &str) -> Result<(String, String)> {
+        let known = Settings::canonical(name);
+        match known {
+            Ok(canonical) => Ok((canonical.to_owned(), self.state.lock().settings.show(canonical)?)),
+            Err(error) => {
+                let database = self.engine.database_settings().into_iter().find(|row| row.name == name);
+                database.map(|row| (row.name, row.value)).ok_or(error)
+            }
+        }
+    }
+
+    /// CALL.
+    pub(crate) async fn call(&self, procedure: Procedure) -> Result<Outcome> {
+        self.await_own_writes().await?;
+        let stage = match procedure {
+            Procedure::Flush => Stage::Sorted,
+            Procedure::Merge => Stage::Merged,
+        };
+        let store = Arc::clone(self.engine.store());
+        blocking(move || store.organise(stage)).await?;
+        Ok(Outcome::done("CALL"))
+    }
+}

@@ -1,0 +1,280 @@
+//! One client's session: the only entrance to the database.
+//!
+//! Invariants:
+//! - One statement at a time; a second one waits.
+//! - A session never reads below what it has read or written ([`State::seen`]).
+//! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
+//! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
+
+use crate::dialect::{self, Kind, Statement};
+use crate::engine::Engine;
+use crate::session::guard::Guarded;
+use crate::session::outcome::Outcome;
+use crate::session::progress::{CancelHandle, CancelToken, Phase, Progress};
+use crate::session::settings::{Settings, SettingsNow};
+use crate::session::supervise::{Record, Stop, SupervisedRows};
+use crate::session::transaction::Transaction;
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{Committed, Durability, NewBatch};
+use alluvia_types::{Error, ErrorKind, Result, Version};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A session. See the crate's documentation for an example.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) engine: Arc<Engine>,
+    id: u64,
+    pub(crate) state: Arc<Mutex<State>>,
+    /// Held while a statement runs.
+    turn: tokio::sync::Mutex<()>,
+    cancel: CancelHandle,
+    progress: Mutex<Arc<Progress>>,
+}
+
+/// What a session remembers between statements.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) defaults: Settings,
+    pub(crate) transaction: Transaction,
+    /// The highest version read or written.
+    pub(crate) seen: Version,
+    /// The highest version written with relaxed durability that may not be visible yet.
+    pub(crate) unseen: Option<Version>,
+}
+
+impl State {
+    /// An error came: an open transaction can only end.
+    pub(crate) fn fail_transaction(&mut self) {
+        if let Transaction::Open(open) = &self.transaction {
+            self.transaction = Transaction::Failed(Box::new(open.settings_before.clone()));
+        }
+    }
+}
+
+/// One statement on its way.
+pub(crate) struct Run {
+    pub(crate) token: CancelToken,
+    pub(crate) progress: Arc<Progress>,
+    /// The settings it runs with, whatever it changes.
+    pub(crate) settings: Settings,
+    /// Its place in `alluvia.queries`.
+    pub(crate) query_id: u64,
+}
+
+impl Session {
+    pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Session {
+        let settings = engine.default_settings();
+        let state = State {
+            defaults: settings.clone(),
+            settings,
+            transaction: Transaction::None,
+            seen: Version(0),
+            unseen: None,
+        };
+        Session {
+            engine,
+            id,
+            state: Arc::new(Mutex::new(state)),
+            turn: tokio::sync::Mutex::new(()),
+            cancel: CancelHandle::default(),
+            progress: Mutex::default(),
+        }
+    }
+
+    /// All statements of a script. A syntax error anywhere refuses all of it; a statement that is merely not supported is
+    /// refused when it is executed. Never panics, however deep the text.
+    pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        let parsed = dialect::parse(sql);
+        if parsed.is_err() {
+            self.state.lock().fail_transaction();
+        }
+        parsed
+    }
+
+    /// Parses and runs exactly one statement.
+    pub async fn sql(&self, sql: &str) -> Result<Outcome> {
+        let mut statements = self.parse(sql)?;
+        match statements.len() {
+            1 => self.execute(statements.remove(0)).await,
+            0 => Err(Error::new(ErrorKind::Syntax, "there is no statement to run")),
+            several => Err(Error::new(ErrorKind::Syntax, format!("one statement is wanted, and {several} are given"))
+                .with_hint("parse the script, and execute its statements one by one")),
+        }
+    }
+
+    /// Stops the running statement of this session from anywhere.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// What the running (or else the last) statement has done so far.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress.lock())
+    }
+
+    /// Whether the session is between BEGIN and the end of its transaction.
+    pub fn in_transaction(&self) -> bool {
+        !matches!(self.state.lock().transaction, Transaction::None)
+    }
+
+    /// Runs a statement. For a query, returns when its rows begin to come; the rest of the time passes in the stream.
+    pub async fn execute(&self, statement: Statement) -> Result<Outcome> {
+        let text = Arc::clone(&statement.text);
+        self.run(&text, |run| async move { self.dispatch(&run, statement).await }).await
+    }
+
+    /// Runs `work` as a statement: in turn, cancellable, timed, recorded, guarded against panics.
+    pub(crate) async fn run<'a, F, Work>(&'a self, text: &str, work: F) -> Result<Outcome>
+    where
+        F: FnOnce(Arc<Run>) -> Work,
+        Work: Future<Output = Result<Outcome>> + 'a,
+    {
+        let _turn = self.turn.lock().await;
+        let token = self.cancel.begin();
+        let progress = Arc::new(Progress::default());
+        *self.progress.lock() = Arc::clone(&progress);
+        let settings = self.state.lock().settings.clone();
+        let mut stop = Stop::new(token.clone(), settings.statement_timeout);
+        let record = Record::begin(&self.engine, self.id, text);
+        let run = Arc::new(Run { token: token.clone(), progress: Arc::clone(&progress), settings, query_id: record.id() });
+        let mut work = Guarded::new(work(run));
+        let result = tokio::select! {
+            biased;
+            result = &mut work => result,
+            () = stop.stopped() => match progress.phase() {
+                Phase::Committing => work.await,
+                _ => Err(token.error()),
+            },
+        };
+        match result {
+            Ok(mut outcome) => {
+                match outcome.rows.take() {
+                    Some(rows) => {
+                        let supervised = SupervisedRows::new(rows, stop, record, Arc::clone(&self.state));
+                        outcome.rows = Some(Box::pin(supervised));
+                    }
+                    None => record.end(progress.rows(), Ok(())),
+                }
+                Ok(outcome)
+            }
+            Err(error) => {
+                record.end(progress.rows(), Err(&error));
+                self.state.lock().fail_transaction();
+                Err(error)
+            }
+        }
+    }
+
+    async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
+        let Statement { kind, hints, text: _ } = statement;
+        self.check_transaction(&kind)?;
+        match kind {
+            Kind::Query(query) => self.query(run, query, &hints).await,
+            Kind::Explain { query, options } => self.explain(run, query, options, &hints).await,
+            Kind::Insert(insert) => self.insert(run, insert, &hints).await,
+            Kind::CreateTable(create) => self.create_table(run, *create, &hints).await,
+            Kind::DropTable { names, if_exists } => self.drop_tables(run, names, if_exists).await,
+            Kind::AlterTable(alter) => self.alter_table(run, alter).await,
+            Kind::Describe(table) => self.describe(&table),
+            Kind::ShowTables => Ok(self.show_tables()),
+            Kind::ShowCreate(table) => self.show_create(&table),
+            Kind::Setting(command) => self.setting(command),
+            Kind::Begin => self.begin().await,
+            Kind::Commit => self.commit(run).await,
+            Kind::Rollback => self.rollback(),
+            Kind::Copy(copy) => self.copy(run, *copy, &hints).await,
+            Kind::Call(procedure) => self.call(procedure).await,
+            Kind::Refused(error) => Err(error),
+        }
+    }
+
+    /// Refuses what a transaction cannot hold, and everything but its end once it failed.
+    fn check_transaction(&self, kind: &Kind) -> Result<()> {
+        let refused = |what: &str| {
+            Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
+                .with_hint("a transaction holds INSERTs and queries; COMMIT or ROLLBACK first"))
+        };
+        match (&self.state.lock().transaction, kind) {
+            (Transaction::None, _) => Ok(()),
+            (_, Kind::Commit | Kind::Rollback) => Ok(()),
+            (Transaction::Failed(_), _) => {
+                Err(Error::new(ErrorKind::Transaction, "the transaction has failed: statements are refused until it ends")
+                    .with_hint("ROLLBACK ends it"))
+            }
+            (Transaction::Open(_), Kind::CreateTable(_)) => refused("CREATE TABLE"),
+            (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
+            (Transaction::Open(_), Kind::AlterTable(_)) => refused("ALTER TABLE"),
+            (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
+            (Transaction::Open(_), Kind::Copy(copy)) if copy.is_from() => refused("COPY FROM"),
+            (Transaction::Open(_), _) => Ok(()),
+        }
+    }
+
+    /// The newest visible definition of a user table, with near names if there is none.
+    pub(crate) fn user_table(&self, name: &str) -> Result<Arc<TableEntry>> {
+        self.engine.store().catalog().table(name).cloned()
+    }
+
+    /// The session's settings beside the database's, for `alluvia.settings`.
+    pub(crate) fn settings_now(&self) -> SettingsNow {
+        let database = self.engine.database_settings();
+        let state = self.state.lock();
+        SettingsNow { now: state.settings.clone(), defaults: state.defaults.clone(), database }
+    }
+
+    /// Commits one batch. Its producer is the session's, unless the batch names another.
+    pub(crate) async fn submit(&self, run: &Run, mut batch: NewBatch) -> Result<Committed> {
+        run.token.check()?;
+        run.progress.set_phase(Phase::Committing);
+        let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
+        batch.producer = batch.producer.or_else(|| own_mark.clone());
+        let durability = run.settings.durability;
+        let store = Arc::clone(self.engine.store());
+        let committed = blocking(move || store.submit(batch, durability)).await;
+        run.progress.set_phase(Phase::Idle);
+        let committed = committed?;
+        self.wrote(committed.version, durability);
+        if own_mark.is_some() {
+            let mut state = self.state.lock();
+            state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
+        }
+        Ok(committed)
+    }
+
+    /// Remembers that this session wrote `version`.
+    pub(crate) fn wrote(&self, version: Version, durability: Durability) {
+        let mut state = self.state.lock();
+        state.seen = state.seen.max(version);
+        if durability == Durability::Relaxed {
+            state.unseen = state.unseen.max(Some(version));
+        }
+    }
+
+    /// Waits until what this session wrote with relaxed durability is visible.
+    pub(crate) async fn await_own_writes(&self) -> Result<()> {
+        let Some(version) = self.state.lock().unseen else { return Ok(()) };
+        let store = Arc::clone(self.engine.store());
+        blocking(move || store.wait_visible(version)).await?;
+        let mut state = self.state.lock();
+        if state.unseen == Some(version) {
+            state.unseen = None;
+        }
+        Ok(())
+    }
+}
+
+/// Runs what may block on a thread that may.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::internal(format!("a task of the statement failed: {error}"))),
+    }
+}
+
+/// A statement's duration limit as the settings have it.
+pub(crate) fn limit(timeout: Duration) -> Option<Duration> {
+    (!timeout.is_zero()).then_some(timeout)
+}

@@ -1,0 +1,229 @@
+//! From the errors of planning and running to ours: a kind, a clean sentence, a hint.
+//!
+//! Invariants:
+//! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
+//! - Nothing a user sees names DataFusion, except a defect's own message.
+
+use crate::table::user_error;
+use alluvia_catalog::Catalog;
+use alluvia_types::{Error, ErrorKind, near_names};
+use arrow::error::ArrowError;
+use datafusion::common::{Column, DataFusionError, SchemaError};
+
+/// An error of planning; `catalog` is what the statement could see.
+pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog) -> Error {
+    if user_error(error).is_none()
+        && let DataFusionError::Plan(message) = leaf(error)
+        && let Some(name) = message.strip_prefix("table '").and_then(|rest| rest.split_once("' not found"))
+    {
+        let bare = name.0.rsplit('.').next().unwrap_or(name.0);
+        return match catalog.table(bare) {
+            Err(error) => error,
+            Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table {}", name.0)),
+        };
+    }
+    error_of(error)
+}
+
+/// Any error that a query ends with.
+pub(crate) fn error_of(error: &DataFusionError) -> Error {
+    if let Some(own) = user_error(error) {
+        return own;
+    }
+    match leaf(error) {
+        DataFusionError::SchemaError(schema, _) => schema_error(schema),
+        DataFusionError::SQL(error, _) => Error::new(ErrorKind::Syntax, error.to_string()),
+        DataFusionError::NotImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
+        DataFusionError::Plan(message) => plan_error(message),
+        DataFusionError::Configuration(message) => Error::new(ErrorKind::InvalidSetting, clean(message)),
+        DataFusionError::ArrowError(error, _) => arrow_error(error),
+        DataFusionError::Execution(message) => Error::new(ErrorKind::InvalidValue, clean(message)),
+        DataFusionError::ResourcesExhausted(message) => exhausted(message),
+        DataFusionError::ExecutionJoin(error) => Error::internal(format!("a task of the query failed: {error}")),
+        DataFusionError::IoError(error) => Error::io("the spill directory", "using", error),
+        DataFusionError::ParquetError(error) => Error::new(ErrorKind::Corrupt, format!("reading a segment failed: {error}")),
+        DataFusionError::Internal(message) => Error::internal(clean(message)),
+        other => Error::internal(clean(&other.message())),
+    }
+}
+
+/// The error that a stream of rows ended with.
+pub fn from_datafusion(error: DataFusionError) -> Error {
+    error_of(&error)
+}
+
+/// `error` in a form that travels through streams of DataFusion.
+pub(crate) fn wrap(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// The first error under contexts and collections.
+fn leaf(error: &DataFusionError) -> &DataFusionError {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => leaf(inner),
+        DataFusionError::Shared(inner) => leaf(inner),
+        DataFusionError::Collection(errors) => errors.first().map_or(error, leaf),
+        other => other,
+    }
+}
+
+fn schema_error(error: &SchemaError) -> Error {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => field_not_found(field, valid_fields),
+        SchemaError::AmbiguousReference { field } => {
+            Error::new(ErrorKind::UndefinedColumn, format!("column {} is ambiguous", shown(field)))
+                .with_hint("put the table's name or alias before it: t.column")
+        }
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+            Error::new(ErrorKind::DuplicateColumn, format!("column {name} appears twice"))
+                .with_hint("give one of them another name with AS")
+        }
+    }
+}
+
+fn shown(column: &Column) -> String {
+    match &column.relation {
+        Some(relation) => format!("{}.{}", relation.table(), column.name),
+        None => column.name.clone(),
+    }
+}
+
+fn field_not_found(field: &Column, valid: &[Column]) -> Error {
+    let error = Error::new(ErrorKind::UndefinedColumn, format!("there is no column {}", shown(field)));
+    let near = near_names(&field.name, valid.iter().map(|column| column.name.as_str()));
+    if let [_, ..] = near.as_slice() {
+        let case = near.iter().any(|name| *name != field.name && name.eq_ignore_ascii_case(&field.name));
+        let quoted = |name: &String| if case { format!("\"{name}\"") } else { name.clone() };
+        return error.with_hint(format!("did you mean {}?", near.iter().map(quoted).collect::<Vec<_>>().join(" or ")));
+    }
+    if valid.is_empty() {
+        return error;
+    }
+    const SHOWN_MAX: usize = 12;
+    let names: Vec<String> = valid.iter().take(SHOWN_MAX).map(shown).collect();
+    let more = if valid.len() > SHOWN_MAX { ", ..." } else { "" };
+    error.with_hint(format!("columns here are {}{more}", names.join(", ")))
+}
+
+fn plan_error(message: &str) -> Error {
+    let text = clean(message);
+    let lower = text.to_lowercase();
+    if let Some(rest) = text.strip_prefix("Invalid function '") {
+        let name = rest.split('\'').next().unwrap_or(rest);
+        let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
+        return match rest.split_once("Did you mean '").and_then(|(_, near)| near.split('\'').next()) {
+            Some(near) => error.with_hint(format!("did you mean {near}?")),
+            None => error,
+        };
+    }
+    if lower.starts_with("table function") && lower.contains("not found") {
+        return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
+    }
+    if lower.starts_with("failed to resolve schema: ") {
+        return crate::dialect::names::unknown_schema(text.rsplit(": ").next().unwrap_or_default());
+    }
+    let types = ["coerc", "data type", "types ", "type mismatch", "cast", "argument type", "signature"];
+    let kind = if types.iter().any(|word| lower.contains(word)) { ErrorKind::DatatypeMismatch } else { ErrorKind::Syntax };
+    Error::new(kind, text)
+}
+
+fn arrow_error(error: &ArrowError) -> Error {
+    match error {
+        ArrowError::DivideByZero => Error::new(ErrorKind::InvalidValue, "division by zero"),
+        ArrowError::ArithmeticOverflow(message) => Error::new(ErrorKind::InvalidValue, format!("out of range: {message}"))
+            .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            Error::new(ErrorKind::InvalidValue, lower_first(&clean(message)))
+        }
+        ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
+        ArrowError::MemoryError(message) => exhausted(message),
+        ArrowError::IoError(_, error) => Error::io("the spill directory", "using", error),
+        ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
+            Error::new(ErrorKind::InvalidValue, clean(message))
+        }
+        other => Error::new(ErrorKind::InvalidValue, clean(&other.to_string())),
+    }
+}
+
+fn exhausted(message: &str) -> Error {
+    let text = clean(message);
+    if text.contains("disk space") || text.contains("spill") && text.contains("limit") {
+        return Error::new(ErrorKind::OutOfMemory, format!("the query spilled more than is allowed: {text}"))
+            .with_hint("give the query more memory with SET memory_limit, or let it read less");
+    }
+    Error::new(ErrorKind::OutOfMemory, format!("the query needs more memory than it may have: {text}"))
+        .with_hint("raise it with SET memory_limit = '4GB', or let the query read less")
+}
+
+/// Without backtraces, requests to report to others, and our catalog's name.
+fn clean(message: &str) -> String {
+    let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
+    let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
+    message.trim().trim_end_matches('.').replace("alluvia.public.", "")
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) if !text.get(1..2).is_some_and(|second| second.bytes().all(|byte| byte.is_ascii_uppercase())) => {
+            first.to_lowercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::parquet::errors::ParquetError;
+    use std::sync::Arc;
+
+    #[test]
+    fn own_errors_survive_every_wrapping() {
+        let own = Error::new(ErrorKind::Corrupt, "segment 7, chunk 3").with_hint("restore it");
+        let arrow = ArrowError::ExternalError(Box::new(own.clone()));
+        let parquet = ParquetError::External(Box::new(own.clone()));
+        let io = std::io::Error::other(own.clone());
+        for wrapped in [
+            wrap(own.clone()),
+            DataFusionError::from(arrow),
+            DataFusionError::from(parquet),
+            DataFusionError::IoError(io),
+            DataFusionError::Context("while reading".into(), Box::new(wrap(own.clone()))),
+            DataFusionError::Shared(Arc::new(wrap(own.clone()))),
+            DataFusionError::External(Box::new(wrap(own.clone()))),
+        ] {
+            let got = error_of(&wrapped);
+            assert_eq!((got.kind(), got.message(), got.hint()), (own.kind(), own.message(), own.hint()), "{wrapped}");
+        }
+    }
+
+    #[test]
+    fn unknown_columns_list_near_names_or_all() {
+        let valid = vec![Column::from_qualified_name("t.country"), Column::from_qualified_name("t.price")];
+        let not_found = |name: &str| {
+            let field = Box::new(Column::from_name(name));
+            let error = SchemaError::FieldNotFound { field, valid_fields: valid.clone() };
+            error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None)))
+        };
+        assert!(not_found("contry").hint().unwrap().contains("country"));
+        assert!(not_found("zzzzzz").hint().unwrap().contains("t.price"));
+        assert_eq!(not_found("zzzzzz").kind(), ErrorKind::UndefinedColumn);
+    }
+
+    #[test]
+    fn messages_are_clean_and_kinds_say_what_to_do() {
+        let kinds = [
+            (DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None), ErrorKind::InvalidValue),
+            (DataFusionError::ResourcesExhausted("x".into()), ErrorKind::OutOfMemory),
+            (DataFusionError::NotImplemented("x".into()), ErrorKind::NotSupported),
+            (DataFusionError::Plan("Invalid function 'smu'.\nDid you mean 'sum'?".into()), ErrorKind::UndefinedFunction),
+            (DataFusionError::Internal("x".into()), ErrorKind::Internal),
+        ];
+        for (error, kind) in kinds {
+            let got = error_of(&error);
+            assert_eq!(got.kind(), kind);
+            assert!(!got.message().contains("DataFusion"), "{got}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Keeps a statement from taking the process with it.
+//!
+//! Invariants:
+//! - Planning and polling run on a large stack: a plan is deeper than its statement (views of CTEs, rewrites), and a Rust
+//!   stack overflow cannot be caught.
+//! - A panic while a statement plans or runs ends that statement with `Internal`, and nothing else.
+
+use crate::session::errors::{error_of, wrap};
+use alluvia_types::{Error, Result};
+use datafusion::common::DataFusionError;
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// What planning may use. Only touched pages cost memory.
+const STACK_BYTES: usize = 64 << 20;
+/// Below this much left, a poll moves to a new stack: more than a thread of an async runtime has, so the outermost poll
+/// moves and those nested in it do not.
+const RED_ZONE_BYTES: usize = 8 << 20;
+
+/// Runs `work` on a large stack and turns a panic into an error.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
+    stacker::maybe_grow(RED_ZONE_BYTES, STACK_BYTES, || catch_unwind(AssertUnwindSafe(work)))
+        .map_err(|panic| Error::internal(format!("the statement panicked: {}", panic_message(panic.as_ref()))))
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// A future polled on a large stack, whose panic is its error. After that it must not be polled again, and it is not:
+/// a future that returned is done.
+pub(crate) struct Guarded<F> {
+    inner: Pin<Box<F>>,
+}
+
+impl<F> Guarded<F> {
+    /// Guards a future.
+    pub(crate) fn new(inner: F) -> Guarded<F> {
+        Guarded { inner: Box::pin(inner) }
+    }
+}
+
+impl<T, F: Future<Output = Result<T>>> Future for Guarded<F> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        match guarded(|| self.inner.as_mut().poll(context)) {
+            Ok(poll) => poll,
+            Err(panicked) => Poll::Ready(Err(panicked)),
+        }
+    }
+}
+
+/// As [`guarded`], for what returns DataFusion's errors.
+pub(crate) fn guarded_poll<T>(
+    work: impl FnOnce() -> Poll<Option<Result<T, DataFusionError>>>,
+) -> Poll<Option<Result<T, DataFusionError>>> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(poll) => poll.map(|item| item.map(|result| result.map_err(|error| wrap(error_of(&error))))),
+        Err(panic) => {
+            let message = format!("the statement panicked: {}", panic_message(panic.as_ref()));
+            Poll::Ready(Some(Err(wrap(Error::internal(message)))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_types::ErrorKind;
+
+    #[test]
+    fn panics_become_errors() {
+        let error = guarded(|| -> u8 { panic!("oh {}", "no") }).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().contains("oh no"));
+    }
+
+    #[tokio::test]
+    async fn futures_run_on_a_large_stack() {
+        fn deep(n: u64) -> u64 {
+            let page = std::hint::black_box([n; 512]);
+            if n == 0 { page[0] } else { deep(n - 1) + page[511].min(1) }
+        }
+        let depth = tokio::task::spawn(Guarded::new(async {
+            tokio::task::yield_now().await;
+            Ok(deep(4_000))
+        }));
+        assert_eq!(depth.await.unwrap().unwrap(), 4_000);
+    }
+}

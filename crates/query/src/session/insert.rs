@@ -1,0 +1,209 @@
+//! INSERT, and the streams of rows that become one batch.
+//!
+//! A batch is small (its rows travel in the log) or large (its rows are staged as segments that the log names); which, is
+//! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
+//! thread and back.
+
+use crate::copy::{Assigner, Sink, TextAs};
+use crate::dialect::Hints;
+use crate::dialect::names::name_of;
+use crate::dialect::statement::Insert;
+use crate::session::core::{Run, Session, blocking};
+use crate::session::errors::from_datafusion;
+use crate::session::outcome::Outcome;
+use crate::session::progress::Phase;
+use crate::session::select::Planned;
+use crate::session::transaction::Transaction;
+use crate::session::values::literal_rows;
+use alluvia_catalog::TableEntry;
+use alluvia_space::TableDef;
+use alluvia_snapshot::{Committed, NewBatch, NewRows};
+use alluvia_types::{Error, ErrorKind, Result, Version};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::DataType as ArrowType;
+use datafusion::sql::sqlparser::ast::{Ident, SetExpr};
+use futures::StreamExt;
+use std::sync::Arc;
+
+/// Rows that travel in the log; more are staged as segments.
+const INLINE_BYTES_MAX: u64 = 32 << 20;
+
+impl Session {
+    /// INSERT INTO.
+    pub(crate) async fn insert(&self, run: &Arc<Run>, insert: Insert, hints: &Hints) -> Result<Outcome> {
+        let entry = self.user_table(&insert.table)?;
+        let listed = insert.columns.as_deref();
+        if let SetExpr::Values(values) = insert.source.body.as_ref()
+            && let Some(first) = values.rows.first()
+        {
+            let targets = targets(&entry.def, listed, first.content.len())?;
+            if let Some(rows) = literal_rows(&insert.source, &entry.def, &targets)? {
+                return self.write(run, &entry, vec![rows]).await;
+            }
+        }
+        let planned = self.plan(run, insert.source, hints).await?;
+        let width = planned.schema().fields().len();
+        let targets = targets(&entry.def, listed, width)?;
+        if width != targets.len() {
+            return Err(too_many(&entry.def, width, targets.len()));
+        }
+        let mapping = mapping(&entry.def, &targets);
+        if self.is_open() {
+            let rows = self.read_all(run, &planned, &entry.def, &mapping).await?;
+            return Ok(self.write(run, &entry, rows).await?.with_used(planned.used()));
+        }
+        let mut batch = NewBatch::default();
+        let rows = self.stream_into(run, &planned, &entry.def, entry.changed_at, &mapping, &mut batch).await?;
+        let committed = if rows == 0 { None } else { Some(self.submit(run, batch).await?) };
+        Ok(inserted(rows, committed).with_used(planned.used()))
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state.lock().transaction, Transaction::Open(_))
+    }
+
+    /// Rows of one table into the open transaction, or as a batch of their own.
+    pub(crate) async fn write(
+        &self,
+        run: &Arc<Run>,
+        entry: &Arc<TableEntry>,
+        batches: Vec<RecordBatch>,
+    ) -> Result<Outcome> {
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        run.progress.add_rows(rows as u64);
+        let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+        if batches.is_empty() {
+            return Ok(inserted(0, None));
+        }
+        {
+            let mut state = self.state.lock();
+            if let Transaction::Open(open) = &mut state.transaction {
+                let bytes_max = self.engine.store().info().tail_bytes_max / 4;
+                open.push(entry, batches, bytes_max)?;
+                return Ok(inserted(rows as u64, None));
+            }
+        }
+        let new_rows = NewRows { table: entry.def.id, checked_at: entry.changed_at, batches };
+        let committed = self.submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
+        Ok(inserted(rows as u64, Some(committed)))
+    }
+
+    /// A query's rows, cast to a table's columns, as what a batch takes. Gives the number of rows.
+    pub(crate) async fn stream_into(
+        &self,
+        run: &Arc<Run>,
+        planned: &Planned,
+        def: &Arc<TableDef>,
+        checked_at: Version,
+        mapping: &[Option<usize>],
+        batch: &mut NewBatch,
+    ) -> Result<u64> {
+        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
+        let store = Arc::clone(self.engine.store());
+        let mut sink = Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max);
+        let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
+        let mut stream = planned.execute()?;
+        let mut rows = 0;
+        run.progress.set_phase(Phase::Running);
+        while let Some(next) = stream.next().await {
+            run.token.check()?;
+            let next = compact(assigner.assign(&next.map_err(from_datafusion)?)?);
+            rows += next.num_rows() as u64;
+            run.progress.add_rows(next.num_rows() as u64);
+            sink = blocking(move || sink.append(next).map(|()| sink)).await?;
+        }
+        run.progress.set_phase(Phase::Finishing);
+        blocking(move || sink.finish()).await?.add_to(batch);
+        Ok(rows)
+    }
+
+    /// A query's rows, cast to a table's columns, in memory: for an open transaction, whose bound is checked on the way.
+    async fn read_all(
+        &self,
+        run: &Run,
+        planned: &Planned,
+        def: &TableDef,
+        mapping: &[Option<usize>],
+    ) -> Result<Vec<RecordBatch>> {
+        let bytes_max = self.engine.store().info().tail_bytes_max / 4;
+        let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
+        let mut stream = planned.execute()?;
+        let (mut batches, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = stream.next().await {
+            run.token.check()?;
+            let next = compact(assigner.assign(&next.map_err(from_datafusion)?)?);
+            bytes += next.get_array_memory_size() as u64;
+            if bytes > bytes_max {
+                return Err(Error::new(
+                    ErrorKind::OutOfMemory,
+                    format!("the query gives more than the {bytes_max} bytes of rows that a transaction can hold"),
+                )
+                .with_hint("run it outside of a transaction, where it is staged on disk"));
+            }
+            batches.push(next);
+        }
+        Ok(batches)
+    }
+}
+
+/// The answer of an INSERT.
+fn inserted(rows: u64, committed: Option<Committed>) -> Outcome {
+    let outcome = Outcome::done(format!("INSERT 0 {rows}"));
+    match committed {
+        Some(Committed { version, duplicate: true }) => {
+            outcome.with_notice(format!("the producer had sent this batch before: it is version {version}, and was not applied again"))
+        }
+        _ => outcome,
+    }
+}
+
+/// The columns that the values of a row go to, as indices into the table's columns.
+pub(crate) fn targets(def: &TableDef, listed: Option<&[Ident]>, width: usize) -> Result<Vec<usize>> {
+    let Some(listed) = listed else {
+        if width > def.columns.len() {
+            return Err(too_many(def, width, def.columns.len()));
+        }
+        // As in PostgreSQL, without a list the first columns get the values, and the rest NULL.
+        return Ok((0..width).collect());
+    };
+    let mut targets = Vec::with_capacity(listed.len());
+    for ident in listed {
+        let column = def.column(&name_of(ident))?;
+        let index = def.columns.iter().position(|known| known.id == column.id);
+        let index = index.ok_or_else(|| Error::internal(format!("column {} is not in its table", column.name)))?;
+        if targets.contains(&index) {
+            return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {} is listed twice", column.name)));
+        }
+        targets.push(index);
+    }
+    Ok(targets)
+}
+
+fn too_many(def: &TableDef, width: usize, wanted: usize) -> Error {
+    let names: Vec<&str> = def.columns.iter().map(|column| column.name.as_str()).collect();
+    Error::new(
+        ErrorKind::Syntax,
+        format!("INSERT INTO {} has {width} expressions for {wanted} columns", def.name),
+    )
+    .with_hint(format!("the table's columns are {}", names.join(", ")))
+}
+
+/// For each column of the table the index of its source.
+pub(crate) fn mapping(def: &TableDef, targets: &[usize]) -> Vec<Option<usize>> {
+    (0..def.columns.len()).map(|column| targets.iter().position(|target| *target == column)).collect()
+}
+
+/// Views of text that point into large buffers (a whole page for a few values) are copied, so that what waits in memory is
+/// what is counted.
+fn compact(batch: RecordBatch) -> RecordBatch {
+    let compacted = |array: &ArrayRef| -> ArrayRef {
+        match array.data_type() {
+            ArrowType::Utf8View => Arc::new(array.as_string_view().gc()),
+            ArrowType::BinaryView => Arc::new(array.as_binary_view().gc()),
+            _ => Arc::clone(array),
+        }
+    };
+    let columns = batch.columns().iter().map(compacted).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
+}

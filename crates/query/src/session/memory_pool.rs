@@ -1,0 +1,126 @@
+//! Memory of queries: bounded for each, and bounded for all together.
+//!
+//! Invariants:
+//! - A query's operators share its own bound fairly, so that each of them spills in its turn ([`FairSpillPool`]).
+//! - The sum over all queries never passes the database's bound by `try_grow`; `grow`, which must not fail, is counted.
+//!
+//! Two levels, because a fair pool of the whole database would shrink one query's share with every other query's operator.
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What all queries of a database may hold.
+#[derive(Debug)]
+pub(crate) struct TotalMemory {
+    limit_bytes: usize,
+    used_bytes: AtomicUsize,
+}
+
+impl TotalMemory {
+    /// Nothing used of `limit_bytes`.
+    pub(crate) fn new(limit_bytes: u64) -> Arc<TotalMemory> {
+        Arc::new(TotalMemory { limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX), used_bytes: 0.into() })
+    }
+
+    /// Bytes that queries hold now.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit_bytes);
+        self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// One query's memory.
+#[derive(Debug)]
+pub(crate) struct QueryMemory {
+    own: FairSpillPool,
+    total: Arc<TotalMemory>,
+}
+
+impl QueryMemory {
+    /// A query that may hold `limit_bytes`, as far as the database has them.
+    pub(crate) fn new(limit_bytes: u64, total: Arc<TotalMemory>) -> Arc<QueryMemory> {
+        let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX).min(total.limit_bytes);
+        Arc::new(QueryMemory { own: FairSpillPool::new(limit_bytes), total })
+    }
+}
+
+impl MemoryPool for QueryMemory {
+    fn name(&self) -> &str {
+        "query"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.own.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.own.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.own.grow(reservation, additional);
+        self.total.used_bytes.fetch_add(additional, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.own.shrink(reservation, shrink);
+        self.total.used_bytes.fetch_sub(shrink, Ordering::Relaxed);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.own.try_grow(reservation, additional)?;
+        if self.total.try_take(additional) {
+            return Ok(());
+        }
+        self.own.shrink(reservation, additional);
+        Err(DataFusionError::ResourcesExhausted(format!(
+            "{} needs {additional} bytes more, and all queries together hold {} of {} bytes",
+            reservation.consumer().name(),
+            self.total.used_bytes(),
+            self.total.limit_bytes
+        )))
+    }
+
+    fn reserved(&self) -> usize {
+        self.own.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.own.memory_limit()
+    }
+}
+
+impl fmt::Display for QueryMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.own, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_bounded_each_and_together_and_give_everything_back() {
+        let total = TotalMemory::new(100);
+        let first: Arc<dyn MemoryPool> = QueryMemory::new(80, Arc::clone(&total));
+        let second: Arc<dyn MemoryPool> = QueryMemory::new(80, Arc::clone(&total));
+        let one = MemoryConsumer::new("one").register(&first);
+        let two = MemoryConsumer::new("two").register(&second);
+        assert!(one.try_grow(81).is_err());
+        one.try_grow(70).unwrap();
+        let error = two.try_grow(40).unwrap_err().to_string();
+        assert!(error.contains("all queries together hold 70 of 100"), "{error}");
+        two.try_grow(30).unwrap();
+        assert_eq!(total.used_bytes(), 100);
+        drop((one, two));
+        assert_eq!((total.used_bytes(), first.reserved(), second.reserved()), (0, 0, 0));
+    }
+}

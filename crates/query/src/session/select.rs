@@ -1,0 +1,187 @@
+//! Queries: from a tree to a stream of rows, on one snapshot.
+//!
+//! Order matters: the tables are found first, because freshness may come from their options; then the snapshot is pinned;
+//! then the query is planned against that snapshot's definitions.
+
+use crate::dialect::Hints;
+use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::session::core::{Run, Session};
+use crate::session::errors::{error_of, planning_error};
+use crate::session::outcome::Outcome;
+use crate::session::settings::{Settings, parse_freshness};
+use crate::session::transaction::Transaction;
+use crate::table::{SnapshotCatalog, StatementContext, UsedCounters};
+use alluvia_catalog::Catalog;
+use alluvia_snapshot::{Freshness, Snapshot, Want};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::common::TableReference;
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SQLOptions;
+use datafusion::sql::parser::{ExplainStatement, Statement as Tree};
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{self, Query};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A planned query.
+pub(crate) struct Planned {
+    plan: Arc<dyn ExecutionPlan>,
+    task: Arc<TaskContext>,
+    used: Arc<UsedCounters>,
+}
+
+impl Planned {
+    /// The columns it gives.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// Starts it.
+    pub(crate) fn execute(&self) -> Result<SendableRecordBatchStream> {
+        execute_stream(Arc::clone(&self.plan), Arc::clone(&self.task)).map_err(|error| error_of(&error))
+    }
+
+    /// What it reads.
+    pub(crate) fn used(&self) -> Arc<UsedCounters> {
+        Arc::clone(&self.used)
+    }
+}
+
+impl Session {
+    /// SELECT, VALUES, WITH.
+    pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+        let planned = self.plan(run, query, hints).await?;
+        Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
+    }
+
+    /// EXPLAIN [ANALYZE].
+    pub(crate) async fn explain(
+        &self,
+        run: &Run,
+        query: Box<Query>,
+        options: ExplainStatementOptions,
+        hints: &Hints,
+    ) -> Result<Outcome> {
+        let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
+        let planned = self.plan_tree(run, Tree::Explain(ExplainStatement { options, statement }), hints).await?;
+        Ok(Outcome::rows("EXPLAIN", planned.execute()?).with_used(planned.used()))
+    }
+
+    /// Plans a query on the snapshot that it needs.
+    pub(crate) async fn plan(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Planned> {
+        self.plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints).await
+    }
+
+    async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
+        let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
+        self.await_own_writes().await?;
+        let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
+        let pending = match &self.state.lock().transaction {
+            Transaction::Open(open) => open.pending(&snapshot.catalog)?,
+            _ => Default::default(),
+        };
+        let used = UsedCounters::new(&snapshot);
+        let context = StatementContext {
+            snapshot: Arc::clone(&snapshot),
+            used: Arc::clone(&used),
+            pending,
+            store: Arc::clone(self.engine.store()),
+            queries: Arc::clone(self.engine.queries()),
+            scans: Arc::clone(self.engine.scans()),
+            settings: Arc::new(self.settings_now()),
+        };
+        self.engine.queries().reads(run.query_id, &used);
+        let (mut state, runtime) = self.engine.statement_state(&run.settings);
+        state.config_mut().set_extension(Arc::new(context));
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(SnapshotCatalog::new(Arc::clone(&snapshot.catalog))));
+        state.register_catalog_list(Arc::new(catalogs));
+        let planning = |error| planning_error(&error, &snapshot.catalog);
+        let plan = state.statement_to_plan(tree).await.map_err(planning)?;
+        refuse_writes(&plan)?;
+        let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
+        let task = TaskContext::from(&state).with_runtime(runtime);
+        Ok(Planned { plan, task: Arc::new(task), used })
+    }
+
+    /// Pins the snapshot that a statement over these tables reads.
+    fn pin(&self, references: &[TableReference], settings: &Settings, hints: &Hints) -> Result<Snapshot> {
+        let store = self.engine.store();
+        let mut catalog = store.catalog();
+        loop {
+            let tables = tables_of(references, &catalog);
+            let freshness = freshness_of(&tables, &catalog, settings, hints)?;
+            let (at_least, exactly) = {
+                let state = self.state.lock();
+                match &state.transaction {
+                    Transaction::Open(open) => (open.version, Some(open.version)),
+                    _ => (state.seen, None),
+                }
+            };
+            let snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
+            // Between the two looks at the definitions a table may have come or gone.
+            if tables_of(references, &snapshot.catalog) == tables {
+                let mut state = self.state.lock();
+                state.seen = state.seen.max(snapshot.version);
+                return Ok(snapshot);
+            }
+            catalog = Arc::clone(&snapshot.catalog);
+        }
+    }
+}
+
+/// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.
+fn tables_of(references: &[TableReference], catalog: &Catalog) -> Vec<TableId> {
+    let user = references.iter().filter(|reference| reference.schema().is_none_or(|schema| schema == PUBLIC));
+    user.filter_map(|reference| catalog.table(reference.table()).ok()).map(|entry| entry.def.id).collect()
+}
+
+/// Hint, else setting, else the freshest of what the tables ask for.
+fn freshness_of(tables: &[TableId], catalog: &Catalog, settings: &Settings, hints: &Hints) -> Result<Freshness> {
+    if let Some(hint) = &hints.freshness {
+        return parse_freshness(hint);
+    }
+    if let Some(set) = settings.freshness {
+        return Ok(set);
+    }
+    let mut wanted: Option<Freshness> = None;
+    for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
+        let own = match &entry.def.options.freshness {
+            Some(text) => parse_freshness(text)?,
+            None => Freshness::Within(Duration::ZERO),
+        };
+        wanted = Some(wanted.map_or(own, |other| fresher(own, other)));
+    }
+    Ok(wanted.unwrap_or(Freshness::Within(Duration::ZERO)))
+}
+
+fn fresher(a: Freshness, b: Freshness) -> Freshness {
+    match (a, b) {
+        (Freshness::Within(a), Freshness::Within(b)) => Freshness::Within(a.min(b)),
+        (Freshness::Merged, other) | (other, Freshness::Merged) => other,
+    }
+}
+
+/// No tree that the dialect lets through plans a write; if one did, it would bypass transactions.
+fn refuse_writes(plan: &LogicalPlan) -> Result<()> {
+    let reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    reads.verify_plan(plan).map_err(|_| Error::new(ErrorKind::NotSupported, "a write inside a query is not supported"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fresher_of_two_tables_wins() {
+        let within = |seconds| Freshness::Within(Duration::from_secs(seconds));
+        assert_eq!(fresher(within(5), within(1)), within(1));
+        assert_eq!(fresher(Freshness::Merged, within(9)), within(9));
+        assert_eq!(fresher(Freshness::Merged, Freshness::Merged), Freshness::Merged);
+    }
+}

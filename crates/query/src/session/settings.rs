@@ -1,0 +1,374 @@
+//! A session's settings: SET, SHOW, RESET.
+//!
+//! Invariants:
+//! - Every setting reads back as SHOW prints it, and SET takes what SHOW prints.
+//! - A setting that is unknown, or a value that it does not take, changes nothing.
+//!
+//! One table names the settings; `set`, `show` and `reset` go through it, so that none can be forgotten in one of them.
+
+use crate::dialect::statement::SettingValue;
+use crate::system::{SettingRow, SettingsView};
+use alluvia_snapshot::{Durability, Freshness, ProducerMark};
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use std::time::Duration;
+
+/// What a session can set.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Settings {
+    /// `None` until set: then tables' own defaults hold.
+    pub(crate) freshness: Option<Freshness>,
+    pub(crate) durability: Durability,
+    /// Zero is no limit.
+    pub(crate) statement_timeout: Duration,
+    /// Of one query.
+    pub(crate) memory_limit_bytes: u64,
+    pub(crate) batch_size: usize,
+    pub(crate) threads: usize,
+    /// Empty is none.
+    pub(crate) producer: String,
+    pub(crate) producer_epoch: u64,
+    /// Of the next batch.
+    pub(crate) producer_sequence: u64,
+}
+
+/// Name, and what it does.
+const SETTINGS: [(&str, &str); 10] = [
+    ("batch_size", "Rows in the batches that operators pass on."),
+    ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
+    ("freshness", "How far behind an answer may be: '5s', '250ms', or 'merged' for the cheapest."),
+    ("memory_limit", "Memory that one query may hold before it spills."),
+    ("producer", "Name under which this session's batches are numbered; empty for none."),
+    ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
+    ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
+    ("statement_timeout", "How long a statement may run; 0 for no limit."),
+    ("threads", "Threads that one query runs on."),
+    ("timezone", "Time zone of the session; only UTC."),
+];
+
+/// Names that say the same.
+const SYNONYMS: [(&str, &str); 3] =
+    [("target_partitions", "threads"), ("time_zone", "timezone"), ("query_memory", "memory_limit")];
+
+impl Settings {
+    /// What a new session has.
+    pub(crate) fn new(memory_limit_bytes: u64, threads: usize) -> Settings {
+        Settings {
+            freshness: None,
+            durability: Durability::Sync,
+            statement_timeout: Duration::ZERO,
+            memory_limit_bytes,
+            batch_size: 8192,
+            threads: threads.max(1),
+            producer: String::new(),
+            producer_epoch: 1,
+            producer_sequence: 1,
+        }
+    }
+
+    /// The canonical name of a setting, or an error with near names.
+    pub(crate) fn canonical(name: &str) -> Result<&'static str> {
+        let synonym = SYNONYMS.iter().find(|(other, _)| *other == name).map_or(name, |(_, canonical)| canonical);
+        if let Some((known, _)) = SETTINGS.iter().find(|(known, _)| *known == synonym) {
+            return Ok(known);
+        }
+        let near = near_names(name, SETTINGS.iter().map(|(known, _)| *known));
+        let hint = match near.as_slice() {
+            [] => "SHOW ALL lists the settings".to_owned(),
+            near => format!("did you mean {}?", near.join(" or ")),
+        };
+        Err(Error::new(ErrorKind::InvalidSetting, format!("there is no setting {name}")).with_hint(hint))
+    }
+
+    /// SET name = value. `defaults` are the session's at its start.
+    pub(crate) fn set(&mut self, name: &str, value: &SettingValue, defaults: &Settings) -> Result<()> {
+        let name = Settings::canonical(name)?;
+        let SettingValue::Text(text) = value else {
+            self.copy(name, defaults);
+            return Ok(());
+        };
+        let text = text.trim();
+        let wrong = |takes: &str| {
+            Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}")).with_hint(format!("it takes {takes}"))
+        };
+        let number = |least: u64, most: u64| {
+            let takes = format!("a whole number from {least} to {most}");
+            let number = text.parse::<u64>().map_err(|_| wrong(&takes))?;
+            if (least..=most).contains(&number) { Ok(number) } else { Err(wrong(&takes)) }
+        };
+        match name {
+            "batch_size" => self.batch_size = number(1, 1 << 20)? as usize,
+            "durability" => {
+                self.durability = match text.to_ascii_lowercase().as_str() {
+                    "sync" | "on" => Durability::Sync,
+                    "relaxed" | "off" => Durability::Relaxed,
+                    _ => return Err(wrong("sync or relaxed")),
+                }
+            }
+            "freshness" => self.freshness = Some(parse_freshness(text)?),
+            "memory_limit" => {
+                let bytes = parse_bytes(text).ok_or_else(|| wrong("a size, such as '512MB' or '4GB'"))?;
+                if bytes < 1 << 20 {
+                    return Err(wrong("at least 1MB"));
+                }
+                self.memory_limit_bytes = bytes;
+            }
+            "producer" => {
+                if text.len() > 255 {
+                    return Err(wrong("a name of at most 255 bytes"));
+                }
+                // A new name starts anew; what is set after it holds.
+                if self.producer != text {
+                    (self.producer_epoch, self.producer_sequence) = (1, 1);
+                }
+                self.producer = text.to_owned();
+            }
+            "producer_epoch" => self.producer_epoch = number(0, u64::MAX)?,
+            "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
+            "statement_timeout" => {
+                let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
+                self.statement_timeout = match text.parse::<u64>() {
+                    Ok(millis) => Duration::from_millis(millis),
+                    Err(_) => parse_duration(text).ok_or_else(|| wrong(takes))?,
+                }
+            }
+            "threads" => self.threads = number(1, 1024)? as usize,
+            "timezone" => match text.to_ascii_uppercase().as_str() {
+                "UTC" | "ETC/UTC" | "GMT" | "Z" | "+00" | "+00:00" | "0" => {}
+                _ => {
+                    return Err(Error::new(ErrorKind::NotSupported, format!("time zone {text} is not supported"))
+                        .with_hint("the only time zone is UTC; convert with AT TIME ZONE"));
+                }
+            },
+            _ => return Err(Error::internal(format!("the setting {name} is listed and not handled"))),
+        }
+        Ok(())
+    }
+
+    /// What SHOW prints.
+    pub(crate) fn show(&self, name: &str) -> Result<String> {
+        let name = Settings::canonical(name)?;
+        Ok(match name {
+            "batch_size" => self.batch_size.to_string(),
+            "durability" => match self.durability {
+                Durability::Sync => "sync".to_owned(),
+                Durability::Relaxed => "relaxed".to_owned(),
+            },
+            "freshness" => show_freshness(self.freshness.unwrap_or(Freshness::Within(Duration::ZERO))),
+            "memory_limit" => show_bytes(self.memory_limit_bytes),
+            "producer" => self.producer.clone(),
+            "producer_epoch" => self.producer_epoch.to_string(),
+            "producer_sequence" => self.producer_sequence.to_string(),
+            "statement_timeout" => show_duration(self.statement_timeout),
+            "threads" => self.threads.to_string(),
+            "timezone" => "UTC".to_owned(),
+            _ => return Err(Error::internal(format!("the setting {name} is listed and not handled"))),
+        })
+    }
+
+    /// Takes one setting over from `other`.
+    pub(crate) fn copy(&mut self, name: &str, other: &Settings) {
+        match name {
+            "batch_size" => self.batch_size = other.batch_size,
+            "durability" => self.durability = other.durability,
+            "freshness" => self.freshness = other.freshness,
+            "memory_limit" => self.memory_limit_bytes = other.memory_limit_bytes,
+            "producer" => self.producer = other.producer.clone(),
+            "producer_epoch" => self.producer_epoch = other.producer_epoch,
+            "producer_sequence" => self.producer_sequence = other.producer_sequence,
+            "statement_timeout" => self.statement_timeout = other.statement_timeout,
+            "threads" => self.threads = other.threads,
+            _ => {}
+        }
+    }
+
+    /// The number of the session's next batch, if it has a producer.
+    pub(crate) fn producer_mark(&self) -> Option<ProducerMark> {
+        (!self.producer.is_empty()).then(|| ProducerMark {
+            name: self.producer.clone(),
+            epoch: self.producer_epoch,
+            sequence: self.producer_sequence,
+        })
+    }
+
+    /// All names.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        SETTINGS.iter().map(|(name, _)| *name)
+    }
+}
+
+/// The settings that a statement runs with, for `alluvia.settings`.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingsNow {
+    pub(crate) now: Settings,
+    pub(crate) defaults: Settings,
+    /// Those of the database, which a session cannot change.
+    pub(crate) database: Vec<SettingRow>,
+}
+
+impl SettingsView for SettingsNow {
+    fn settings(&self) -> Vec<SettingRow> {
+        let shown = |settings: &Settings, name| settings.show(name).unwrap_or_default();
+        let own = SETTINGS.iter().map(|(name, description)| SettingRow {
+            name: (*name).to_owned(),
+            value: shown(&self.now, name),
+            default_value: shown(&self.defaults, name),
+            scope: "session",
+            description: (*description).to_owned(),
+        });
+        let mut rows: Vec<SettingRow> = own.chain(self.database.iter().cloned()).collect();
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        rows
+    }
+}
+
+/// `'5s'`, `'250ms'`, `'merged'`.
+pub(crate) fn parse_freshness(text: &str) -> Result<Freshness> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("merged") {
+        return Ok(Freshness::Merged);
+    }
+    if text == "0" {
+        return Ok(Freshness::Within(Duration::ZERO));
+    }
+    parse_duration(text).map(Freshness::Within).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSetting, format!("freshness cannot be {text:?}"))
+            .with_hint("it takes a time with its unit, such as '0s', '250ms' or '5s', or 'merged'")
+    })
+}
+
+fn show_freshness(freshness: Freshness) -> String {
+    match freshness {
+        Freshness::Merged => "merged".to_owned(),
+        Freshness::Within(age) => show_duration(age),
+    }
+}
+
+/// A number and a unit: `us`, `ms`, `s`, `min`, `h`, `d`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.parse().ok()?;
+    let unit_seconds = match unit.trim().to_ascii_lowercase().as_str() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" | "sec" | "second" | "seconds" => 1.0,
+        "m" | "min" | "minute" | "minutes" => 60.0,
+        "h" | "hour" | "hours" => 3_600.0,
+        "d" | "day" | "days" => 86_400.0,
+        _ => return None,
+    };
+    let duration = Duration::try_from_secs_f64(number * unit_seconds).ok()?;
+    // Exact in the unit that it is stored in.
+    Some(Duration::from_micros(u64::try_from((duration + Duration::from_nanos(500)).as_micros()).ok()?))
+}
+
+fn show_duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    match micros {
+        0 => "0s".to_owned(),
+        _ if micros % 60_000_000 == 0 => format!("{}min", micros / 60_000_000),
+        _ if micros % 1_000_000 == 0 => format!("{}s", micros / 1_000_000),
+        _ if micros % 1_000 == 0 => format!("{}ms", micros / 1_000),
+        _ => format!("{micros}us"),
+    }
+}
+
+/// A number and a unit: `kB`, `MB`, `GB`, `TB` of 1024, as PostgreSQL counts; none for bytes.
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.parse().ok()?;
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    let bytes = number * (1_u64 << shift) as f64;
+    (bytes.is_finite() && bytes < 2f64.powi(62)).then_some(bytes as u64)
+}
+
+/// In the largest unit that is exact.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    for (shift, unit) in [(40, "TB"), (30, "GB"), (20, "MB"), (10, "kB")] {
+        if bytes > 0 && bytes.is_multiple_of(1 << shift) {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    format!("{bytes}B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &str) -> SettingValue {
+        SettingValue::Text(value.to_owned())
+    }
+
+    #[test]
+    fn every_setting_takes_what_it_shows_and_goes_back_to_its_default() {
+        let defaults = Settings::new(1 << 30, 2);
+        let changed = [
+            ("batch_size", "1000"),
+            ("durability", "relaxed"),
+            ("freshness", "250ms"),
+            ("memory_limit", "512MB"),
+            ("producer", "p"),
+            ("producer_epoch", "3"),
+            ("producer_sequence", "17"),
+            ("statement_timeout", "90s"),
+            ("threads", "1"),
+            ("timezone", "UTC"),
+        ];
+        assert_eq!(changed.map(|(name, _)| name).to_vec(), Settings::names().collect::<Vec<_>>());
+        let mut settings = defaults.clone();
+        for (name, value) in changed {
+            settings.set(name, &text(value), &defaults).unwrap();
+            assert_eq!(settings.show(name).unwrap(), value);
+            let shown = settings.show(name).unwrap();
+            settings.set(name, &text(&shown), &defaults).unwrap();
+        }
+        for name in Settings::names() {
+            settings.set(name, &SettingValue::Default, &defaults).unwrap();
+        }
+        assert_eq!(settings, defaults);
+    }
+
+    #[test]
+    fn wrong_names_and_values_change_nothing_and_say_what_is_right() {
+        let defaults = Settings::new(1 << 30, 2);
+        let mut settings = defaults.clone();
+        for (name, value) in [
+            ("freshness", "5"),
+            ("freshness", "-5s"),
+            ("freshness", "soon"),
+            ("durability", "maybe"),
+            ("memory_limit", "lots"),
+            ("memory_limit", "1kB"),
+            ("batch_size", "0"),
+            ("threads", "two"),
+            ("timezone", "Europe/Berlin"),
+            ("statement_timeout", "-1"),
+        ] {
+            let error = settings.set(name, &text(value), &defaults).unwrap_err();
+            assert!(error.hint().is_some(), "{error}");
+        }
+        assert_eq!(settings, defaults);
+        let error = settings.set("freshnes", &text("5s"), &defaults).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSetting);
+        assert!(error.hint().unwrap().contains("freshness"));
+    }
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!(parse_freshness("1.5s").unwrap(), Freshness::Within(Duration::from_millis(1500)));
+        assert_eq!(parse_freshness(" MERGED ").unwrap(), Freshness::Merged);
+        assert_eq!(parse_duration("1e400s"), None);
+        assert_eq!(parse_bytes("1.5GB"), Some(3 << 29));
+        assert_eq!(parse_bytes("GB"), None);
+        assert_eq!((show_bytes(3 << 29), show_bytes(1)), ("1536MB".to_owned(), "1B".to_owned()));
+    }
+}

@@ -1,0 +1,158 @@
+//! Watches a statement from its start until its last row: cancel, timeout, panic, and its line in `alluvia.queries`.
+//!
+//! Invariant: a [`Record`] ends exactly once, also when the stream is dropped in the middle.
+
+use crate::engine::Engine;
+use crate::session::core::{State, limit};
+use crate::session::errors::{error_of, wrap};
+use crate::session::guard::guarded_poll;
+use crate::session::progress::CancelToken;
+use alluvia_types::{Error, ErrorKind};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::DataFusionError;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use futures::Stream;
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Stack of one poll of a stream: plans that are deep recurse through their operators.
+const POLL_STACK_BYTES: usize = 16 << 20;
+const POLL_RED_ZONE_BYTES: usize = 512 << 10;
+
+/// Completes when a statement should stop.
+pub(crate) struct Stop {
+    token: CancelToken,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Stop {
+    /// When the token is cancelled, or after `timeout`, unless that is zero.
+    pub(crate) fn new(token: CancelToken, timeout: Duration) -> Stop {
+        let watched = token.clone();
+        let stopped = async move {
+            match limit(timeout) {
+                None => watched.cancelled().await,
+                Some(timeout) => {
+                    tokio::select! {
+                        () = watched.cancelled() => {}
+                        () = tokio::time::sleep(timeout) => watched.time_out(),
+                    }
+                }
+            }
+        };
+        Stop { token, stopped: Box::pin(stopped) }
+    }
+
+    /// Waits for it. Must not be called again once it has completed.
+    pub(crate) fn stopped(&mut self) -> impl Future<Output = ()> {
+        self.stopped.as_mut()
+    }
+}
+
+/// A statement's line in `alluvia.queries`.
+pub(crate) struct Record {
+    engine: Arc<Engine>,
+    id: u64,
+    start: Duration,
+}
+
+impl Record {
+    /// The statement begins.
+    pub(crate) fn begin(engine: &Arc<Engine>, session: u64, text: &str) -> Record {
+        let clock = engine.store().clock();
+        let id = engine.queries().begin(session, text, clock.wall_micros());
+        Record { id, start: clock.monotonic(), engine: Arc::clone(engine) }
+    }
+
+    /// Its id in the ring.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// It is over.
+    pub(crate) fn end(self, rows: u64, result: Result<(), &Error>) {
+        let duration = self.engine.store().clock().monotonic().saturating_sub(self.start);
+        self.engine.queries().end(self.id, duration, rows, result);
+    }
+}
+
+/// A query's rows, stopped when they should be.
+pub(crate) struct SupervisedRows {
+    schema: SchemaRef,
+    /// `None` once the stream is over.
+    rows: Option<SendableRecordBatchStream>,
+    record: Option<Record>,
+    stop: Stop,
+    state: Arc<Mutex<State>>,
+    count: u64,
+}
+
+impl SupervisedRows {
+    pub(crate) fn new(
+        rows: SendableRecordBatchStream,
+        stop: Stop,
+        record: Record,
+        state: Arc<Mutex<State>>,
+    ) -> SupervisedRows {
+        SupervisedRows { schema: rows.schema(), rows: Some(rows), record: Some(record), stop, state, count: 0 }
+    }
+
+    fn finish(&mut self, result: Result<(), &Error>) {
+        self.rows = None;
+        if let Some(record) = self.record.take() {
+            if result.is_err() {
+                self.state.lock().fail_transaction();
+            }
+            record.end(self.count, result);
+        }
+    }
+}
+
+impl Stream for SupervisedRows {
+    type Item = Result<RecordBatch, DataFusionError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let Some(rows) = this.rows.as_mut() else { return Poll::Ready(None) };
+        if this.stop.stopped.as_mut().poll(context).is_ready() {
+            let error = this.stop.token.error();
+            this.finish(Err(&error));
+            return Poll::Ready(Some(Err(wrap(error))));
+        }
+        let polled = stacker::maybe_grow(POLL_RED_ZONE_BYTES, POLL_STACK_BYTES, || {
+            guarded_poll(|| rows.as_mut().poll_next(context))
+        });
+        match &polled {
+            Poll::Ready(Some(Ok(batch))) => this.count += batch.num_rows() as u64,
+            Poll::Ready(Some(Err(error))) => {
+                let error = error_of(error);
+                this.finish(Err(&error));
+            }
+            Poll::Ready(None) => this.finish(Ok(())),
+            Poll::Pending => {}
+        }
+        polled
+    }
+}
+
+impl RecordBatchStream for SupervisedRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+impl Drop for SupervisedRows {
+    fn drop(&mut self) {
+        if self.rows.take().is_some() {
+            // Not reading on is the client's right, and fails no transaction.
+            let error = Error::new(ErrorKind::Cancelled, "the rows were not read to their end");
+            if let Some(record) = self.record.take() {
+                record.end(self.count, Err(&error));
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The fast path of INSERT: rows of literals, bound to columns without planning a query.
+//!
+//! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So VALUES
+//! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
+//! a query. Both give the same rows: [`literal_rows`] answers `None` unless it is sure.
+
+use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown};
+use crate::dialect::definitions::data_type_of;
+use alluvia_space::{Column, DataType, TableDef};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::sql::sqlparser::ast::{CastKind, Expr, Query, SetExpr, UnaryOperator, Value};
+use std::borrow::Cow;
+
+/// One literal.
+enum Literal<'a> {
+    Null,
+    /// A string, to be read as the column's type.
+    Text(&'a str),
+    /// A number as written, with its sign.
+    Number(Cow<'a, str>),
+    Boolean(bool),
+}
+
+/// The rows of `VALUES`, in the storage schema of `def`; `targets[i]` is the column that the i-th expression of a row goes
+/// to, and columns without one get NULL. `None` when something is not a literal.
+pub(crate) fn literal_rows(source: &Query, def: &TableDef, targets: &[usize]) -> Result<Option<RecordBatch>> {
+    let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none();
+    let (true, SetExpr::Values(values)) = (plain, source.body.as_ref()) else {
+        return Ok(None);
+    };
+    if values.explicit_row || values.value_keyword {
+        return Ok(None);
+    }
+    for (at, row) in values.rows.iter().enumerate() {
+        check_width(row.content.len(), targets.len(), def, at + 1)?;
+    }
+    let mut arrays = Vec::with_capacity(def.columns.len());
+    for (index, column) in def.columns.iter().enumerate() {
+        let mut builder = ColumnBuilder::new(column.data_type, TextAs::Plain, values.rows.len());
+        let from = targets.iter().position(|target| *target == index);
+        for (at, row) in values.rows.iter().enumerate() {
+            let literal = match from.and_then(|from| row.content.get(from)) {
+                None => Literal::Null,
+                Some(expr) => match literal(expr, column.data_type) {
+                    Some(literal) => literal,
+                    None => return Ok(None),
+                },
+            };
+            append(&mut builder, &literal, column, at + 1)?;
+        }
+        arrays.push(builder.finish());
+    }
+    batch(def, arrays, values.rows.len()).map(Some)
+}
+
+/// Fails unless a row has a value for every target; without a column list a shorter row is padded with NULLs by the caller.
+fn check_width(width: usize, targets: usize, def: &TableDef, row: usize) -> Result<()> {
+    if width == targets {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Syntax,
+        format!("row {row} has {width} values, and INSERT INTO {} is given {targets} columns", def.name),
+    )
+    .with_hint("list the columns: INSERT INTO t (a, b) VALUES (1, 2)"))
+}
+
+fn batch(def: &TableDef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(def.storage_schema(), arrays, &options)
+        .map_err(|error| Error::internal(format!("rows could not be assembled: {error}")))
+}
+
+fn literal(expr: &Expr, to: DataType) -> Option<Literal<'_>> {
+    match expr {
+        Expr::Value(value) => of_value(&value.value),
+        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+            Some(Literal::Null)
+        }
+        Expr::UnaryOp { op, expr } => match (op, literal(expr, to)?) {
+            (UnaryOperator::Plus, Literal::Number(number)) => Some(Literal::Number(number)),
+            (UnaryOperator::Minus, Literal::Number(number)) if !number.starts_with('-') => {
+                Some(Literal::Number(Cow::Owned(format!("-{number}"))))
+            }
+            _ => None,
+        },
+        Expr::TypedString(typed) => match (data_type_of(&typed.data_type), of_value(&typed.value.value)?) {
+            (Ok(data_type), Literal::Text(text)) if data_type == to => Some(Literal::Text(text)),
+            _ => None,
+        },
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => {
+            match (data_type_of(data_type), literal(expr, to)?) {
+                (Ok(data_type), Literal::Text(text)) if data_type == to => Some(Literal::Text(text)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn of_value(value: &Value) -> Option<Literal<'_>> {
+    match value {
+        Value::Null => Some(Literal::Null),
+        Value::Boolean(value) => Some(Literal::Boolean(*value)),
+        Value::Number(text, false) => {
+            let digits = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'));
+            digits.then_some(Literal::Number(Cow::Borrowed(text)))
+        }
+        Value::SingleQuotedString(text)
+        | Value::EscapedStringLiteral(text)
+        | Value::UnicodeStringLiteral(text)
+        | Value::NationalStringLiteral(text) => Some(Literal::Text(text)),
+        Value::DollarQuotedString(text) => Some(Literal::Text(&text.value)),
+        _ => None,
+    }
+}
+
+fn append(builder: &mut ColumnBuilder, literal: &Literal<'_>, column: &Column, row: usize) -> Result<()> {
+    let (result, text): (Result<(), Bad>, Cow<'_, str>) = match (literal, column.data_type) {
+        (Literal::Null, _) if column.nullable => {
+            builder.append_null();
+            return Ok(());
+        }
+        (Literal::Null, _) => (Err(Bad::Null), Cow::Borrowed("NULL")),
+        (Literal::Text(text), _) => (builder.append(text.as_bytes()), Cow::Borrowed(text)),
+        (Literal::Boolean(value), DataType::Boolean | DataType::Text) => {
+            let text = if *value { "true" } else { "false" };
+            (builder.append(text.as_bytes()), Cow::Borrowed(text))
+        }
+        (Literal::Number(text), DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            (append_rounded(builder, text), Cow::Borrowed(text.as_ref()))
+        }
+        (Literal::Number(text), DataType::Real | DataType::Double | DataType::Decimal { .. } | DataType::Text) => {
+            (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref()))
+        }
+        (Literal::Boolean(_), _) => return Err(mismatch(column, "BOOLEAN")),
+        (Literal::Number(_), _) => return Err(mismatch(column, "a number")),
+    };
+    result.map_err(|bad| {
+        let reason = bad.describe(&shown(text.as_bytes()), &column.data_type.sql_name());
+        Error::new(bad.kind(), format!("row {row}, column {}: {reason}", column.name))
+    })
+}
+
+/// A number into an integer column: rounded half away from zero, as PostgreSQL assigns a numeric literal.
+fn append_rounded(builder: &mut ColumnBuilder, text: &str) -> Result<(), Bad> {
+    if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        return builder.append(text.as_bytes());
+    }
+    let whole = parse_decimal(text.as_bytes(), 38, 0)?;
+    builder.append(whole.to_string().as_bytes())
+}
+
+fn mismatch(column: &Column, what: &str) -> Error {
+    Error::new(
+        ErrorKind::DatatypeMismatch,
+        format!("column {} is {}, and {what} cannot be stored in it", column.name, column.data_type.sql_name()),
+    )
+    .with_hint("write the value in quotes, or with an explicit cast")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Kind;
+    use crate::dialect::definitions::{WithOptions, define};
+    use alluvia_types::TableId;
+    use arrow::array::AsArray;
+    use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
+
+    fn table() -> TableDef {
+        let columns = [
+            ("a", DataType::Int32, false),
+            ("b", DataType::Text, true),
+            ("c", DataType::Timestamp, true),
+            ("d", DataType::Boolean, true),
+        ];
+        let columns = columns.map(|(name, data_type, nullable)| (name.to_owned(), data_type, nullable));
+        define(TableId(1), "t", &columns, &WithOptions::default(), 0).unwrap()
+    }
+
+    fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {
+        let mut statements = crate::dialect::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
+        let Kind::Insert(insert) = statements.remove(0).kind else { panic!("an INSERT") };
+        literal_rows(&insert.source, &table(), targets)
+    }
+
+    #[test]
+    fn literals_of_every_form_are_bound() {
+        let rows = "(1, 'x', '2026-01-02 03:04:05', true), (-2.5, 7, TIMESTAMP '2026-01-02', 'f'), ('3', true, NULL, DEFAULT)";
+        let batch = bind(rows, &[0, 1, 2, 3]).unwrap().unwrap();
+        let ints: Vec<i32> = batch.column(0).as_primitive::<Int32Type>().values().to_vec();
+        assert_eq!(ints, [1, -3, 3]);
+        let texts: Vec<Option<&str>> = batch.column(1).as_string_view().iter().collect();
+        assert_eq!(texts, [Some("x"), Some("7"), Some("true")]);
+        let times = batch.column(2).as_primitive::<TimestampMicrosecondType>();
+        assert_eq!((times.value(1), times.iter().last()), (1_767_312_000_000_000, Some(None)));
+        assert_eq!(batch.column(3).as_boolean().iter().collect::<Vec<_>>(), [Some(true), Some(false), None]);
+    }
+
+    #[test]
+    fn columns_without_a_value_are_null_and_expressions_are_left_to_a_query() {
+        let batch = bind("('b', 1)", &[1, 0]).unwrap().unwrap();
+        assert_eq!(batch.column(1).as_string_view().value(0), "b");
+        assert_eq!(batch.column(2).null_count(), 1);
+        for query in ["(1 + 1, 'b')", "(1, now())", "(1, CAST(1 AS TEXT))", "((SELECT 1), 'b')"] {
+            assert!(bind(query, &[0, 1]).unwrap().is_none(), "{query}");
+        }
+    }
+
+    #[test]
+    fn bad_values_name_row_column_and_value() {
+        let cases = [
+            ("(1, 'x'), (99999999999, 'y')", ErrorKind::InvalidValue, "row 2, column a: '99999999999'"),
+            ("('one', 'x')", ErrorKind::InvalidValue, "'one'"),
+            ("(NULL, 'x')", ErrorKind::NotNull, "column a"),
+            ("(true, 'x')", ErrorKind::DatatypeMismatch, "column a"),
+            ("(1)", ErrorKind::Syntax, "row 1 has 1 values"),
+        ];
+        for (values, kind, words) in cases {
+            let error = bind(values, &[0, 1]).unwrap_err();
+            assert_eq!(error.kind(), kind, "{values}");
+            assert!(error.message().contains(words), "{error}");
+        }
+    }
+}

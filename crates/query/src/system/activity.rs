@@ -1,0 +1,91 @@
+//! `alluvia.queries` and `alluvia.settings`: what runs, and under which settings.
+
+use super::build::{Cell, Kind};
+use super::queries::QueryRow;
+use crate::table::StatementContext;
+
+/// Columns of `alluvia.queries`.
+pub(crate) const QUERIES: &[(&str, Kind)] = &[
+    ("query_id", Kind::Count),
+    ("session_id", Kind::Count),
+    ("sql", Kind::Text),
+    ("started_at", Kind::Time),
+    ("duration_seconds", Kind::Seconds),
+    ("status", Kind::Text),
+    ("sqlstate", Kind::Text),
+    ("rows", Kind::Count),
+    ("version", Kind::Count),
+    ("lag_seconds", Kind::Seconds),
+    ("stage", Kind::Text),
+    ("segments_read", Kind::Count),
+    ("segments_skipped", Kind::Count),
+    ("blocks_read", Kind::Count),
+    ("blocks_skipped", Kind::Count),
+    ("rows_read", Kind::Count),
+    ("tail_rows", Kind::Count),
+    ("bytes_read", Kind::Count),
+];
+
+/// Columns of `alluvia.settings`.
+pub(crate) const SETTINGS: &[(&str, Kind)] = &[
+    ("name", Kind::Text),
+    ("value", Kind::Text),
+    ("default_value", Kind::Text),
+    ("scope", Kind::Text),
+    ("description", Kind::Text),
+];
+
+pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let row = |query: QueryRow| {
+        let used = query.used;
+        vec![
+            query.id.into(),
+            query.session.into(),
+            query.sql.into(),
+            Cell::Time(query.start_micros),
+            query.duration.into(),
+            query.status.into(),
+            query.sqlstate.into(),
+            query.rows.into(),
+            used.map(|used| used.version.0).into(),
+            used.map(|used| used.lag).into(),
+            used.map(|used| used.stage.to_string()).into(),
+            used.map(|used| used.segments).into(),
+            used.map(|used| used.segments_skipped).into(),
+            used.map(|used| used.blocks_read).into(),
+            used.map(|used| used.blocks_skipped).into(),
+            used.map(|used| used.rows_read).into(),
+            used.map(|used| used.tail_rows).into(),
+            used.map(|used| used.bytes_read).into(),
+        ]
+    };
+    context.queries.rows().into_iter().map(row).collect()
+}
+
+/// The session's settings, then the state of the database, which cannot be set.
+pub(crate) fn settings(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let info = context.store.info();
+    let settings = context.settings.settings().into_iter().map(|setting| {
+        vec![
+            setting.name.into(),
+            setting.value.into(),
+            setting.default_value.into(),
+            setting.scope.into(),
+            setting.description.into(),
+        ]
+    });
+    let state: [(&str, Cell, &str); 8] = [
+        ("visible_version", info.visible.0.to_string().into(), "The newest version that queries can see."),
+        ("tail_bytes", info.tail_bytes.to_string().into(), "Bytes of rows that are in memory and the log only."),
+        ("tail_bytes_max", info.tail_bytes_max.to_string().into(), "Where ingest starts to wait for the pipeline."),
+        ("writers_waiting", info.writers_waiting.to_string().into(), "Writers that wait for room in the tail."),
+        ("log_bytes", info.log_bytes.to_string().into(), "Bytes of the log on disk."),
+        ("cache_bytes", info.cache_bytes.to_string().into(), "Bytes of files in the block cache."),
+        ("read_only", info.read_only.into(), "Why writes are refused; NULL when they are accepted."),
+        ("pipeline_error", info.pipeline_error.into(), "Why the last sort or merge failed; NULL when it did not."),
+    ];
+    let state = state.into_iter().map(|(name, value, description)| {
+        vec![name.into(), value, Cell::Null, "state".into(), description.into()]
+    });
+    settings.chain(state).collect()
+}

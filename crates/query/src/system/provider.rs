@@ -1,0 +1,89 @@
+//! System tables as DataFusion sees them.
+
+use super::build::{self, Cell, Kind};
+use super::{activity, definitions, storage};
+use crate::table::StatementContext;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::TableType;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+/// The tables of schema `alluvia`, in name order.
+pub const TABLE_NAMES: [&str; 8] =
+    ["batches", "columns", "dimensions", "queries", "segments", "settings", "stages", "tables"];
+
+type Rows = fn(&StatementContext) -> Vec<Vec<Cell>>;
+
+/// One table of schema `alluvia`.
+#[derive(Debug)]
+pub(crate) struct SystemTable {
+    schema: SchemaRef,
+    rows: Rows,
+}
+
+impl SystemTable {
+    /// The table of this name (without its schema).
+    pub(crate) fn named(name: &str) -> Option<SystemTable> {
+        let (columns, rows): (&[(&str, Kind)], Rows) = match name {
+            "batches" => (storage::BATCHES, storage::batches),
+            "columns" => (definitions::COLUMNS, definitions::columns),
+            "dimensions" => (definitions::DIMENSIONS, definitions::dimensions),
+            "queries" => (activity::QUERIES, activity::queries),
+            "segments" => (storage::SEGMENTS, storage::segments),
+            "settings" => (activity::SETTINGS, activity::settings),
+            "stages" => (storage::STAGES, storage::stages),
+            "tables" => (definitions::TABLES, definitions::tables),
+            _ => return None,
+        };
+        Some(SystemTable { schema: build::schema(columns), rows })
+    }
+}
+
+/// The columns of a table of schema `alluvia`.
+pub fn schema_of(name: &str) -> Option<SchemaRef> {
+    SystemTable::named(name).map(|table| table.schema)
+}
+
+#[async_trait]
+impl TableProvider for SystemTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = StatementContext::of(session)?;
+        let rows = build::batch(&self.schema, (self.rows)(&context))?;
+        let plan = MemorySourceConfig::try_new_exec(&[vec![rows]], Arc::clone(&self.schema), projection.cloned())?;
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_named_table_exists_and_has_columns() {
+        for name in TABLE_NAMES {
+            let table = SystemTable::named(name).expect(name);
+            assert!(!table.schema.fields().is_empty());
+        }
+        assert!(SystemTable::named("nothing").is_none());
+        assert!(TABLE_NAMES.is_sorted());
+    }
+}

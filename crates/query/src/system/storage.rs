@@ -1,0 +1,116 @@
+//! `alluvia.stages`, `alluvia.segments`, `alluvia.batches`: where rows are, and how they came.
+
+use super::build::{Cell, Kind};
+use crate::table::StatementContext;
+use alluvia_types::{TableId, Version};
+
+/// Batches that `alluvia.batches` shows at most.
+const BATCHES_MAX: usize = 4_096;
+
+/// Columns of `alluvia.stages`.
+pub(crate) const STAGES: &[(&str, Kind)] = &[
+    ("table_name", Kind::Text),
+    ("stage", Kind::Text),
+    ("watermark", Kind::Count),
+    ("staleness_seconds", Kind::Seconds),
+    ("rows", Kind::Count),
+    ("bytes", Kind::Count),
+    ("parts", Kind::Count),
+];
+
+/// Columns of `alluvia.segments`.
+pub(crate) const SEGMENTS: &[(&str, Kind)] = &[
+    ("segment_id", Kind::Count),
+    ("table_name", Kind::Text),
+    ("stage", Kind::Text),
+    ("rows", Kind::Count),
+    ("min_version", Kind::Count),
+    ("max_version", Kind::Count),
+    ("key_min", Kind::Text),
+    ("key_max", Kind::Text),
+    ("parquet_bytes", Kind::Count),
+    ("side_bytes", Kind::Count),
+    ("file", Kind::Text),
+];
+
+/// Columns of `alluvia.batches`.
+pub(crate) const BATCHES: &[(&str, Kind)] = &[
+    ("version", Kind::Count),
+    ("committed_at", Kind::Time),
+    ("rows", Kind::Count),
+    ("tables", Kind::Text),
+    ("changes", Kind::Count),
+    ("bytes", Kind::Count),
+    ("producer", Kind::Text),
+    ("epoch", Kind::Count),
+    ("sequence", Kind::Count),
+];
+
+pub(crate) fn stages(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let row = |stage: alluvia_snapshot::StageInfo| {
+        vec![
+            table_name(context, stage.table),
+            stage.stage.to_string().into(),
+            stage.watermark.0.into(),
+            stage.staleness.into(),
+            stage.rows.into(),
+            stage.bytes.into(),
+            stage.parts.into(),
+        ]
+    };
+    context.store.stages().into_iter().map(row).collect()
+}
+
+pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let row = |meta: alluvia_tree::SegmentMeta| {
+        // A staged segment learns its version when its batch is attached.
+        let version = |known: Version| Some(known.0).filter(|&version| version > 0);
+        vec![
+            meta.id.0.into(),
+            table_name(context, meta.table),
+            meta.stage.to_string().into(),
+            meta.rows.into(),
+            version(meta.min_version).into(),
+            version(meta.max_version).into(),
+            format!("{:032x}", meta.key_min).into(),
+            format!("{:032x}", meta.key_max).into(),
+            meta.parquet_bytes.into(),
+            meta.side.len.into(),
+            format!("seg-{}.parquet", meta.id).into(),
+        ]
+    };
+    let mut segments = context.store.segments();
+    segments.sort_by_key(|meta| meta.id);
+    segments.into_iter().map(row).collect()
+}
+
+pub(crate) fn batches(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let row = |batch: alluvia_snapshot::BatchInfo| {
+        let names: Vec<String> = batch.tables.iter().map(|&table| name(context, table)).collect();
+        let producer = batch.producer.as_ref();
+        vec![
+            batch.version.0.into(),
+            Cell::Time(batch.commit_micros),
+            batch.rows.into(),
+            names.join(", ").into(),
+            batch.changes.into(),
+            batch.bytes.into(),
+            producer.map(|mark| mark.name.clone()).into(),
+            producer.map(|mark| mark.epoch).into(),
+            producer.map(|mark| mark.sequence).into(),
+        ]
+    };
+    context.store.batches(BATCHES_MAX).into_iter().map(row).collect()
+}
+
+fn table_name(context: &StatementContext, table: TableId) -> Cell {
+    name(context, table).into()
+}
+
+/// A table that was dropped since has no name any more.
+fn name(context: &StatementContext, table: TableId) -> String {
+    match context.snapshot.catalog.by_id(table) {
+        Some(entry) => entry.def.name.clone(),
+        None => format!("(dropped table {table})"),
+    }
+}

@@ -1,0 +1,207 @@
+//! How the chosen blocks of segments are spread over partitions.
+//!
+//! Invariants:
+//! - Every chosen block is in exactly one part, and no other block is in any.
+//! - A part is a piece of one segment, a few times smaller than a partition's share, so that partitions that finish early
+//!   take over parts from the others; but not so small that opening parts costs more than reading them.
+//! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
+
+use super::prune::Chosen;
+use super::reader::SegmentPart;
+use alluvia_tree::{BlockSummaries, Segment};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileGroup;
+use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::file::metadata::ParquetMetaData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Parts per partition that make the work divide evenly.
+const PARTS_PER_PARTITION: usize = 4;
+/// Blocks of a part, at least, unless there are fewer.
+const PART_BLOCKS_MIN: usize = 4;
+/// Blocks of a part, at most.
+const PART_BLOCKS_MAX: usize = 128;
+
+/// A segment and what is to be read of it.
+#[derive(Clone, Debug)]
+pub(crate) struct ChosenSegment {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Its footer.
+    pub metadata: Arc<ParquetMetaData>,
+    /// Its blocks that may match.
+    pub blocks: Chosen,
+    /// What is known of its blocks, if that was needed to choose.
+    pub summaries: Option<Arc<BlockSummaries>>,
+}
+
+impl ChosenSegment {
+    /// Rows of the chosen blocks.
+    pub(crate) fn rows(&self) -> u64 {
+        self.blocks.runs(0..self.segment.blocks()).into_iter().map(|run| rows_of(&self.segment, run)).sum()
+    }
+}
+
+fn rows_of(segment: &Segment, blocks: Range<usize>) -> u64 {
+    if blocks.is_empty() {
+        return 0;
+    }
+    segment.block_rows(blocks.end - 1).end - segment.block_rows(blocks.start).start
+}
+
+/// Spreads the chosen blocks over at most `partitions` groups of parts.
+pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize) -> Vec<FileGroup> {
+    let partitions = partitions.max(1);
+    let blocks: usize = segments.iter().map(|chosen| chosen.blocks.count()).sum();
+    let part_blocks = blocks.div_ceil(partitions * PARTS_PER_PARTITION).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX);
+    let parts: Vec<Part> = segments.iter().flat_map(|chosen| cut(chosen, part_blocks)).collect();
+    let groups = partitions.min(parts.len());
+    let mut grouped: Vec<Vec<PartitionedFile>> = vec![Vec::new(); groups];
+    let mut before = 0;
+    for part in parts {
+        // The group in which the middle of the part falls, if all blocks are laid out in a row.
+        let group = (before + part.blocks / 2) * groups / blocks.max(1);
+        before += part.blocks;
+        grouped[group.min(groups - 1)].push(part.into_file());
+    }
+    grouped.into_iter().filter(|files| !files.is_empty()).map(FileGroup::new).collect()
+}
+
+/// A piece of a segment.
+struct Part<'a> {
+    of: &'a ChosenSegment,
+    access: Vec<RowGroupAccess>,
+    blocks: usize,
+    rows: u64,
+}
+
+impl<'a> Part<'a> {
+    fn new(of: &'a ChosenSegment) -> Part<'a> {
+        let access = vec![RowGroupAccess::Skip; of.metadata.num_row_groups()];
+        Part { of, access, blocks: 0, rows: 0 }
+    }
+
+    /// Adds chosen blocks of one row group, which has the rows `group`.
+    fn add(&mut self, row_group: usize, group: &Range<u64>, runs: &[Range<usize>]) {
+        let mut selectors = Vec::with_capacity(2 * runs.len() + 1);
+        let mut at = group.start;
+        for run in runs {
+            let first = self.of.segment.block_rows(run.start).start;
+            let rows = rows_of(&self.of.segment, run.clone());
+            if first > at {
+                selectors.push(RowSelector::skip((first - at) as usize));
+            }
+            selectors.push(RowSelector::select(rows as usize));
+            at = first + rows;
+            self.blocks += run.len();
+            self.rows += rows;
+        }
+        assert!(at <= group.end, "a block lies in one row group");
+        let is_whole = selectors.len() == 1 && selectors[0].row_count as u64 == group.end - group.start;
+        if at < group.end {
+            selectors.push(RowSelector::skip((group.end - at) as usize));
+        }
+        self.access[row_group] =
+            if is_whole { RowGroupAccess::Scan } else { RowGroupAccess::Selection(RowSelection::from(selectors)) };
+    }
+
+    fn into_file(self) -> PartitionedFile {
+        let part = SegmentPart {
+            segment: Arc::clone(&self.of.segment),
+            metadata: Arc::clone(&self.of.metadata),
+            blocks: self.blocks as u64,
+            rows: self.rows,
+        };
+        // Without a size, DataFusion does not cut parts further by byte ranges.
+        PartitionedFile::new(format!("seg-{}", self.of.segment.meta().id), 0)
+            .with_extension(ParquetAccessPlan::new(self.access))
+            .with_extension(part)
+    }
+}
+
+/// Cuts a segment's chosen blocks into parts of about `part_blocks` blocks.
+fn cut(chosen: &ChosenSegment, part_blocks: usize) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut current = Part::new(chosen);
+    let mut first_row = 0;
+    let mut first_block = 0;
+    for row_group in 0..chosen.metadata.num_row_groups() {
+        let rows = first_row..first_row + chosen.metadata.row_group(row_group).num_rows() as u64;
+        let mut end_block = first_block;
+        while end_block < chosen.segment.blocks() && chosen.segment.block_rows(end_block).end <= rows.end {
+            end_block += 1;
+        }
+        let runs = chosen.blocks.runs(first_block..end_block);
+        (first_row, first_block) = (rows.end, end_block);
+        let count: usize = runs.iter().map(ExactSizeIterator::len).sum();
+        if count == 0 {
+            continue;
+        }
+        if current.blocks > 0 && current.blocks + count > part_blocks {
+            parts.push(std::mem::replace(&mut current, Part::new(chosen)));
+        }
+        let pieces = count.div_ceil(part_blocks);
+        for piece in slice_runs(&runs, count.div_ceil(pieces)) {
+            if current.access[row_group] != RowGroupAccess::Skip {
+                parts.push(std::mem::replace(&mut current, Part::new(chosen)));
+            }
+            current.add(row_group, &rows, &piece);
+        }
+    }
+    if current.blocks > 0 {
+        parts.push(current);
+    }
+    parts
+}
+
+/// Cuts runs of blocks into pieces of `size` blocks; only the last has fewer.
+fn slice_runs(runs: &[Range<usize>], size: usize) -> Vec<Vec<Range<usize>>> {
+    let mut pieces: Vec<Vec<Range<usize>>> = Vec::new();
+    let mut room = 0;
+    for run in runs {
+        let mut start = run.start;
+        while start < run.end {
+            if room == 0 {
+                pieces.push(Vec::new());
+                room = size;
+            }
+            let end = run.end.min(start + room);
+            if let Some(piece) = pieces.last_mut() {
+                piece.push(start..end);
+            }
+            room -= end - start;
+            start = end;
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn sliced_runs_are_the_runs_in_pieces(
+            gaps in prop::collection::vec((1usize..20, 1usize..5), 0..20),
+            size in 1usize..30,
+        ) {
+            let mut at = 0;
+            let mut runs = Vec::new();
+            for (len, gap) in gaps {
+                runs.push(at..at + len);
+                at += len + gap;
+            }
+            let pieces = slice_runs(&runs, size);
+            let blocks = |runs: &[Range<usize>]| runs.iter().cloned().flatten().collect::<Vec<_>>();
+            let all: Vec<usize> = pieces.iter().flat_map(|piece| blocks(piece)).collect();
+            prop_assert_eq!(all, blocks(&runs));
+            let sizes: Vec<usize> = pieces.iter().map(|piece| blocks(piece).len()).collect();
+            prop_assert!(sizes.iter().rev().skip(1).all(|&blocks| blocks == size));
+            prop_assert!(sizes.last().is_none_or(|&blocks| blocks >= 1 && blocks <= size));
+        }
+    }
+}

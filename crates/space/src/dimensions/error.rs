@@ -1,0 +1,46 @@
+//! Examples that errors show, made of the table's own columns.
+
+use super::show::identifier;
+use crate::schema::{Column, DataType};
+use alluvia_types::{Error, ErrorKind};
+
+/// An error of the declaration whose hint shows a right declaration for this table.
+pub(super) fn wrong(message: impl Into<String>, columns: &[Column]) -> Error {
+    Error::new(ErrorKind::InvalidDefinition, message).with_hint(format!("write for instance {}", example(columns)))
+}
+
+/// A declaration that this table could have.
+fn example(columns: &[Column]) -> String {
+    let named = |wanted: fn(&DataType) -> bool, most: usize| {
+        let found = columns.iter().filter(|column| wanted(&column.data_type)).take(most);
+        found.map(|column| identifier(&column.name)).collect::<Vec<_>>()
+    };
+    let texts = named(|data_type| *data_type == DataType::Text, 2);
+    let times = named(DataType::is_time, 1);
+    let numbers = named(DataType::is_number, 1);
+    let mut parts = Vec::new();
+    match texts.as_slice() {
+        [] => {}
+        [one] => parts.push(one.clone()),
+        path => parts.push(format!("place({})", path.join(", "))),
+    }
+    parts.extend(times.iter().map(|time| format!("time({time}: year, month, day)")));
+    if parts.len() < 2 {
+        parts.extend(numbers.iter().map(|number| format!("size({number}: linear)")));
+    }
+    if parts.is_empty() {
+        parts.push("store(country, state, city); time(sold_at: year, month, day)".into());
+    }
+    format!("dimensions = '{}'", parts.join("; ").replace('\'', "''"))
+}
+
+/// How dimensions can be made of a column of this type.
+pub(crate) fn example_of(column: &Column) -> String {
+    let name = identifier(&column.name);
+    match column.data_type {
+        DataType::Date => format!("time({name}: year, month, day)"),
+        DataType::Timestamp | DataType::TimestampTz => format!("time({name}: year, month, day, hour)"),
+        _ if column.data_type.is_number() => format!("{name}({name}: linear) or {name}({name}: hash)"),
+        _ => format!("{name} or {name}({name}: hash)"),
+    }
+}

@@ -1,0 +1,302 @@
+//! From the text of a declaration to dimensions without key bits. Only the form is checked here; what the parts mean for the
+//! columns' types is `validate`'s.
+
+use super::error::wrong;
+use super::lexer::{Lexer, Token};
+use super::{DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, level, when};
+use crate::definition::undefined_column;
+use crate::schema::{CalendarUnit, Column, DataType, Dimension, KeyRange, LevelSource};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
+
+const KINDS: [&str; 9] = ["linear", "quantiles", "hash", "year", "quarter", "month", "day", "hour", "minute"];
+
+pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
+    let mut parser = Parser { lexer: Lexer::new(text), columns };
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    loop {
+        let number = dimensions.len() + 1;
+        match parser.lexer.peek()? {
+            Token::End => return Ok(dimensions),
+            Token::Symbol(';') if number == 1 => return Err(wrong("dimension 1: expected a name, found ;", columns)),
+            Token::Name(_) => {}
+            other => return Err(wrong(format!("dimension {number}: expected a name, found {other}"), columns)),
+        }
+        if dimensions.len() == DIMENSIONS_MAX {
+            return Err(Error::new(ErrorKind::InvalidDefinition, "a table has at most 64 dimensions")
+                .with_hint("leave out the dimensions that queries filter and group by least"));
+        }
+        let name = parser.name()?;
+        let place = format!("dimension {name}");
+        dimensions.push(parser.dimension(name).map_err(|error| error.at(&place))?);
+        match parser.lexer.next()? {
+            Token::End => return Ok(dimensions),
+            Token::Symbol(';') => {}
+            Token::Symbol(',') => {
+                return Err(wrong(format!("{place}: expected ; after it, found a comma"), columns));
+            }
+            other => return Err(wrong(format!("{place}: expected ; after it, found {other}"), columns)),
+        }
+    }
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    columns: &'a [Column],
+}
+
+impl Parser<'_> {
+    /// What follows the dimension's name.
+    fn dimension(&mut self, name: String) -> Result<Dimension> {
+        if self.lexer.peek()? != Token::Symbol('(') {
+            let column = self.column_named(&name)?;
+            return Ok(self.finish(name, vec![LevelSource::Column(column)], KeyRange::None));
+        }
+        self.lexer.next()?;
+        let first = self.column()?;
+        let dimension = match self.lexer.next()? {
+            Token::Symbol(':') => self.derived(name, first)?,
+            after => self.path(name, first, after)?,
+        };
+        Ok(dimension)
+    }
+
+    /// `country, state, city)`, of which the first is read.
+    fn path(&mut self, name: String, first: ColumnId, mut after: Token) -> Result<Dimension> {
+        let mut path = vec![LevelSource::Column(first)];
+        loop {
+            match after {
+                Token::Symbol(')') => return Ok(self.finish(name, path, KeyRange::None)),
+                Token::Symbol(',') => path.push(LevelSource::Column(self.column()?)),
+                Token::Symbol(':') => {
+                    return Err(self.wrong(
+                        "a path of columns cannot go on with parts of a column (:); make that a dimension of its own",
+                    ));
+                }
+                other => {
+                    let last =
+                        self.columns.iter().rev().find(|column| path.last().is_some_and(|l| l.column() == column.id));
+                    let last = last.map_or("", |column| &column.name);
+                    return Err(self.wrong(format!("expected a comma or ) after {last}, found {other}")));
+                }
+            }
+            after = self.lexer.next()?;
+        }
+    }
+
+    /// `sold_at: year, month)` after the colon.
+    fn derived(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
+        let kind = match self.lexer.next()? {
+            Token::Name(kind) => kind,
+            other => return Err(self.wrong(format!("expected {} after the colon, found {other}", kinds()))),
+        };
+        match kind.as_str() {
+            "linear" => self.linear(name, column),
+            "quantiles" => self.quantiles(name, column),
+            "hash" => self.hash(name, column),
+            _ => self.calendar(name, column, &kind),
+        }
+    }
+
+    fn calendar(&mut self, name: String, column: ColumnId, first: &str) -> Result<Dimension> {
+        let mut levels = vec![LevelSource::Calendar(column, self.unit(first)?)];
+        let mut range = KeyRange::Learnt;
+        loop {
+            match self.lexer.next()? {
+                Token::Symbol(')') => return Ok(self.finish(name, levels, range)),
+                Token::Symbol(',') => {
+                    let unit = self.name()?;
+                    levels.push(LevelSource::Calendar(column, self.unit(&unit)?));
+                }
+                Token::Name(word) if word == "from" => {
+                    range = self.span(column)?;
+                    self.expect(')')?;
+                    return Ok(self.finish(name, levels, range));
+                }
+                other => {
+                    return Err(self.wrong(format!("expected a comma, from or ) after a calendar part, found {other}")));
+                }
+            }
+        }
+    }
+
+    /// `2020-01-01 to 2030-01-01`.
+    fn span(&mut self, column: ColumnId) -> Result<KeyRange> {
+        let low = self.moment(column)?;
+        match self.lexer.next()? {
+            Token::Name(word) if word == "to" => {}
+            other => {
+                let message = format!("expected to after the first moment, found {other}");
+                return Err(Error::new(ErrorKind::InvalidDefinition, message)
+                    .with_hint("write time(sold_at: year, month, day from 2020-01-01 to 2030-01-01)"));
+            }
+        }
+        let high = self.moment(column)?;
+        Ok(KeyRange::Linear { low, high })
+    }
+
+    /// A moment in the column's own unit.
+    fn moment(&mut self, column: ColumnId) -> Result<f64> {
+        let text = self.lexer.moment();
+        let is_date = self.columns.iter().any(|known| known.id == column && known.data_type == DataType::Date);
+        let wrong = |what| {
+            Error::new(ErrorKind::InvalidDefinition, format!("{text:?} is not a {what}"))
+                .with_hint("write time(sold_at: year, month, day from 2020-01-01 to 2030-01-01)")
+        };
+        const DAY: i64 = 86_400_000_000;
+        match when::parse(text) {
+            Some(micros) if !is_date => Ok(micros as f64),
+            Some(micros) if micros % DAY == 0 => Ok((micros / DAY) as f64),
+            _ => Err(wrong(if is_date { "date" } else { "date or timestamp" })),
+        }
+    }
+
+    fn linear(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
+        let mut range = KeyRange::Learnt;
+        if let Token::Number(low) = self.lexer.peek()? {
+            self.lexer.next()?;
+            let hint =
+                "write price(price: linear 0..1000), or price(price: linear) to learn the range from the first rows";
+            let wrong = |message: String| Error::new(ErrorKind::InvalidDefinition, message).with_hint(hint);
+            match self.lexer.next()? {
+                Token::Range => {}
+                other => return Err(wrong(format!("expected .. after {low}, found {other}"))),
+            }
+            range = match self.lexer.next()? {
+                Token::Number(high) => KeyRange::Linear { low, high },
+                other => return Err(wrong(format!("expected a number after {low}.., found {other}"))),
+            };
+        }
+        let levels = self.halvings(column)?;
+        Ok(self.finish(name, levels, range))
+    }
+
+    fn quantiles(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
+        let mut range = KeyRange::LearntQuantiles;
+        if self.lexer.peek()? == Token::Symbol('(') {
+            self.lexer.next()?;
+            let mut cuts = Vec::new();
+            loop {
+                match self.lexer.next()? {
+                    Token::Number(cut) => cuts.push(cut),
+                    other => return Err(self.wrong(format!("expected a cut point, found {other}"))),
+                }
+                match self.lexer.next()? {
+                    Token::Symbol(')') => break,
+                    Token::Symbol(',') => {}
+                    other => return Err(self.wrong(format!("expected a comma or ) after a cut point, found {other}"))),
+                }
+            }
+            range = KeyRange::Quantiles { cuts };
+        }
+        let levels = self.halvings(column)?;
+        Ok(self.finish(name, levels, range))
+    }
+
+    /// `, 4, 8)` or only `)`.
+    fn halvings(&mut self, column: ColumnId) -> Result<Vec<LevelSource>> {
+        let mut levels = Vec::new();
+        loop {
+            match self.lexer.next()? {
+                Token::Symbol(')') => break,
+                Token::Symbol(',') => {
+                    levels.push(LevelSource::Halved { column, halvings: self.small("halvings")? });
+                }
+                other => return Err(self.wrong(format!("expected a comma or ), found {other}"))),
+            }
+        }
+        if levels.is_empty() {
+            levels.extend(HALVINGS_DEFAULT.map(|halvings| LevelSource::Halved { column, halvings }));
+        }
+        Ok(levels)
+    }
+
+    fn hash(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
+        let mut levels = Vec::new();
+        loop {
+            match self.lexer.peek()? {
+                Token::Symbol(')') => break,
+                Token::Symbol(',') => {
+                    self.lexer.next()?;
+                }
+                Token::Number(_) if levels.is_empty() => {}
+                other => return Err(self.wrong(format!("expected a comma or ) in hash, found {other}"))),
+            }
+            levels.push(LevelSource::Hashed { column, bits: self.small("bits")? });
+        }
+        self.expect(')')?;
+        if levels.is_empty() {
+            levels.push(LevelSource::Hashed { column, bits: HASH_BITS_DEFAULT });
+        }
+        Ok(self.finish(name, levels, KeyRange::None))
+    }
+
+    /// A count of halvings or bits.
+    fn small(&mut self, what: &str) -> Result<u8> {
+        match self.lexer.next()? {
+            Token::Number(count) if count.fract() == 0.0 && (1.0..=f64::from(HALVINGS_MAX)).contains(&count) => {
+                Ok(count as u8)
+            }
+            other => Err(Error::new(
+                ErrorKind::InvalidDefinition,
+                format!("expected a count of {what} from 1 to {HALVINGS_MAX}, found {other}"),
+            )
+            .with_hint("n halvings make 2^n parts: price(price: linear 0..1000, 4, 8), user(user_id: hash 12)")),
+        }
+    }
+
+    fn unit(&self, word: &str) -> Result<CalendarUnit> {
+        CalendarUnit::ALL.into_iter().find(|unit| unit.name() == word).ok_or_else(|| {
+            let near = near_names(word, KINDS);
+            let error = self.wrong(format!("there is no part {word:?} of a column"));
+            match near.first() {
+                Some(near) => error.with_hint(format!("did you mean {near}?")),
+                None => Error::new(error.kind(), error.message().to_owned())
+                    .with_hint(format!("after the colon stand {}", kinds())),
+            }
+        })
+    }
+
+    fn column(&mut self) -> Result<ColumnId> {
+        let name = self.name()?;
+        self.column_named(&name)
+    }
+
+    fn column_named(&self, name: &str) -> Result<ColumnId> {
+        if let Some(column) = self.columns.iter().find(|column| column.name == name) {
+            return Ok(column.id);
+        }
+        let error = undefined_column(name, self.columns);
+        match self.columns.iter().find(|column| column.name.to_ascii_lowercase() == name) {
+            Some(quoted) => Err(error.with_hint(format!("its name has upper case: write \"{}\"", quoted.name))),
+            None => Err(error),
+        }
+    }
+
+    fn name(&mut self) -> Result<String> {
+        match self.lexer.next()? {
+            Token::Name(name) => Ok(name),
+            other => Err(self.wrong(format!("expected a name, found {other}"))),
+        }
+    }
+
+    fn expect(&mut self, symbol: char) -> Result<()> {
+        match self.lexer.next()? {
+            Token::Symbol(found) if found == symbol => Ok(()),
+            other => Err(self.wrong(format!("expected {symbol}, found {other}"))),
+        }
+    }
+
+    fn finish(&self, name: String, levels: Vec<LevelSource>, range: KeyRange) -> Dimension {
+        let levels = levels.into_iter().map(|source| level(source, self.columns)).collect();
+        Dimension { name, levels, range }
+    }
+
+    fn wrong(&self, message: impl Into<String>) -> Error {
+        wrong(message, self.columns)
+    }
+}
+
+fn kinds() -> String {
+    "year, quarter, month, day, hour, minute (of a date or timestamp), linear, quantiles (of a number) or hash (of an id)"
+        .into()
+}

@@ -1,0 +1,276 @@
+//! Declarations read, refused and written back.
+
+use super::*;
+use crate::schema::{DataType, KeyRange};
+use proptest::prelude::*;
+
+fn columns() -> Vec<Column> {
+    let declared = [
+        ("sold_at", DataType::Timestamp),
+        ("country", DataType::Text),
+        ("state", DataType::Text),
+        ("city", DataType::Text),
+        ("price", DataType::Double),
+        ("quantity", DataType::Int32),
+        ("user_id", DataType::Int64),
+        ("born", DataType::Date),
+        ("Mixed \"Case\"", DataType::Text),
+        ("amount", DataType::Decimal { precision: 18, scale: 2 }),
+        ("seen_at", DataType::TimestampTz),
+    ];
+    let column = |(id, (name, data_type)): (usize, (&str, DataType))| Column {
+        id: ColumnId(id as u32),
+        name: name.into(),
+        storage_name: name.into(),
+        data_type,
+        nullable: true,
+    };
+    declared.into_iter().enumerate().map(column).collect()
+}
+
+fn parsed(text: &str) -> Vec<Dimension> {
+    parse(text, &columns()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn refused(text: &str) -> String {
+    match parse(text, &columns()) {
+        Ok(dimensions) => panic!("{text} was accepted as {dimensions:?}"),
+        Err(error) => format!("{} | {}", error.message(), error.hint().unwrap_or("no hint")),
+    }
+}
+
+#[test]
+fn the_declaration_of_the_design_reads_as_meant() {
+    let dimensions = parsed("store(country, state, city); time(sold_at: year, month, day, hour)");
+    let names = |at: usize| dimensions[at].levels.iter().map(|level| level.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names(0), ["country", "state", "city"]);
+    assert_eq!(names(1), ["year", "month", "day", "hour"]);
+    assert_eq!((&dimensions[0].range, &dimensions[1].range), (&KeyRange::None, &KeyRange::Learnt));
+    let bits = |at: usize| dimensions[at].levels.iter().map(|level| level.bits).collect::<Vec<_>>();
+    assert_eq!(bits(0), [11, 11, 10]);
+    assert_eq!(bits(1), [8, 8, 8, 8]);
+}
+
+#[test]
+fn every_kind_of_dimension_is_written_as_it_is_read() {
+    for text in [
+        "country",
+        "store(country)",
+        "\"Mixed \"\"Case\"\"\"",
+        "store(country, state, \"Mixed \"\"Case\"\"\")",
+        "time(sold_at: year, quarter, month, day, hour, minute)",
+        "time(born: year from 1900-01-01 to 2030-01-01)",
+        "time(seen_at: day from 2020-01-01 12:30 to 2020-01-02 00:00:00.5)",
+        "price(price: linear, 4, 8, 12)",
+        "price(price: linear -0.5..1e300, 1, 31)",
+        "amount(amount: quantiles (-1, 0, 2.5), 1, 2)",
+        "amount(amount: quantiles, 16)",
+        "user(user_id: hash 12); \"time\"\"s\"(user_id: hash 4, 8)",
+    ] {
+        assert_eq!(show(&parsed(text), &columns()), text);
+    }
+    assert!(parsed(" ").is_empty());
+}
+
+#[test]
+fn defaults_and_free_spelling() {
+    let shown = |text| show(&parsed(text), &columns());
+    assert_eq!(shown("PRICE(Price:LINEAR 0..1000) ;"), "price(price: linear 0..1000, 4, 8, 12)");
+    assert_eq!(shown("p(price: linear 0.5..1.5,3)"), "p(price: linear 0.5..1.5, 3)");
+    assert_eq!(shown("p(price: linear -1 .. +1e3, 3)"), "p(price: linear -1..1000, 3)");
+    assert_eq!(shown("u(user_id: hash)"), "u(user_id: hash 12)");
+    assert_eq!(shown("u(user_id: hash, 4, 8)"), "u(user_id: hash 4, 8)");
+    assert_eq!(
+        shown("t(sold_at: year\nFROM '2020-01-01' TO 2030-01-01T00:00)"),
+        "t(sold_at: year from 2020-01-01 to 2030-01-01)"
+    );
+}
+
+#[test]
+fn shares_of_the_key() {
+    let sum = |dimension: &Dimension| dimension.levels.iter().map(|level| level.bits).sum::<u8>();
+    let many = |count: usize| (0..count).map(|at| format!("d{at}(country, state, city)")).collect::<Vec<_>>().join(";");
+    for (count, first, last) in
+        [(1, 32, 32), (4, 32, 32), (5, 26, 25), (6, 22, 21), (8, 16, 16), (63, 3, 2), (64, 2, 2)]
+    {
+        let dimensions = parsed(&many(count));
+        assert_eq!((sum(&dimensions[0]), sum(&dimensions[count - 1])), (first, last), "{count} dimensions");
+        assert!(dimensions.iter().map(|dimension| u32::from(sum(dimension))).sum::<u32>() <= 128);
+    }
+    let bits = |text: &str| parsed(text)[0].levels.iter().map(|level| level.bits).collect::<Vec<_>>();
+    assert_eq!(bits("price(price: linear, 4, 8, 12)"), [4, 4, 24]);
+    assert_eq!(bits("price(price: quantiles, 4, 8)"), [4, 4]);
+    assert_eq!(bits(&format!("price(price: linear, 1, 8, 12); {}", many(63))), [1, 2, 0]);
+    assert!(refused(&many(65)).contains("at most 64 dimensions"));
+}
+
+/// Each error names the part and shows what would do.
+#[test]
+fn errors_say_which_part_and_show_a_right_one() {
+    let example = "write for instance dimensions = 'place(country, state); time(sold_at: year, month, day)'";
+    let plain = [
+        (";", "dimension 1: expected a name, found ;"),
+        ("store(country; x)", "dimension store: expected a comma or ) after country, found ;"),
+        ("store(country state)", "dimension store: expected a comma or ) after country, found state"),
+        ("store(country, state", "dimension store: expected a comma or ) after state, found the end"),
+        ("store()", "dimension store: expected a name, found )"),
+        ("country, state", "dimension country: expected ; after it, found a comma"),
+        ("country; ; state", "dimension 2: expected a name, found ;"),
+        ("country; 3", "dimension 2: expected a name, found 3"),
+        (
+            "x(country, sold_at: year)",
+            "dimension x: a path of columns cannot go on with parts of a column (:); make that a dimension of its own",
+        ),
+        ("t(sold_at: year month)", "dimension t: expected a comma, from or ) after a calendar part, found month"),
+        ("t(sold_at: year from 2020-01-01 to 2021-01-01, month)", "dimension t: expected ), found ,"),
+        ("p(price: linear 0..1 4)", "dimension p: expected a comma or ), found 4"),
+        ("p(price: quantiles (1, 2; 3))", "dimension p: expected a comma or ) after a cut point, found ;"),
+    ];
+    for (text, message) in plain {
+        assert_eq!(refused(text), format!("{message} | {example}"), "{text}");
+    }
+    let special = [
+        ("store(country, stat)", "dimension store: there is no column stat | did you mean state?"),
+        ("shop", "dimension shop: there is no column shop | the columns are sold_at, country, state, city,"),
+        ("t(sold_at: years)", "dimension t: there is no part \"years\" of a column | did you mean year?"),
+        ("t(sold_at: xyzzy)", "| after the colon stand year, quarter"),
+        (
+            "t(sold_at: month, year)",
+            "year cannot stand below month: levels go coarse to fine | write t(sold_at: year, month)",
+        ),
+        ("t(born: day, hour)", "column born is a DATE, which has no hour | write time(born: year, month, day)"),
+        ("t(country: year)", "column country is TEXT, which has no calendar parts |"),
+        ("t(price: day)", "for price write price(price: linear)"),
+        ("p(country: linear)", "column country is TEXT, which cannot be cut in halves |"),
+        ("p(sold_at: linear)", "write time(sold_at: year, month, day, hour)"),
+        ("p(price: linear 5, 8)", "expected .. after 5, found , | write price(price: linear 0..1000)"),
+        ("p(price: linear 5..1)", "its range does not end after it begins"),
+        ("p(price: linear -1.7e308..1.7e308)", "its range does not end"),
+        ("p(price: linear 0..1e999)", "1e999 is not a number"),
+        ("p(price: linear, 8, 4)", "4 halvings cannot stand below 8: levels go coarse to fine"),
+        ("p(price: linear, 32)", "expected a count of halvings from 1 to 31, found 32"),
+        ("p(price: quantiles, 17)", "17 halvings are too many; the most is 16"),
+        ("p(price: quantiles (1, 2), 2)", "2 halvings need 3 cut points, and it has 2"),
+        ("p(price: quantiles (3, 2, 1), 2)", "its cut points do not ascend"),
+        ("u(user_id: hash 0)", "expected a count of bits from 1 to 31, found 0"),
+        ("t(sold_at: year from yesterday to 2020-01-01)", "\"yesterday\" is not a date or timestamp"),
+        ("t(born: year from 2020-01-01 12:00 to 2021-01-01)", "\"2020-01-01 12:00\" is not a date |"),
+        ("t(sold_at: year from 2020-01-01)", "expected to after the first moment, found )"),
+        ("t(sold_at: year from 2021-01-01 to 2020-01-01)", "its range does not end after it begins"),
+        ("a(country, state, country)", "dimension a: column country is in it twice"),
+        ("country; country(state)", "dimension country is declared twice"),
+        ("store(\"country)", "the quoted name \"country) does not end"),
+        ("store(\"Country\")", "there is no column Country | did you mean country?"),
+    ];
+    for (text, part) in special {
+        let error = refused(text);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn measures_are_columns_separated_by_commas() {
+    let ids = |text| parse_measures(text, &columns());
+    assert_eq!(ids(" price , Quantity").unwrap(), [ColumnId(4), ColumnId(5)]);
+    assert!(ids("").unwrap().is_empty());
+    for (text, part) in [
+        ("pric", "there is no column pric"),
+        ("price,", "expected a column, found the end"),
+        ("price quantity", "expected a comma, found quantity"),
+        ("price, price", "measure price is named twice"),
+    ] {
+        let error = ids(text).unwrap_err();
+        assert!(error.message().contains(part) && error.hint().is_some() == (part != "measure price is named twice"));
+    }
+    let names = [ColumnId(8), ColumnId(4)];
+    assert_eq!(ids(&show_names(&names, &columns())).unwrap(), names);
+}
+
+/// Dimensions over `columns()`, valid but for names that may repeat.
+fn any_dimension() -> impl Strategy<Value = (Vec<LevelSource>, KeyRange)> {
+    let path = Just((0..columns().len() as u32).collect::<Vec<_>>()).prop_shuffle();
+    let path = (path, 1usize..=4).prop_map(|(ids, length)| {
+        (ids.into_iter().take(length).map(|id| LevelSource::Column(ColumnId(id))).collect::<Vec<_>>(), KeyRange::None)
+    });
+    let units = proptest::sample::subsequence(CalendarUnit::ALL.to_vec(), 1..=6);
+    let span = prop::option::of((-4_000_000_000_000_000i64..4_000_000_000_000_000, 1i64..4_000_000_000_000_000));
+    let calendar = (prop_oneof![Just(0), Just(7), Just(10)], units, span).prop_map(|(column, units, span)| {
+        let is_date = column == 7;
+        let range = span.map_or(KeyRange::Learnt, |(low, length)| {
+            let unit = if is_date { 1_000_000_000 } else { 1 };
+            let low = low / unit;
+            KeyRange::Linear { low: low as f64, high: (low + length / unit + 1) as f64 }
+        });
+        let fits = |unit: &CalendarUnit| !is_date || *unit <= CalendarUnit::Day;
+        let mut units: Vec<CalendarUnit> = units.into_iter().filter(fits).collect();
+        if units.is_empty() {
+            units.push(CalendarUnit::Month);
+        }
+        (units.into_iter().map(|unit| LevelSource::Calendar(ColumnId(column), unit)).collect(), range)
+    });
+    let number = || prop_oneof![Just(4u32), Just(5), Just(6), Just(9)].prop_map(ColumnId);
+    let ascending = |most: u8| proptest::sample::subsequence((1..=most).collect::<Vec<u8>>(), 1..=5);
+    let linear = prop::option::of((-1e12f64..1e12, 1e-6f64..1e12));
+    let linear = (number(), ascending(31), linear).prop_map(|(column, parts, span)| {
+        let range =
+            span.map_or(KeyRange::Learnt, |(low, length)| KeyRange::Linear { low, high: low + length.max(1.0) });
+        (parts.into_iter().map(|halvings| LevelSource::Halved { column, halvings }).collect(), range)
+    });
+    let cuts = prop::option::of(prop::collection::vec(-1e9f64..1e9, 15));
+    let quantiles = (number(), ascending(3), cuts).prop_map(|(column, mut parts, cuts)| {
+        parts.push(4);
+        let range = cuts.map_or(KeyRange::LearntQuantiles, |mut cuts| {
+            cuts.sort_by(f64::total_cmp);
+            KeyRange::Quantiles { cuts }
+        });
+        (parts.into_iter().map(|halvings| LevelSource::Halved { column, halvings }).collect(), range)
+    });
+    let hashed = (0u32..11, ascending(31)).prop_map(|(column, bits)| {
+        let column = ColumnId(column);
+        (bits.into_iter().map(|bits| LevelSource::Hashed { column, bits }).collect(), KeyRange::None)
+    });
+    prop_oneof![path, calendar, linear, quantiles, hashed]
+}
+
+fn any_dimensions() -> impl Strategy<Value = Vec<Dimension>> {
+    let name = "[a-z_][a-z0-9_]{0,8}|country|price|from|to|[ -~äß]{1,8}";
+    prop::collection::vec((name, any_dimension()), 0..=64).prop_map(|declared| {
+        let columns = columns();
+        let mut dimensions: Vec<Dimension> = Vec::new();
+        for (name, (sources, range)) in declared {
+            if dimensions.iter().all(|dimension| dimension.name != name) {
+                let levels = sources.into_iter().map(|source| level(source, &columns)).collect();
+                dimensions.push(Dimension { name, levels, range });
+            }
+        }
+        bits::share(&mut dimensions);
+        dimensions
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_shown_is_read_back(dimensions in any_dimensions()) {
+        let columns = columns();
+        crate::validate::dimensions(&dimensions, &columns).unwrap();
+        let text = show(&dimensions, &columns);
+        let again = parse(&text, &columns).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
+        prop_assert_eq!(again, dimensions, "{}", text);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "[ -~äß\n]{0,60}") {
+        let _ = parse(&text, &columns());
+        let _ = parse_measures(&text, &columns());
+    }
+
+    #[test]
+    fn no_near_declaration_makes_it_panic(words in prop::collection::vec(
+        prop_oneof![
+            Just("country"), Just("sold_at"), Just("price"), Just("("), Just(")"), Just(":"), Just(","), Just(";"), Just("linear"),
+            Just("hash"), Just("quantiles"), Just("year"), Just("day"), Just("from"), Just("to"), Just(".."), Just("12"), Just("-1"),
+            Just("2020-01-01"), Just("\""), Just("born"),
+        ], 0..20), spaced in any::<bool>()) {
+        let _ = parse(&words.join(if spaced { " " } else { "" }), &columns());
+    }
+}

@@ -1,0 +1,256 @@
+//! Whether a definition is one: what a table must keep to, however it was made.
+//!
+//! Messages name the dimension, level or column; hints show what would do. The parser of declarations relies on these checks,
+//! so each has one place.
+
+use crate::curve::{AXIS_BITS_MAX, KEY_BITS_MAX};
+use crate::data_type::PRECISION_MAX;
+use crate::dimensions::{DIMENSIONS_MAX, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of};
+use crate::schema::{Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_types::{Error, ErrorKind, Result};
+use std::collections::HashSet;
+
+/// Most columns of a table.
+pub const COLUMNS_MAX: usize = 1600;
+
+impl TableDef {
+    /// Refuses a definition that the rest of the engine must not meet.
+    pub fn validate(&self) -> Result<()> {
+        self.validate_all().map_err(|error| error.at(format!("table {}", self.name)))
+    }
+
+    fn validate_all(&self) -> Result<()> {
+        if self.name.is_empty() {
+            return Err(invalid("a table needs a name"));
+        }
+        columns(&self.columns, self.next_column_id)?;
+        dimensions(&self.dimensions, &self.columns)?;
+        for (at, &id) in self.measures.iter().enumerate() {
+            let Some(column) = self.column_by_id(id) else {
+                return Err(invalid(format!("measure {} is column {id}, which does not exist", at + 1)));
+            };
+            if !column.data_type.is_number() {
+                let message = format!("measure {} is {}, which has no sum", column.name, column.data_type.sql_name());
+                return Err(
+                    invalid(message).with_hint("measures are numbers: SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL")
+                );
+            }
+            if self.measures[..at].contains(&id) {
+                return Err(invalid(format!("measure {} is named twice", column.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn columns(columns: &[Column], next_column_id: u32) -> Result<()> {
+    if columns.is_empty() {
+        return Err(invalid("a table needs at least one column"));
+    }
+    if columns.len() > COLUMNS_MAX {
+        return Err(invalid(format!("{} columns are too many; a table has at most {COLUMNS_MAX}", columns.len())));
+    }
+    let (mut names, mut storage_names, mut ids) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for column in columns {
+        let name = &column.name;
+        if name.is_empty() || column.storage_name.is_empty() {
+            return Err(invalid("a column needs a name"));
+        }
+        if [VERSION_COLUMN, ORDINAL_COLUMN].iter().any(|hidden| name == hidden || column.storage_name == *hidden) {
+            return Err(invalid(format!("column {name} has a name that the database uses itself"))
+                .with_hint("every row has its hidden _version and _ordinal already; choose another name"));
+        }
+        if !names.insert(name) {
+            return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {name} is declared twice")));
+        }
+        if !storage_names.insert(&column.storage_name) || !ids.insert(column.id) || column.id.0 >= next_column_id {
+            return Err(Error::internal(format!("column {name} shares its id or its name in storage with another")));
+        }
+        if let DataType::Decimal { precision, scale } = column.data_type
+            && (precision == 0 || precision > PRECISION_MAX || scale > precision)
+        {
+            return Err(invalid(format!("column {name}: {} is not a possible decimal", column.data_type.sql_name()))
+                .with_hint("precision is 1 to 38, scale 0 to the precision: DECIMAL(18, 2)"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks dimensions against the columns that they are made of.
+pub(crate) fn dimensions(dimensions: &[Dimension], columns: &[Column]) -> Result<()> {
+    if dimensions.len() > DIMENSIONS_MAX {
+        return Err(invalid(format!("{} dimensions are too many; a table has at most 64", dimensions.len())));
+    }
+    let mut names = HashSet::new();
+    let mut bits_total = 0;
+    for checked in dimensions {
+        if checked.name.is_empty() {
+            return Err(invalid("a dimension needs a name"));
+        }
+        if !names.insert(&checked.name) {
+            return Err(invalid(format!("dimension {} is declared twice", checked.name))
+                .with_hint("give each dimension a name of its own: shipped(shipped_at: year, month)"));
+        }
+        dimension(checked, columns).map_err(|error| error.at(format!("dimension {}", checked.name)))?;
+        bits_total += checked.levels.iter().map(|level| u32::from(level.bits)).sum::<u32>();
+    }
+    assert!(bits_total <= KEY_BITS_MAX, "dimensions share out {bits_total} bits of a key");
+    Ok(())
+}
+
+fn dimension(dimension: &Dimension, columns: &[Column]) -> Result<()> {
+    let levels = &dimension.levels;
+    let Some(first) = levels.first() else { return Err(invalid("it has no levels")) };
+    if levels.len() > LEVELS_MAX {
+        return Err(invalid(format!("{} levels are too many; a dimension has at most {LEVELS_MAX}", levels.len())));
+    }
+    let bits: u32 = levels.iter().map(|level| u32::from(level.bits)).sum();
+    assert!(bits <= u32::from(AXIS_BITS_MAX), "dimension {} has {bits} bits", dimension.name);
+    let mut path = Vec::with_capacity(levels.len());
+    for level in levels {
+        let id = level.source.column();
+        let Some(column) = columns.iter().find(|column| column.id == id) else {
+            return Err(Error::internal(format!("level {} is of column {id}, which does not exist", level.name)));
+        };
+        path.push(column);
+    }
+    let same_kind = |source: &LevelSource| std::mem::discriminant(source) == std::mem::discriminant(&first.source);
+    let derived = !matches!(first.source, LevelSource::Column(_));
+    if !levels.iter().all(|level| same_kind(&level.source) && (!derived || level.source.column() == path[0].id)) {
+        return Err(invalid("its levels mix columns with parts of a column").with_hint("make them two dimensions"));
+    }
+    match first.source {
+        LevelSource::Column(_) => columns_path(dimension, &path),
+        LevelSource::Calendar(..) => calendar(dimension, path[0]),
+        LevelSource::Halved { .. } => halved(dimension, path[0]),
+        LevelSource::Hashed { .. } => {
+            nested_counts(dimension, HALVINGS_MAX, "bits")?;
+            no_range(dimension)
+        }
+    }?;
+    let mut names = HashSet::new();
+    match levels.iter().find(|level| level.name.is_empty() || !names.insert(&level.name)) {
+        Some(level) => Err(Error::internal(format!("level {:?} has no name of its own", level.name))),
+        None => Ok(()),
+    }
+}
+
+fn columns_path(dimension: &Dimension, path: &[&Column]) -> Result<()> {
+    for (at, column) in path.iter().enumerate() {
+        if path[..at].iter().any(|above| above.id == column.id) {
+            return Err(invalid(format!("column {} is in it twice", column.name))
+                .with_hint("name each column once, coarse to fine: store(country, state, city)"));
+        }
+    }
+    no_range(dimension)
+}
+
+fn no_range(dimension: &Dimension) -> Result<()> {
+    match dimension.range {
+        KeyRange::None => Ok(()),
+        _ => Err(Error::internal("names and hashed ids have no range")),
+    }
+}
+
+fn calendar(dimension: &Dimension, column: &Column) -> Result<()> {
+    let name = &column.name;
+    let type_name = column.data_type.sql_name();
+    if !column.data_type.is_time() {
+        return Err(invalid(format!("column {name} is {type_name}, which has no calendar parts"))
+            .with_hint(format!("calendar parts are of a DATE or TIMESTAMP; for {name} write {}", example_of(column))));
+    }
+    let units: Vec<_> = dimension
+        .levels
+        .iter()
+        .filter_map(|level| if let LevelSource::Calendar(_, unit) = level.source { Some(unit) } else { None })
+        .collect();
+    if let Some(pair) = units.windows(2).find(|pair| pair[0] >= pair[1]) {
+        let mut right = units.clone();
+        right.sort_unstable();
+        right.dedup();
+        let right = right.iter().map(|unit| unit.name()).collect::<Vec<_>>().join(", ");
+        return Err(invalid(format!(
+            "{} cannot stand below {}: levels go coarse to fine",
+            pair[1].name(),
+            pair[0].name()
+        ))
+        .with_hint(format!("write {}({name}: {right})", dimension.name)));
+    }
+    if let Some(unit) = units.iter().find(|unit| unit.name() == "hour" || unit.name() == "minute")
+        && column.data_type == DataType::Date
+    {
+        return Err(invalid(format!("column {name} is a DATE, which has no {}", unit.name()))
+            .with_hint(format!("write {}", example_of(column))));
+    }
+    match dimension.range {
+        KeyRange::Learnt => Ok(()),
+        KeyRange::Linear { low, high } => {
+            linear(low, high, "write time(sold_at: year, month, day from 2020-01-01 to 2030-01-01)")
+        }
+        _ => Err(Error::internal("a calendar's range is linear")),
+    }
+}
+
+fn halved(dimension: &Dimension, column: &Column) -> Result<()> {
+    let name = &column.name;
+    if !column.data_type.is_number() {
+        let message = format!("column {name} is {}, which cannot be cut in halves", column.data_type.sql_name());
+        return Err(
+            invalid(message).with_hint(format!("linear and quantiles are of numbers; write {}", example_of(column)))
+        );
+    }
+    match &dimension.range {
+        KeyRange::Learnt => nested_counts(dimension, HALVINGS_MAX, "halvings").map(drop),
+        KeyRange::Linear { low, high } => {
+            nested_counts(dimension, HALVINGS_MAX, "halvings")?;
+            linear(*low, *high, "write price(price: linear 0..1000)")
+        }
+        KeyRange::LearntQuantiles => nested_counts(dimension, QUANTILE_HALVINGS_MAX, "halvings").map(drop),
+        KeyRange::Quantiles { cuts } => {
+            let finest = nested_counts(dimension, QUANTILE_HALVINGS_MAX, "halvings")?;
+            let needed = (1usize << finest) - 1;
+            if cuts.len() != needed {
+                return Err(invalid(format!("{finest} halvings need {needed} cut points, and it has {}", cuts.len()))
+                    .with_hint("leave the cut points out to learn them from the first rows: price(price: quantiles)"));
+            }
+            if !cuts.iter().all(|cut| cut.is_finite()) || !cuts.is_sorted() {
+                return Err(
+                    invalid("its cut points do not ascend").with_hint("write price(price: quantiles (1, 5, 25), 2)")
+                );
+            }
+            Ok(())
+        }
+        KeyRange::None => Err(Error::internal("a number has a range")),
+    }
+}
+
+fn linear(low: f64, high: f64, right: &str) -> Result<()> {
+    if low < high && (high - low).is_finite() {
+        return Ok(());
+    }
+    Err(invalid("its range does not end after it begins").with_hint(right))
+}
+
+/// Halvings or bits ascend; returns the finest.
+fn nested_counts(dimension: &Dimension, most: u8, what: &str) -> Result<u8> {
+    let mut above = 0;
+    for level in &dimension.levels {
+        let (LevelSource::Halved { halvings: count, .. } | LevelSource::Hashed { bits: count, .. }) = level.source
+        else {
+            continue;
+        };
+        if count > most {
+            return Err(invalid(format!("{count} {what} are too many; the most is {most}")));
+        }
+        if count <= above {
+            return Err(invalid(format!("{count} {what} cannot stand below {above}: levels go coarse to fine"))
+                .with_hint(format!("let {what} ascend: 4, 8, 12")));
+        }
+        above = count;
+    }
+    Ok(above)
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidDefinition, message)
+}

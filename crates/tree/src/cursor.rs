@@ -1,0 +1,183 @@
+//! Reading of a segment's rows in order, for merges.
+//!
+//! Keys and codes come packed from the side file; so do TEXT columns that are levels, as dictionary arrays over the table's
+//! dictionary: a merge then moves codes, and neither decodes nor compares their values. The other columns, `_version` and
+//! `_ordinal` are read from Parquet. Columns that the definition has and the segment lacks are NULL; columns that were
+//! dropped since are left out.
+
+use crate::chunk::RowChunk;
+use crate::parquet_file::RowReader;
+use crate::segment::{BlockIndex, Segment};
+use alluvia_catalog::Dictionaries;
+use alluvia_space::{DataType as Type, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
+use arrow::array::{ArrayRef, DictionaryArray, RecordBatch, UInt32Array, UInt64Array, new_null_array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Reads rows of one segment as chunks.
+pub struct SegmentCursor {
+    segment: Arc<Segment>,
+    index: Arc<BlockIndex>,
+    reader: RowReader,
+    schema: SchemaRef,
+    columns: Vec<Source>,
+    levels: usize,
+    rows: Range<u64>,
+}
+
+/// Where a column of a chunk comes from.
+enum Source {
+    /// The Parquet file.
+    Parquet(String),
+    /// The codes of a level, whose values are these.
+    Codes(usize, ArrayRef),
+    /// One version for all rows.
+    Version(u64),
+    /// NULL.
+    Absent(DataType),
+}
+
+impl SegmentCursor {
+    /// A cursor over `rows` of the segment, in chunks of `chunk_rows` (the last one may be shorter), as the definition
+    /// `table` has them. Best where `chunk_rows` is a multiple of [`crate::BLOCK_ROWS`], and cursors of one merge are made
+    /// without the dictionaries growing in between: they then share the dictionary arrays.
+    pub fn new(
+        segment: &Arc<Segment>,
+        table: &TableDef,
+        dictionaries: &Dictionaries,
+        rows: Range<u64>,
+        chunk_rows: usize,
+    ) -> Result<SegmentCursor> {
+        let meta = segment.meta();
+        assert!(rows.start <= rows.end && rows.end <= meta.rows, "a cursor's rows are the segment's");
+        assert!(chunk_rows > 0, "chunks have rows");
+        let index = segment.index()?;
+        let sources: Vec<&LevelSource> =
+            table.dimensions.iter().flat_map(|dimension| &dimension.levels).map(|level| &level.source).collect();
+        let levels = sources.len();
+        if index.table.levels.len() != levels {
+            let message = format!("segment {} has {} levels instead of {levels}", meta.id, index.table.levels.len());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        let level_of = |column: ColumnId| {
+            sources.iter().position(|source| matches!(source, LevelSource::Column(id) if *id == column))
+        };
+        let mut columns = Vec::with_capacity(table.columns.len() + 2);
+        let mut fields = Vec::with_capacity(table.columns.len() + 2);
+        let mut read: Vec<(&str, DataType)> = Vec::new();
+        for column in &table.columns {
+            let data_type = column.data_type.to_arrow();
+            let level = level_of(column.id).filter(|_| column.data_type == Type::Text);
+            let source = match level {
+                _ if !meta.columns.contains(&column.id) => Source::Absent(data_type.clone()),
+                Some(level) => Source::Codes(level, dictionaries.value_array(level)?),
+                None => {
+                    read.push((&column.storage_name, data_type.clone()));
+                    Source::Parquet(column.storage_name.clone())
+                }
+            };
+            let data_type = match &source {
+                Source::Codes(_, values) => {
+                    DataType::Dictionary(Box::new(DataType::UInt32), Box::new(values.data_type().clone()))
+                }
+                _ => data_type,
+            };
+            fields.push(Field::new(&column.storage_name, data_type, column.nullable));
+            columns.push(source);
+        }
+        columns.push(match meta.fixed_version {
+            Some(version) => Source::Version(version.0),
+            None => {
+                read.push((VERSION_COLUMN, DataType::UInt64));
+                Source::Parquet(VERSION_COLUMN.to_owned())
+            }
+        });
+        fields.push(Field::new(VERSION_COLUMN, DataType::UInt64, true));
+        read.push((ORDINAL_COLUMN, DataType::UInt64));
+        columns.push(Source::Parquet(ORDINAL_COLUMN.to_owned()));
+        fields.push(Field::new(ORDINAL_COLUMN, DataType::UInt64, false));
+        let reader = RowReader::open(segment, &read, rows.clone(), chunk_rows)?;
+        let (segment, schema) = (Arc::clone(segment), Arc::new(Schema::new(fields)));
+        Ok(SegmentCursor { segment, index, reader, schema, columns, levels, rows })
+    }
+
+    /// The columns of the chunks.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn next_chunk(&mut self) -> Result<Option<RowChunk>> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        let Some(batch) = self.reader.next_batch()? else {
+            let meta = self.segment.meta();
+            let message = format!("the Parquet file of segment {} ends {} rows early", meta.id, self.rows.end - self.rows.start);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        };
+        let count = batch.num_rows();
+        let mut keys = Vec::with_capacity(count);
+        let mut codes = LevelCodes { levels: vec![Vec::with_capacity(count); self.levels] };
+        let end = self.rows.start + count as u64;
+        let mut at = self.rows.start;
+        while at < end {
+            let block = (at / crate::BLOCK_ROWS as u64) as usize;
+            let piece = at..end.min(self.segment.block_rows(block).end);
+            at = piece.end;
+            self.segment.keys_into(&self.index, block, piece.clone(), &mut keys)?;
+            for (level, out) in codes.levels.iter_mut().enumerate() {
+                self.segment.codes_into(&self.index, level, block, piece.clone(), out)?;
+            }
+        }
+        self.rows.start = end;
+        let columns = self.columns.iter().map(|source| self.column(source, &batch, &codes));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .map_err(|error| Error::internal(format!("rows of segment {}: {error}", self.segment.meta().id)))?;
+        Ok(Some(RowChunk { rows, keys, codes }))
+    }
+
+    fn column(&self, source: &Source, batch: &RecordBatch, codes: &LevelCodes) -> Result<ArrayRef> {
+        let rows = batch.num_rows();
+        Ok(match source {
+            Source::Parquet(name) => {
+                let column = batch.column_by_name(name);
+                Arc::clone(column.ok_or_else(|| Error::internal(format!("the column {name} was not read")))?)
+            }
+            Source::Codes(level, values) => self.dictionary_array(&codes.levels[*level], values)?,
+            Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows)),
+            Source::Absent(data_type) => new_null_array(data_type, rows),
+        })
+    }
+
+    fn dictionary_array(&self, codes: &[u32], values: &ArrayRef) -> Result<ArrayRef> {
+        let nulls = codes.contains(&0).then(|| NullBuffer::from_iter(codes.iter().map(|&code| code != 0)));
+        let keys = UInt32Array::new(codes.to_vec().into(), nulls);
+        let array = DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(values)).map_err(|_| {
+            let message = format!("segment {} has codes that the table's dictionary does not", self.segment.meta().id);
+            Error::new(ErrorKind::Corrupt, message).with_hint("the dictionary file is damaged or of another database")
+        })?;
+        Ok(Arc::new(array))
+    }
+}
+
+impl Iterator for SegmentCursor {
+    type Item = Result<RowChunk>;
+
+    fn next(&mut self) -> Option<Result<RowChunk>> {
+        let next = self.next_chunk();
+        if next.is_err() {
+            self.rows.start = self.rows.end;
+        }
+        next.transpose()
+    }
+}
+
+impl std::fmt::Debug for SegmentCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentCursor").field("segment", &self.segment.meta().id).field("rows", &self.rows).finish()
+    }
+}

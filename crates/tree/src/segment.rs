@@ -1,0 +1,301 @@
+//! An open segment.
+//!
+//! Opening looks at lengths only: everything else is loaded when it is first asked for, verified, and held within the
+//! context's bound ([`TreeContext::with_loaded_bytes_max`]), so that a database of any size opens at once and thousands of
+//! open segments cost little.
+
+use crate::context::TreeContext;
+use crate::layout::{block_rows, blocks_of};
+use crate::meta::SegmentMeta;
+use crate::parquet_file::ParquetInput;
+use crate::pool::Slot;
+use crate::side::{SideFile, Stripes, key_width, unpack_codes, unpack_keys};
+use crate::summary::{BlockSummaries, BlockTable};
+use alluvia_storage::CheckedFile;
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An immutable run of rows in key order. Shared by `Arc`; its files are deleted when it was retired and the last is dropped.
+#[derive(Debug)]
+pub struct Segment {
+    context: TreeContext,
+    meta: SegmentMeta,
+    files: OnceLock<Files>,
+    opening: Mutex<()>,
+    index: Arc<Slot<BlockIndex>>,
+    summaries: Arc<Slot<BlockSummaries>>,
+    parquet: Arc<Slot<Arc<ParquetMetaData>>>,
+    retired: AtomicBool,
+}
+
+/// The files, once something was read from them.
+#[derive(Debug)]
+struct Files {
+    side: SideFile,
+    parquet: CheckedFile,
+}
+
+/// Where packed keys and codes lie, and how they are packed.
+#[derive(Debug)]
+pub(crate) struct BlockIndex {
+    pub(crate) table: Arc<BlockTable>,
+    pub(crate) stripes: Stripes,
+}
+
+impl Segment {
+    /// Opens a segment. Reads nothing but the lengths of its files.
+    pub fn open(context: &TreeContext, meta: SegmentMeta) -> Result<Arc<Segment>> {
+        let lengths =
+            [(context.parquet_path(meta.id), meta.parquet_bytes), (context.side_path(meta.id), meta.side.len)];
+        for (path, expected) in lengths {
+            check_length(context, &path, expected)?;
+        }
+        Ok(Arc::new(Segment {
+            context: context.clone(),
+            meta,
+            files: OnceLock::new(),
+            opening: Mutex::new(()),
+            index: Arc::default(),
+            summaries: Arc::default(),
+            parquet: Arc::default(),
+            retired: AtomicBool::new(false),
+        }))
+    }
+
+    /// What the manifest says of it.
+    pub fn meta(&self) -> &SegmentMeta {
+        &self.meta
+    }
+
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        blocks_of(self.meta.rows)
+    }
+
+    /// The rows of a block.
+    pub fn block_rows(&self, block: usize) -> Range<u64> {
+        block_rows(block, self.meta.rows)
+    }
+
+    /// What is known of its blocks.
+    pub fn summaries(&self) -> Result<Arc<BlockSummaries>> {
+        Slot::get(&self.summaries, &self.context.pool, || {
+            let table = Arc::clone(&self.index()?.table);
+            let (levels, bytes) = self.diagnosed(self.files()?.side.presence(&table))?;
+            Ok((BlockSummaries { table, levels, rows: self.meta.rows }, bytes))
+        })
+    }
+
+    /// The codes of a block at one level, counted over all dimensions in the definition's order.
+    pub fn codes(&self, level: usize, block: usize) -> Result<Vec<u32>> {
+        let mut codes = Vec::with_capacity(crate::layout::BLOCK_ROWS);
+        self.codes_into(&*self.index()?, level, block, self.block_rows(block), &mut codes)?;
+        Ok(codes)
+    }
+
+    /// The keys of some blocks, one after the other.
+    pub fn keys(&self, blocks: Range<usize>) -> Result<Vec<u128>> {
+        let index = self.index()?;
+        let rows: u64 = blocks.clone().map(|block| self.block_rows(block)).map(|rows| rows.end - rows.start).sum();
+        let mut keys = Vec::with_capacity(rows as usize);
+        for block in blocks {
+            self.keys_into(&index, block, self.block_rows(block), &mut keys)?;
+        }
+        Ok(keys)
+    }
+
+    /// The rows whose keys lie in `low..=high`.
+    pub fn rows_in(&self, low: u128, high: u128) -> Result<Range<u64>> {
+        if self.meta.rows == 0 || low > high || high < self.meta.key_min || low > self.meta.key_max {
+            return Ok(0..0);
+        }
+        let start = if low <= self.meta.key_min { 0 } else { self.rows_where(|key| key < low)? };
+        let end = if high >= self.meta.key_max { self.meta.rows } else { self.rows_where(|key| key <= high)? };
+        Ok(start..end.max(start))
+    }
+
+    /// How many rows, from the first on, have keys of which `before` holds; it holds up to some key and not from there.
+    fn rows_where(&self, before: impl Fn(u128) -> bool) -> Result<u64> {
+        let index = self.index()?;
+        // The last block that starts with such a key holds the boundary.
+        let blocks = index.table.key_first.partition_point(|&key| before(key));
+        let Some(block) = blocks.checked_sub(1) else { return Ok(0) };
+        let rows = self.block_rows(block);
+        if before(index.table.key_last[block]) {
+            return Ok(rows.end);
+        }
+        let mut keys = Vec::new();
+        self.keys_into(&index, block, rows.clone(), &mut keys)?;
+        Ok(rows.start + keys.partition_point(|&key| before(key)) as u64)
+    }
+
+    /// The Parquet file.
+    pub fn parquet_file(&self) -> Result<CheckedFile> {
+        Ok(self.files()?.parquet.clone())
+    }
+
+    /// The Parquet file's footer, with the page indexes.
+    pub fn parquet_metadata(&self) -> Result<Arc<ParquetMetaData>> {
+        let metadata = Slot::get(&self.parquet, &self.context.pool, || {
+            let path = self.context.parquet_path(self.meta.id);
+            let input = ParquetInput(self.parquet_file()?);
+            let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
+            let metadata = reader.parse_and_finish(&input).map_err(|error| crate::parquet_file::read_error(&path, error))?;
+            if metadata.file_metadata().num_rows() as u64 != self.meta.rows {
+                let rows = metadata.file_metadata().num_rows();
+                let message = format!("{} has {rows} rows instead of {}", path.display(), self.meta.rows);
+                return Err(Error::new(ErrorKind::Corrupt, message));
+            }
+            let bytes = metadata.memory_size() as u64;
+            Ok((Arc::new(metadata), bytes))
+        })?;
+        Ok(Arc::clone(&metadata))
+    }
+
+    /// From now on the files go when the last holder does.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn context(&self) -> &TreeContext {
+        &self.context
+    }
+
+    pub(crate) fn side(&self) -> Result<&SideFile> {
+        Ok(&self.files()?.side)
+    }
+
+    pub(crate) fn index(&self) -> Result<Arc<BlockIndex>> {
+        Slot::get(&self.index, &self.context.pool, || {
+            let side = &self.files()?.side;
+            let (table, bytes) = self.diagnosed(side.blocks())?;
+            let stripes = self.diagnosed(side.stripes())?;
+            let bytes = bytes + stripes.bytes();
+            Ok((BlockIndex { table: Arc::new(table), stripes }, bytes))
+        })
+    }
+
+    /// Appends the keys of some rows of a block.
+    pub(crate) fn keys_into(&self, index: &BlockIndex, block: usize, rows: Range<u64>, out: &mut Vec<u128>) -> Result<()> {
+        let table = &index.table;
+        let (first, last) = (table.key_first[block], table.key_last[block]);
+        let width = key_width(first, last);
+        let packed = self.packed(index, 0, block, &rows, width)?;
+        unpack_keys(&packed, width, first, (rows.end - rows.start) as usize, out);
+        Ok(())
+    }
+
+    /// Appends the codes of some rows of a block.
+    pub(crate) fn codes_into(
+        &self,
+        index: &BlockIndex,
+        level: usize,
+        block: usize,
+        rows: Range<u64>,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        let bounds = index.table.levels[level].code_bounds(block);
+        let packed = self.packed(index, 1 + level, block, &rows, bounds.width())?;
+        unpack_codes(&packed, bounds, (rows.end - rows.start) as usize, out);
+        Ok(())
+    }
+
+    fn packed(
+        &self,
+        index: &BlockIndex,
+        stream: usize,
+        block: usize,
+        rows: &Range<u64>,
+        width: usize,
+    ) -> Result<bytes::Bytes> {
+        if width == 0 {
+            return Ok(bytes::Bytes::new());
+        }
+        let whole = index.stripes.block(&index.table, self.meta.rows, block, stream);
+        let first = self.block_rows(block).start;
+        let start = whole.start + (rows.start - first) * width as u64;
+        let end = start + (rows.end - rows.start) * width as u64;
+        self.diagnosed(self.files()?.side.packed(start..end, stream, block))
+    }
+
+    /// Opens the files at the first use.
+    fn files(&self) -> Result<&Files> {
+        if let Some(files) = self.files.get() {
+            return Ok(files);
+        }
+        let _one = self.opening.lock();
+        match self.files.get() {
+            Some(files) => Ok(files),
+            None => self.diagnosed(self.open_files()).map(|files| self.files.get_or_init(|| files)),
+        }
+    }
+
+    fn open_files(&self) -> Result<Files> {
+        let context = &self.context;
+        let (disk, meta) = (context.disk.as_ref(), &self.meta);
+        let path = context.side_path(meta.id);
+        let side = CheckedFile::open(disk, &path, Arc::new(meta.side.clone()), Arc::clone(&context.cache))?;
+        let side = SideFile::open(side, meta.id, meta.table)?;
+        if side.rows != meta.rows {
+            let message = format!("{} is of {} rows instead of {}", path.display(), side.rows, meta.rows);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        let checks = side.parquet_checks()?;
+        let parquet_path = context.parquet_path(meta.id);
+        if checks.len != meta.parquet_bytes {
+            let message = format!("{}, section checks, is of another file than {}", path.display(), parquet_path.display());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        let parquet = CheckedFile::open(disk, &parquet_path, Arc::new(checks), Arc::clone(&context.cache))?;
+        Ok(Files { side, parquet })
+    }
+
+    /// Damage to the side file, as the section that it hit.
+    pub(crate) fn diagnosed<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            if error.kind() != ErrorKind::Corrupt {
+                return error;
+            }
+            let (disk, path) = (self.context.disk.as_ref(), self.context.side_path(self.meta.id));
+            match SideFile::diagnose(disk, &path, self.meta.id, self.meta.table) {
+                Err(found) if found.kind() == ErrorKind::Corrupt => found,
+                _ => error,
+            }
+        })
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if !*self.retired.get_mut() {
+            return;
+        }
+        // Nothing names the files any more; what cannot be removed is removed as an orphan when the database is next opened.
+        for path in [self.context.parquet_path(self.meta.id), self.context.side_path(self.meta.id)] {
+            let _ = self.context.disk.remove(&path);
+        }
+    }
+}
+
+fn check_length(context: &TreeContext, path: &Path, expected: u64) -> Result<()> {
+    let file = context.disk.open(path).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Error::new(ErrorKind::Corrupt, format!("{} is missing", path.display()))
+                .with_hint("the manifest names it; restore the data directory from a copy")
+        } else {
+            Error::io(path, "opening", &error)
+        }
+    })?;
+    let len = file.len().map_err(|error| Error::io(path, "reading", &error))?;
+    if len != expected {
+        let message = format!("{} has {len} bytes instead of {expected}", path.display());
+        return Err(Error::new(ErrorKind::Corrupt, message)
+            .with_hint("the file is damaged; restore the data directory from a copy"));
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Writing of a segment.
+//!
+//! One pass: rows come in key order, in chunks of any size; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes
+//! and summary are made together while its values are in the processor's cache. Memory is one Parquet row group (encoded),
+//! one stripe of the side file, and the summaries.
+
+use crate::chunk::RowChunk;
+use crate::context::TreeContext;
+use crate::layout::{BLOCK_ROWS, segment_schema};
+use crate::meta::SegmentMeta;
+use crate::parquet_file::ParquetWriter;
+use crate::side::{Header, SideWriter};
+use crate::summary::SummaryBuilder;
+use alluvia_space::{LevelCodes, TableDef};
+use alluvia_storage::{CheckedWriter, FileChecks};
+use alluvia_types::{ColumnId, Error, Result, SegmentId, Stage, TableId, Version};
+use arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
+use arrow::datatypes::{SchemaRef, UInt64Type};
+use parquet::file::metadata::KeyValue;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Writes one segment. Dropped before [`SegmentWriter::finish`], it removes its files.
+pub struct SegmentWriter {
+    context: TreeContext,
+    id: SegmentId,
+    table: TableId,
+    stage: Stage,
+    fixed_version: Option<Version>,
+    schema: SchemaRef,
+    columns: Vec<ColumnId>,
+    metadata: Vec<KeyValue>,
+    parquet: Parquet,
+    side: Option<SideWriter>,
+    summaries: Option<SummaryBuilder>,
+    /// Keys and codes of the current block.
+    keys: Vec<u128>,
+    codes: LevelCodes,
+    rows: u64,
+    key_min: u128,
+    key_max: u128,
+    versions: Option<(u64, u64)>,
+    /// Files to remove if this is dropped now.
+    unfinished: Vec<PathBuf>,
+}
+
+/// The Parquet file's encodings are chosen by its first rows, so it starts with them.
+enum Parquet {
+    Empty(CheckedWriter),
+    Open(Box<ParquetWriter>),
+    Done,
+}
+
+impl SegmentWriter {
+    /// Starts the files of a new segment of this table, whose id no other segment has or had.
+    ///
+    /// `fixed_version` is given for a staged segment, whose rows have a NULL `_version`: it is passed on into the meta, and
+    /// may be replaced there once the version is known.
+    pub fn create(
+        context: &TreeContext,
+        id: SegmentId,
+        table: &TableDef,
+        stage: Stage,
+        fixed_version: Option<Version>,
+    ) -> Result<SegmentWriter> {
+        let levels: usize = table.dimensions.iter().map(|dimension| dimension.levels.len()).sum();
+        let pair = |key: &str, value: String| KeyValue::new(format!("alluvia.{key}"), value);
+        let metadata = vec![
+            pair("format", "1".to_owned()),
+            pair("table_id", table.id.to_string()),
+            pair("table_name", table.name.clone()),
+            pair("segment_id", id.to_string()),
+        ];
+        let mut writer = SegmentWriter {
+            context: context.clone(),
+            id,
+            table: table.id,
+            stage,
+            fixed_version,
+            schema: segment_schema(table),
+            columns: table.columns.iter().map(|column| column.id).collect(),
+            metadata,
+            parquet: Parquet::Done,
+            side: None,
+            summaries: Some(SummaryBuilder::new(table, levels)),
+            keys: Vec::with_capacity(BLOCK_ROWS),
+            codes: LevelCodes { levels: vec![Vec::with_capacity(BLOCK_ROWS); levels] },
+            rows: 0,
+            key_min: 0,
+            key_max: 0,
+            versions: None,
+            unfinished: Vec::with_capacity(2),
+        };
+        let path = context.parquet_path(id);
+        writer.parquet = Parquet::Empty(CheckedWriter::create(context.disk.as_ref(), &path)?);
+        writer.unfinished.push(path);
+        let header = Header { segment: id, table: table.id, levels: levels as u32 };
+        writer.side = Some(SideWriter::create(context, &header)?);
+        writer.unfinished.push(context.side_path(id));
+        Ok(writer)
+    }
+
+    /// Rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// About how many bytes the files have so far.
+    pub fn bytes(&self) -> u64 {
+        let parquet = match &self.parquet {
+            Parquet::Open(parquet) => parquet.bytes(),
+            Parquet::Empty(_) | Parquet::Done => 0,
+        };
+        parquet + self.side.as_ref().map_or(0, SideWriter::bytes)
+    }
+
+    /// Adds rows, none of whose keys is below the last row's.
+    pub fn write(&mut self, chunk: &RowChunk) -> Result<()> {
+        let len = chunk.len();
+        if len == 0 {
+            return Ok(());
+        }
+        assert_eq!(chunk.rows.num_rows(), len, "a chunk has one key per row");
+        assert_eq!(chunk.codes.levels.len(), self.codes.levels.len(), "a chunk has the codes of every level");
+        assert!(chunk.codes.levels.iter().all(|codes| codes.len() == len), "a chunk has one code per row and level");
+        assert!(self.rows == 0 || chunk.keys[0] >= self.key_max, "chunks come in key order");
+        assert!(chunk.keys.is_sorted(), "a chunk's rows are in key order");
+        let columns = self.columns_of(chunk)?;
+        self.see_versions(&columns)?;
+        self.open_parquet(&columns)?;
+        if self.rows == 0 {
+            self.key_min = chunk.keys[0];
+        }
+        self.key_max = chunk.keys[len - 1];
+        let mut done = 0;
+        while done < len {
+            let place = self.keys.len();
+            let count = (BLOCK_ROWS - place).min(len - done);
+            let piece: Vec<ArrayRef> = columns.iter().map(|column| column.slice(done, count)).collect();
+            let (Parquet::Open(parquet), Some(summaries)) = (&mut self.parquet, &mut self.summaries) else {
+                return Err(Error::internal("a segment was written to after it failed"));
+            };
+            parquet.write(&piece, place, summaries)?;
+            self.keys.extend_from_slice(&chunk.keys[done..done + count]);
+            for (block, codes) in self.codes.levels.iter_mut().zip(&chunk.codes.levels) {
+                block.extend_from_slice(&codes[done..done + count]);
+            }
+            self.rows += count as u64;
+            done += count;
+            if self.keys.len() == BLOCK_ROWS {
+                self.end_block()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunk's columns in file order.
+    fn columns_of(&self, chunk: &RowChunk) -> Result<Vec<ArrayRef>> {
+        let column = |field: &Arc<arrow::datatypes::Field>| {
+            let column = chunk.rows.column_by_name(field.name());
+            column.cloned().ok_or_else(|| Error::internal(format!("rows for a segment lack the column {}", field.name())))
+        };
+        self.schema.fields().iter().map(column).collect()
+    }
+
+    fn see_versions(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let versions = columns[columns.len() - 2]
+            .as_primitive_opt::<UInt64Type>()
+            .ok_or_else(|| Error::internal("_version is not UInt64"))?;
+        let known = versions.null_count() == 0;
+        assert!(known || versions.null_count() == versions.len(), "all rows of a segment have a version, or none");
+        if let (Some(min), Some(max)) = (arrow::compute::min(versions), arrow::compute::max(versions)) {
+            let (low, high) = self.versions.unwrap_or((min, max));
+            self.versions = Some((low.min(min), high.max(max)));
+        }
+        Ok(())
+    }
+
+    /// Starts the Parquet file with the first rows.
+    fn open_parquet(&mut self, sample: &[ArrayRef]) -> Result<()> {
+        if !matches!(self.parquet, Parquet::Empty(_)) {
+            return Ok(());
+        }
+        if let Parquet::Empty(file) = std::mem::replace(&mut self.parquet, Parquet::Done) {
+            let path = self.context.parquet_path(self.id);
+            let metadata = std::mem::take(&mut self.metadata);
+            let parquet = ParquetWriter::create(file, &path, Arc::clone(&self.schema), sample, metadata)?;
+            self.parquet = Parquet::Open(Box::new(parquet));
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let (Parquet::Open(parquet), Some(summaries), Some(side)) =
+            (&mut self.parquet, &mut self.summaries, &mut self.side)
+        else {
+            return Err(Error::internal("a segment was written to after it failed"));
+        };
+        parquet.end_block(summaries)?;
+        let bounds = summaries.end_block(&self.keys, &self.codes.levels);
+        side.block(&self.keys, &self.codes.levels, &bounds)?;
+        self.keys.clear();
+        self.codes.levels.iter_mut().for_each(Vec::clear);
+        Ok(())
+    }
+
+    /// Ends the segment: both files and the directory are synced when this returns.
+    pub fn finish(mut self) -> Result<SegmentMeta> {
+        if !self.keys.is_empty() {
+            self.end_block()?;
+        }
+        let none: Vec<ArrayRef> = self.schema.fields().iter().map(|field| new_empty_array(field.data_type())).collect();
+        self.open_parquet(&none)?;
+        let (Parquet::Open(parquet), Some(summaries), Some(side)) =
+            (std::mem::replace(&mut self.parquet, Parquet::Done), self.summaries.take(), self.side.take())
+        else {
+            return Err(Error::internal("a segment was finished after it failed"));
+        };
+        let parquet: FileChecks = parquet.finish()?;
+        let (table, levels) = summaries.finish();
+        let side = side.finish(&parquet, &table, &levels, self.rows)?;
+        let dir = &self.context.dir;
+        self.context.disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))?;
+        self.unfinished.clear();
+        let known = self.versions.map_or((Version(0), Version(0)), |(min, max)| (Version(min), Version(max)));
+        let (min_version, max_version) = self.fixed_version.map_or(known, |version| (version, version));
+        Ok(SegmentMeta {
+            id: self.id,
+            table: self.table,
+            stage: self.stage,
+            rows: self.rows,
+            min_version,
+            max_version,
+            fixed_version: self.fixed_version,
+            key_min: self.key_min,
+            key_max: self.key_max,
+            parquet_bytes: parquet.len,
+            side,
+            columns: std::mem::take(&mut self.columns),
+        })
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        // The files are open, which does not matter, and nothing names them: what cannot be removed now is removed as an
+        // orphan when the database is next opened.
+        for path in &self.unfinished {
+            let _ = self.context.disk.remove(path);
+        }
+    }
+}
+
+impl std::fmt::Debug for SegmentWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentWriter").field("id", &self.id).field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
