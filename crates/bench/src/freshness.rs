@@ -48,7 +48,7 @@ pub async fn run(args: FreshnessArgs) -> Anything<Value> {
             session.sql(&format!("SET freshness = '{freshness}s'")).await?;
             let asked = Instant::now();
             let outcome = session.sql(QUESTION).await?;
-            let used = outcome.used.clone().ok_or("a query says what it used")?;
+            let used = outcome.used().ok_or("a query says what it used")?;
             outcome.collect().await?;
             latencies[at].push(asked.elapsed().as_secs_f64() * 1e3);
             lags[at].push(used.lag.as_secs_f64());

@@ -56,18 +56,18 @@ pub struct LoadArgs {
 pub async fn run(args: LoadArgs) -> Result<ExitCode> {
     let db = args.open.open()?;
     let session = db.session();
-    let options = args.options();
+    let options = args.options()?;
     let exists = format!("SELECT 1 FROM alluvia.tables WHERE name = {}", literal(&args.table));
     let exists = !session.sql(&exists).await?.collect().await?.iter().all(|batch| batch.num_rows() == 0);
     if exists && (args.dimensions.is_some() || args.measures.is_some()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("table '{}' exists; --dimensions and --measures are for new tables", args.table)));
     }
-    if !exists {
-        create(&session, &args, &options).await?;
-    }
-    let start = Instant::now();
     let source = if args.source == "-" { "STDIN".to_owned() } else { literal(&args.source) };
-    let copy = format!("COPY {} FROM {source}{}", identifier(&args.table), with(&options));
+    let copy = match exists {
+        true => format!("COPY {} FROM {source}{}", identifier(&args.table), options.to_sql()),
+        false => create(&session, &args, options).await?,
+    };
+    let start = Instant::now();
     let outcome = watch(&session, session.sql(&copy)).await?;
     let rows = session.progress().rows();
     for notice in outcome.notices() {
@@ -84,31 +84,41 @@ pub async fn run(args: LoadArgs) -> Result<ExitCode> {
 }
 
 impl LoadArgs {
-    fn options(&self) -> Vec<(&'static str, String)> {
-        let given = |name, value: Option<String>| value.map(|value| (name, value));
-        let options = [
-            given("FORMAT", self.format.clone()),
-            given("DELIMITER", self.delimiter.as_deref().map(literal)),
-            given("HEADER", self.header.map(|header| header.to_string())),
-            given("NULL", self.null.as_deref().map(literal)),
-            given("COMPRESSION", self.compression.clone()),
-            given("ON_ERROR", Some(self.on_error.clone())),
-            given("REJECTS", self.rejects.as_deref().map(literal)),
-            given("BATCH_ROWS", self.batch_rows.map(|rows| rows.to_string())),
+    fn options(&self) -> Result<CopyOptions> {
+        let header = self.header.map(|header| header.to_string());
+        let batch_rows = self.batch_rows.map(|rows| rows.to_string());
+        let given = [
+            ("FORMAT", self.format.as_deref()),
+            ("DELIMITER", self.delimiter.as_deref()),
+            ("HEADER", header.as_deref()),
+            ("NULL", self.null.as_deref()),
+            ("COMPRESSION", self.compression.as_deref()),
+            ("ON_ERROR", Some(self.on_error.as_str())),
+            ("REJECTS", self.rejects.as_deref()),
+            ("BATCH_ROWS", batch_rows.as_deref()),
         ];
-        options.into_iter().flatten().collect()
+        let mut options = CopyOptions::default();
+        for (name, value) in given {
+            if value.is_some() {
+                options.set(name, value)?;
+            }
+        }
+        Ok(options)
     }
 }
 
-/// Infers a new table from the first file, shows it, and creates it.
-async fn create(session: &Session, args: &LoadArgs, options: &[(&'static str, String)]) -> Result<()> {
+/// Infers a new table from the first file, shows it, creates it, and returns the COPY that goes with what was sniffed.
+async fn create(session: &Session, args: &LoadArgs, options: CopyOptions) -> Result<String> {
     if args.source == "-" {
-        return Err(Error::new(ErrorKind::UndefinedTable, format!("table '{}' does not exist, and standard input cannot be looked at before it is loaded", args.table))
-            .with_hint("create the table first, or load from a file"));
+        let message = format!(
+            "table '{}' does not exist, and standard input cannot be looked at before it is loaded",
+            args.table
+        );
+        return Err(Error::new(ErrorKind::UndefinedTable, message).with_hint("create the table first, or load from a file"));
     }
-    let copy_options = CopyOptions::parse(options)?;
     let source = Source::Files(args.source.clone());
-    let inferred = tokio::task::spawn_blocking(move || infer(&source, &copy_options, None))
+    let asked = source.clone();
+    let inferred = tokio::task::spawn_blocking(move || infer(&asked, &options, None))
         .await
         .map_err(|error| Error::internal(format!("inferring: {error}")))??;
     let mut create = inferred.create_table(&args.table);
@@ -117,16 +127,11 @@ async fn create(session: &Session, args: &LoadArgs, options: &[(&'static str, St
         .filter_map(|(name, value)| value.as_deref().map(|value| format!("{name} = {}", literal(value))))
         .collect();
     if !with.is_empty() {
-        create = format!("{} WITH ({})", create.trim_end_matches(';').trim_end(), with.join(", "));
+        create = format!("{create} WITH ({})", with.join(", "));
     }
     println!("{create};");
     session.sql(&create).await?;
-    Ok(())
-}
-
-fn with(options: &[(&'static str, String)]) -> String {
-    let list: Vec<String> = options.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    if list.is_empty() { String::new() } else { format!(" ({})", list.join(", ")) }
+    Ok(inferred.copy_from(&args.table, &source))
 }
 
 /// Runs a statement under a progress bar; Ctrl-C cancels it.

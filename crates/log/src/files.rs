@@ -3,8 +3,8 @@
 //! Invariants:
 //! - Files are numbered 1, 2, 3 ... without a gap, and removed oldest first. A removal need not survive a crash, so an
 //!   older file may reappear before a gap; what lies before the last gap was removed.
-//! - A file is used only after its header and its name are durable. One that could not be begun is gone again, durably,
-//!   or the log is poisoned: a whole header that outlived its failure would contradict what its predecessor becomes.
+//! - A file is used only after its header and its name are durable. One for which there was no room is removed again; if
+//!   it reappears after a crash, its header is torn, and recovery removes it.
 
 use crate::format::{FILE_HEADER_BYTES, FileHeader};
 use alluvia_storage::{Disk, DiskFile};
@@ -83,8 +83,7 @@ impl CurrentFile {
             if error.kind() != ErrorKind::DiskFull {
                 return poisoned(error);
             }
-            let undone = if created { disk.remove(&path) } else { Ok(()) }.and_then(|()| disk.sync_dir(dir));
-            match undone {
+            match if created { disk.remove(&path) } else { Ok(()) } {
                 Ok(()) => error,
                 Err(e) => poisoned(Error::io(&path, "removing the unfinished", &e)),
             }
@@ -100,8 +99,9 @@ impl CurrentFile {
 /// The error after which nothing is acknowledged any more, because of `cause`.
 pub(crate) fn poisoned(cause: Error) -> Error {
     let message = format!("the log is closed to writes, since it is unknown what the disk holds: {}", cause.message());
-    Error::new(ErrorKind::Poisoned, message)
-        .with_hint("check the disk, then reopen the database; every acknowledged batch is safe, others may or may not be")
+    Error::new(ErrorKind::Poisoned, message).with_hint(
+        "check the disk, then reopen the database; every acknowledged batch is safe, others may or may not be",
+    )
 }
 
 #[cfg(test)]

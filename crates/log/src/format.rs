@@ -151,7 +151,9 @@ impl FileHeader {
                 ErrorKind::Corrupt,
                 format!("{} is a log file of another database (salt {found_salt:016x})", path.display()),
             );
-            return Err(BadFileHeader::Refused(error.with_hint("files of two data directories were mixed; restore this one")));
+            return Err(BadFileHeader::Refused(
+                error.with_hint("files of two data directories were mixed; restore this one"),
+            ));
         }
         Ok(FileHeader {
             file: get_u64(bytes, 16),

@@ -358,7 +358,10 @@ impl Log {
         let mut state = self.state.lock();
         let version = version.min(state.durable);
         let is_idle = state.is_quiet() && state.pending.is_empty() && state.failure.is_none();
-        if is_idle && state.durable <= version && state.current.len >= self.options.file_bytes_max / 4 && state.has_records()
+        if is_idle
+            && state.durable <= version
+            && state.current.len >= self.options.file_bytes_max / 4
+            && state.has_records()
         {
             let begun;
             (state, begun) = self.begin_file(state);

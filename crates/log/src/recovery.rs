@@ -50,7 +50,7 @@ pub(crate) fn recover(
         true => None,
         false => Some(scan(disk, &found.files, salt, after, replay)?),
     };
-    remove_leftovers(disk, dir, &found)?;
+    remove_leftovers(disk, &found)?;
     match (end, found.files.last()) {
         (Some(end), Some(newest)) => {
             let current = CurrentFile::open(disk, dir, newest.header.file, end.good_len)?;
@@ -81,17 +81,12 @@ fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Recovered> {
     })
 }
 
-/// Removes what reappeared and what was never begun. The latter must be gone for good before its predecessor grows, which
-/// its header would contradict.
-fn remove_leftovers(disk: &dyn Disk, dir: &Path, found: &FoundFiles) -> Result<()> {
-    let leftovers = found.stale.iter().chain(&found.torn);
-    for path in leftovers.clone() {
+/// Removes what reappeared and what was never begun. If that is lost in a crash, it is found and removed again.
+fn remove_leftovers(disk: &dyn Disk, found: &FoundFiles) -> Result<()> {
+    for path in found.stale.iter().chain(&found.torn) {
         disk.remove(path).map_err(|e| Error::io(path, "removing", &e))?;
     }
-    match leftovers.count() {
-        0 => Ok(()),
-        _ => disk.sync_dir(dir).map_err(|e| Error::io(dir, "syncing", &e)),
-    }
+    Ok(())
 }
 
 fn repair(disk: &dyn Disk, dir: &Path, newest: &FoundFile, end: &ScanEnd, file: &dyn DiskFile) -> Result<()> {

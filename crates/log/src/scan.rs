@@ -162,7 +162,8 @@ pub(crate) fn scan(
         let next = files.get(i + 1).map(|next| &next.header);
         if let Some(next) = next {
             if next.previous_len != found.len {
-                let what = format!("it has {} bytes, and had {} when the next file was begun", found.len, next.previous_len);
+                let what =
+                    format!("it has {} bytes, and had {} when the next file was begun", found.len, next.previous_len);
                 return Err(damaged(&found.path, found.len.min(next.previous_len), what));
             }
             if next.first_version <= after.next() {
@@ -170,11 +171,14 @@ pub(crate) fn scan(
             }
         }
         let header = found.header;
-        if let Some(end) = end {
-            if header.first_version != end.last_version.next() || header.first_sequence != end.last_sequence + 1 {
-                let what = format!("it begins at version {}, the file before ended at {}", header.first_version, end.last_version);
-                return Err(damaged(&found.path, 0, what));
-            }
+        if let Some(end) = end
+            && (header.first_version != end.last_version.next() || header.first_sequence != end.last_sequence + 1)
+        {
+            let what = format!(
+                "it begins at version {} and group {}, the file before ended at version {} and group {}",
+                header.first_version, header.first_sequence, end.last_version, end.last_sequence
+            );
+            return Err(damaged(&found.path, 0, what));
         }
         let file = disk.open(&found.path).map_err(|e| Error::io(&found.path, "opening", &e))?;
         let mut scanner = FileScanner::new(&*file, found, salt, next.is_none());
@@ -251,7 +255,9 @@ impl<'a> FileScanner<'a> {
             let what = format!("group {} follows group {}", group.sequence, self.end.last_sequence);
             return Err(damaged(&self.found.path, offset, what));
         }
-        if group.durable > group.at || (group.durable.file == group.at.file && group.durable.offset < self.end.stated_len) {
+        if group.durable > group.at
+            || (group.durable.file == group.at.file && group.durable.offset < self.end.stated_len)
+        {
             let what = format!("a group states {:?} to be durable", group.durable);
             return Err(damaged(&self.found.path, offset, what));
         }
@@ -335,7 +341,11 @@ fn refuse_if_stated(file: &dyn DiskFile, path: &Path, len: u64, salt: u64, bad: 
 
 fn find_all(bytes: &[u8], mark: &[u8; GROUP_MARK_BYTES]) -> impl Iterator<Item = usize> {
     let first = mark[0];
-    bytes.windows(mark.len()).enumerate().filter(move |(_, window)| window[0] == first && window == mark).map(|(i, _)| i)
+    bytes
+        .windows(mark.len())
+        .enumerate()
+        .filter(move |(_, window)| window[0] == first && window == mark)
+        .map(|(i, _)| i)
 }
 
 /// Reads forward through a large buffer; what is larger than the buffer is read straight into its place.

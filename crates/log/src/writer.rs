@@ -110,7 +110,10 @@ impl Log {
             sequence: state.last_sequence + 1,
             durable: state.durable_at,
         };
-        assert!(header.durable <= header.at && header.durable.file == header.at.file, "a statement is about what was before");
+        assert!(
+            header.durable <= header.at && header.durable.file == header.at.file,
+            "a statement is about what was before"
+        );
         let stated_before = std::mem::replace(&mut state.stated_len, header.durable.offset);
         state.in_flight.push_back(InFlight {
             sequence: header.sequence,

@@ -27,7 +27,7 @@ fn write_from_many_threads(log: &Log, rounds: u64) -> (u64, u64) {
                 for _ in 0..rounds {
                     let ticket = {
                         let mut next = next.lock();
-                        let bytes = body(*next, 0, (*next * 37 % 900) as usize);
+                        let bytes = body(*next, 0, (*next * 337 % 900) as usize);
                         let Ok(ticket) = log.append(Version(*next), micros(*next), &bytes) else { return };
                         *next += 1;
                         ticket
@@ -45,7 +45,7 @@ fn write_from_many_threads(log: &Log, rounds: u64) -> (u64, u64) {
 }
 
 fn check(found: &Found, acknowledged: u64, appended: u64) {
-    let attempted = (1..=appended).map(|version| body(version, 0, (version * 37 % 900) as usize)).collect();
+    let attempted = (1..=appended).map(|version| body(version, 0, (version * 337 % 900) as usize)).collect();
     let mut model = Model { attempted, acknowledged, ..Model::default() };
     model.check(found);
 }
@@ -248,7 +248,7 @@ fn gated_log(file_bytes_max: u64) -> (Arc<FaultDisk>, Arc<Gate>, Arc<Log>) {
 
 /// Appends and syncs `version` on a thread of its own; its fsync is the next one at the gate.
 fn commit(log: &Arc<Log>, version: u64) -> thread::JoinHandle<alluvia_types::Result<()>> {
-    log.append(Version(version), micros(version), &body(version, 0, (version * 37 % 900) as usize)).unwrap();
+    log.append(Version(version), micros(version), &body(version, 0, (version * 337 % 900) as usize)).unwrap();
     let log = log.clone();
     thread::spawn(move || log.sync_through(Version(version)))
 }
@@ -283,6 +283,31 @@ fn a_group_is_acknowledged_only_after_those_before_it() {
 }
 
 #[test]
+fn a_group_behind_a_torn_one_does_not_come_back_behind_its_successor() {
+    let (disk, gate, log) = gated_log(1 << 20);
+    let threads: Vec<_> = (1..=2)
+        .map(|version| {
+            let thread = commit(&log, version);
+            gate.wait_for(version as usize);
+            thread
+        })
+        .collect();
+    let torn = disk.after_power_loss(Survival::Everything);
+    torn.corrupt(&common::file(1), 64 + 64 + 40 + 5, 1);
+    let (log, found) = open(&torn, 1 << 20, 0).unwrap();
+    assert!(found.is_empty(), "the first group is torn");
+    // As long as the record that was there, so that the old second group lies right behind it.
+    let successor = body(1, 1, 337);
+    log.append(Version(1), micros(1), &successor).unwrap();
+    log.sync_through(Version(1)).unwrap();
+    drop(log);
+    let (_, found) = open(&torn, 1 << 20, 0).unwrap();
+    assert_eq!(found, [(1, micros(1), successor)]);
+    (0..2).for_each(|index| gate.release(index));
+    threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+}
+
+#[test]
 fn a_later_fsync_does_not_cover_up_a_failed_one() {
     let (disk, gate, log) = gated_log(1 << 20);
     let first = commit(&log, 1);
@@ -305,7 +330,7 @@ fn appending_goes_on_while_a_group_is_synced_and_followers_share_the_next_one() 
     let leader = commit(&log, 1);
     gate.wait_for(1);
     for version in 2..=40 {
-        log.append(Version(version), micros(version), &body(version, 0, (version * 37 % 900) as usize)).unwrap();
+        log.append(Version(version), micros(version), &body(version, 0, (version * 337 % 900) as usize)).unwrap();
     }
     let followers: Vec<_> = (2..=40)
         .map(|version| {

@@ -90,6 +90,26 @@ fn a_failed_fsync_poisons_for_ever_and_reopening_makes_durable_what_it_hands_out
 }
 
 #[test]
+fn power_loss_while_reopening_after_a_failed_fsync_is_recovered_from() {
+    for calls in 1.. {
+        let (disk, log, mut model) = log_with_two_records();
+        disk.fail_sync(1);
+        model.append(&log, 1500).unwrap();
+        model.append(&log, 1500).unwrap();
+        assert_eq!(model.sync(&log).unwrap_err().kind(), ErrorKind::Poisoned);
+        drop(log);
+        disk.fail_after(calls);
+        if open(&disk, LARGE, 0).is_ok() {
+            assert!(calls > 4);
+            break;
+        }
+        for seed in 0..100 {
+            model.check_recovery(&disk.after_power_loss(Survival::Torn { seed }), LARGE);
+        }
+    }
+}
+
+#[test]
 fn a_failed_fsync_while_a_file_is_begun_leaves_a_usable_log() {
     for failing in 1..=2 {
         let disk = FaultDisk::new();
@@ -150,6 +170,46 @@ fn removal_frees_a_full_disk() {
     model.remove_through(&log, 7).unwrap();
     assert!(!disk.exists(&file(7)) && disk.exists(&file(8)), "the current file was closed first");
     model.check_recovery(&disk.after_power_loss(Survival::SyncedOnly), 500);
+}
+
+#[test]
+fn removal_keeps_every_file_with_a_newer_record() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk, 500, 0).unwrap();
+    let mut model = Model::default();
+    for _ in 0..4 {
+        model.append(&log, 100).unwrap();
+        model.append(&log, 200).unwrap();
+        model.sync(&log).unwrap();
+    }
+    for version in 1..=7 {
+        model.remove_through(&log, version).unwrap();
+        for number in 1..=4 {
+            assert_eq!(
+                disk.exists(&file(number)),
+                2 * number > version,
+                "file {number} after removing through {version}"
+            );
+        }
+        assert!(!disk.exists(&file(5)), "a file with newer records is not closed");
+        model.check_recovery(&disk.after_power_loss(Survival::Everything), 500);
+    }
+}
+
+#[test]
+fn a_seal_after_a_rewind_states_what_the_refused_group_would_have_stated() {
+    let (disk, log, mut model) = log_with_two_records();
+    let end = log.bytes_on_disk();
+    disk.limit_bytes(Some(end));
+    model.append(&log, 10).unwrap();
+    model.sync(&log).unwrap_err();
+    model.rewind(&log);
+    disk.limit_bytes(None);
+    log.seal().unwrap();
+    assert_eq!(log.bytes_on_disk(), end + 64);
+    drop(log);
+    disk.corrupt(&file(1), end - 1, 1);
+    assert_eq!(open(&disk, LARGE, 0).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Default for DatabaseOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         DatabaseOptions {
-            memory_limit_bytes: machine_memory_bytes() / 4 * 3,
+            memory_limit_bytes: alluvia_storage::machine_memory_bytes().unwrap_or(4 << 30) / 4 * 3,
             threads,
             spill_bytes_max: 100 << 30,
             spill_dir: None,
@@ -90,13 +90,6 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
     bytes.ok_or_else(|| {
         Error::new(ErrorKind::InvalidSetting, format!("'{text}' is no size")).with_hint("write it like 4GB or 512MB")
     })
-}
-
-/// Total memory of the machine, or 4 GiB where it cannot be learnt.
-fn machine_memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    let bytes = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)));
-    if bytes == 0 { 4 << 30 } else { bytes }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+#[async_trait::async_trait]
 impl AsyncDB for Connection {
     type Error = Refused;
     type ColumnType = DefaultColumnType;

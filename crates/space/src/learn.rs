@@ -117,3 +117,6 @@ fn quantiles(values: &[f64], parts: usize) -> Vec<f64> {
     cuts.sort_unstable_by(f64::total_cmp);
     cuts
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ const RESERVED: &str = " all analyze and any array as asc asymmetric begin betwe
     update user using values variadic view when where window with ";
 
 /// A name in SQL text: in double quotes unless it is plain and not a reserved word.
-pub fn sql_identifier(name: &str) -> String {
+fn sql_identifier(name: &str) -> String {
     let written = identifier(name);
     if written == name && RESERVED.split(' ').any(|word| word == name) { format!("\"{name}\"") } else { written }
 }
@@ -55,5 +55,79 @@ impl TableDef {
             let _ = write!(text, " WITH (\n{}\n)", options.join(",\n"));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dimensions;
+    use crate::schema::{Column, DataType, TableOptions};
+    use alluvia_types::{ColumnId, ErrorKind, TableId};
+
+    fn table(names: &[(&str, DataType, bool)]) -> TableDef {
+        let column = |(id, &(name, data_type, nullable)): (usize, &(&str, DataType, bool))| Column {
+            id: ColumnId(id as u32),
+            name: name.into(),
+            storage_name: name.into(),
+            data_type,
+            nullable,
+        };
+        TableDef {
+            id: TableId(1),
+            name: "sales".into(),
+            columns: names.iter().enumerate().map(column).collect(),
+            next_column_id: names.len() as u32,
+            dimensions: Vec::new(),
+            measures: Vec::new(),
+            seed: 0,
+            options: TableOptions::default(),
+        }
+    }
+
+    #[test]
+    fn the_statement_names_everything_that_was_declared() {
+        let mut def = table(&[
+            ("sold_at", DataType::TimestampTz, false),
+            ("order", DataType::Text, true),
+            ("It's", DataType::Text, true),
+            ("price", DataType::Decimal { precision: 18, scale: 2 }, true),
+        ]);
+        let plain = "CREATE TABLE sales (\n  sold_at TIMESTAMP WITH TIME ZONE NOT NULL,\n  \"order\" TEXT,\n  \"It's\" TEXT,\n  price DECIMAL(18, 2)\n)";
+        assert_eq!(def.show_create(), plain);
+        let declared = "shop(order, \"It's\"); time(sold_at: year, month)";
+        def.dimensions = dimensions::parse(declared, &def.columns).unwrap();
+        def.measures = vec![ColumnId(3)];
+        def.options = TableOptions { freshness: Some("5s".into()), curve: Curve::Z };
+        def.validate().unwrap();
+        let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
+                    curve      = 'z',\n  freshness  = '5s'\n)";
+        assert_eq!(def.show_create(), format!("{plain}{with}"));
+    }
+
+    #[test]
+    fn definitions_are_checked_by_name() {
+        let good = table(&[("a", DataType::Int32, true), ("b", DataType::Text, true)]);
+        good.validate().unwrap();
+        assert_eq!(good.column("c").unwrap_err().kind(), ErrorKind::UndefinedColumn);
+        let refused = |change: fn(&mut TableDef)| {
+            let mut def = good.clone();
+            change(&mut def);
+            let error = def.validate().unwrap_err();
+            (error.kind(), error.message().to_owned())
+        };
+        let (kind, message) = refused(|def| def.columns[1].name = "a".into());
+        assert_eq!((kind, message.as_str()), (ErrorKind::DuplicateColumn, "table sales: column a is declared twice"));
+        let (kind, message) = refused(|def| def.columns[1].name = "_version".into());
+        assert_eq!(kind, ErrorKind::InvalidDefinition);
+        assert!(message.contains("column _version has a name that the database uses itself"));
+        assert!(refused(|def| def.measures = vec![ColumnId(1)]).1.contains("measure b is TEXT"));
+        assert!(refused(|def| def.columns.clear()).1.contains("at least one column"));
+        assert!(
+            refused(|def| def.columns[0].data_type = DataType::Decimal { precision: 3, scale: 4 })
+                .1
+                .contains("DECIMAL(3, 4)")
+        );
+        assert_eq!(refused(|def| def.next_column_id = 1).0, ErrorKind::Internal);
     }
 }

@@ -11,7 +11,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 
 /// Most columns of a table.
-pub const COLUMNS_MAX: usize = 1600;
+const COLUMNS_MAX: usize = 1600;
 
 impl TableDef {
     /// Refuses a definition that the rest of the engine must not meet.

@@ -20,3 +20,85 @@ pub fn weight(version: Version, ordinal: u64, seed: u64) -> u64 {
     identity[8..].copy_from_slice(&ordinal.to_le_bytes());
     xxh3_64_with_seed(&identity, seed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sum of squared deviations of counts from their expectations, in units of these.
+    fn chi_square(counts: &[u64], expected: f64) -> f64 {
+        counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum()
+    }
+
+    /// More than this for `freedom` degrees of freedom has probability below 1e-6 (Wilson and Hilferty 1931).
+    fn limit(freedom: f64) -> f64 {
+        let spread = 2.0 / (9.0 * freedom);
+        freedom * (1.0 - spread + 4.75 * spread.sqrt()).powi(3)
+    }
+
+    #[test]
+    fn weights_are_uniform_in_their_top_and_bottom_bits() {
+        for (seed, version) in [(0, 0), (1, 1), (7, 1 << 40), (u64::MAX, 12)] {
+            let (mut top, mut bottom) = ([0; 256], [0; 256]);
+            for ordinal in 0..256_000 {
+                let weight = weight(Version(version), ordinal, seed);
+                top[(weight >> 56) as usize] += 1;
+                bottom[weight as usize & 255] += 1;
+            }
+            for counts in [top, bottom] {
+                let found = chi_square(&counts, 1000.0);
+                assert!(found < limit(255.0), "seed {seed}, version {version}: {found}");
+                // Too even is not random either: a low-discrepancy sequence would give nearly 0.
+                assert!(found > 255.0 - (limit(255.0) - 255.0), "seed {seed}, version {version}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn samples_take_the_same_share_of_every_member() {
+        // Members as data has them: periodic in arrival order, runs of it, and skewed; rungs as the ladder has them.
+        let members: [fn(u64) -> usize; 4] = [
+            |ordinal| (ordinal % 64) as usize,
+            |ordinal| (ordinal / 4096 % 64) as usize,
+            |ordinal| (ordinal * ordinal % 61) as usize,
+            |ordinal| (ordinal % 8192).checked_ilog2().unwrap_or(0) as usize,
+        ];
+        for (kind, member) in members.into_iter().enumerate() {
+            for rung in [8, 64] {
+                let (mut rows, mut sampled) = ([0u64; 64], [0u64; 64]);
+                for ordinal in 0..1 << 20 {
+                    rows[member(ordinal)] += 1;
+                    sampled[member(ordinal)] += u64::from(weight(Version(3), ordinal, 99) < u64::MAX / rung);
+                }
+                let share = 1.0 / rung as f64;
+                let (mut found, mut cells) = (0.0, 0.0);
+                for (&rows, &sampled) in rows.iter().zip(&sampled) {
+                    let expected = rows as f64 * share;
+                    if expected >= 10.0 {
+                        found += (sampled as f64 - expected).powi(2) / (expected * (1.0 - share));
+                        cells += 1.0;
+                    }
+                }
+                assert!(found < limit(cells), "members {kind}, rung 1/{rung}: {found} over {cells} cells");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_and_batches_and_seeds_are_independent() {
+        let mut joint = [0; 256];
+        let cell = |weight: u64| (weight >> 60) as usize;
+        for ordinal in 0..256_000 {
+            let here = weight(Version(5), ordinal, 1);
+            for (kind, other) in
+                [weight(Version(5), ordinal + 1, 1), weight(Version(6), ordinal, 1), weight(Version(5), ordinal, 2)]
+                    .into_iter()
+                    .enumerate()
+            {
+                assert_ne!(here, other, "kind {kind}");
+                joint[cell(here) << 4 | cell(other)] += 1;
+            }
+        }
+        assert!(chi_square(&joint, 3000.0) < limit(255.0) * 1.5);
+    }
+}

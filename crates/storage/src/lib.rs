@@ -26,5 +26,5 @@ pub use checked_writer::CheckedWriter;
 pub use checks::{CHUNK_BYTES, FileChecks};
 pub use disk::{Disk, DiskEntry, DiskFile, DiskLock};
 pub use fault::{FaultDisk, Survival};
-pub use real_disk::RealDisk;
+pub use real_disk::{RealDisk, machine_memory_bytes};
 pub use slow_disk::SlowSyncDisk;

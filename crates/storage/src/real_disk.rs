@@ -148,6 +148,14 @@ struct RealLock {
 
 impl DiskLock for RealLock {}
 
+/// The machine's memory in bytes, where it can be learnt.
+pub fn machine_memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -115,12 +115,13 @@ impl SegmentCursor {
         }
         let Some(batch) = self.reader.next_batch()? else {
             let meta = self.segment.meta();
-            let message = format!("the Parquet file of segment {} ends {} rows early", meta.id, self.rows.end - self.rows.start);
+            let message =
+                format!("the Parquet file of segment {} ends {} rows early", meta.id, self.rows.end - self.rows.start);
             return Err(Error::new(ErrorKind::Corrupt, message));
         };
         let count = batch.num_rows();
         let mut keys = Vec::with_capacity(count);
-        let mut codes = LevelCodes { levels: vec![Vec::with_capacity(count); self.levels] };
+        let mut codes = LevelCodes { levels: (0..self.levels).map(|_| Vec::with_capacity(count)).collect() };
         let end = self.rows.start + count as u64;
         let mut at = self.rows.start;
         while at < end {

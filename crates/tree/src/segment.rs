@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An immutable run of rows in key order. Shared by `Arc`; its files are deleted when it was retired and the last is dropped.
 #[derive(Debug)]
@@ -145,7 +145,8 @@ impl Segment {
             let path = self.context.parquet_path(self.meta.id);
             let input = ParquetInput(self.parquet_file()?);
             let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Optional);
-            let metadata = reader.parse_and_finish(&input).map_err(|error| crate::parquet_file::read_error(&path, error))?;
+            let metadata =
+                reader.parse_and_finish(&input).map_err(|error| crate::parquet_file::read_error(&path, error))?;
             if metadata.file_metadata().num_rows() as u64 != self.meta.rows {
                 let rows = metadata.file_metadata().num_rows();
                 let message = format!("{} has {rows} rows instead of {}", path.display(), self.meta.rows);
@@ -181,7 +182,13 @@ impl Segment {
     }
 
     /// Appends the keys of some rows of a block.
-    pub(crate) fn keys_into(&self, index: &BlockIndex, block: usize, rows: Range<u64>, out: &mut Vec<u128>) -> Result<()> {
+    pub(crate) fn keys_into(
+        &self,
+        index: &BlockIndex,
+        block: usize,
+        rows: Range<u64>,
+        out: &mut Vec<u128>,
+    ) -> Result<()> {
         let table = &index.table;
         let (first, last) = (table.key_first[block], table.key_last[block]);
         let width = key_width(first, last);
@@ -248,7 +255,8 @@ impl Segment {
         let checks = side.parquet_checks()?;
         let parquet_path = context.parquet_path(meta.id);
         if checks.len != meta.parquet_bytes {
-            let message = format!("{}, section checks, is of another file than {}", path.display(), parquet_path.display());
+            let message =
+                format!("{}, section checks, is of another file than {}", path.display(), parquet_path.display());
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         let parquet = CheckedFile::open(disk, &parquet_path, Arc::new(checks), Arc::clone(&context.cache))?;

@@ -124,7 +124,9 @@ fn compare(stored: &BlockSummaries, computed: &BlockSummaries, wrong: &dyn Fn(St
         }
     }
     let same = |old: &ColumnSummary, new: &ColumnSummary| {
-        old.nulls.as_ref() == new.nulls.as_ref() && old.mins.as_ref() == new.mins.as_ref() && old.maxs.as_ref() == new.maxs.as_ref()
+        old.nulls.as_ref() == new.nulls.as_ref()
+            && old.mins.as_ref() == new.mins.as_ref()
+            && old.maxs.as_ref() == new.maxs.as_ref()
     };
     if !same(stored.versions(), computed.versions()) {
         return Err(wrong("bounds of _version do not fit the rows".to_owned()));
@@ -156,5 +158,8 @@ fn same_measure(old: &MeasureSummary, new: &MeasureSummary) -> bool {
         }
         _ => false,
     };
-    floats && old.counts.as_ref() == new.counts.as_ref() && old.sums.as_ref() == new.sums.as_ref() && old.squares.as_ref() == new.squares.as_ref()
+    floats
+        && old.counts.as_ref() == new.counts.as_ref()
+        && old.sums.as_ref() == new.sums.as_ref()
+        && old.squares.as_ref() == new.squares.as_ref()
 }

@@ -84,7 +84,7 @@ impl SegmentWriter {
             side: None,
             summaries: Some(SummaryBuilder::new(table, levels)),
             keys: Vec::with_capacity(BLOCK_ROWS),
-            codes: LevelCodes { levels: vec![Vec::with_capacity(BLOCK_ROWS); levels] },
+            codes: LevelCodes { levels: (0..levels).map(|_| Vec::with_capacity(BLOCK_ROWS)).collect() },
             rows: 0,
             key_min: 0,
             key_max: 0,
@@ -158,7 +158,9 @@ impl SegmentWriter {
     fn columns_of(&self, chunk: &RowChunk) -> Result<Vec<ArrayRef>> {
         let column = |field: &Arc<arrow::datatypes::Field>| {
             let column = chunk.rows.column_by_name(field.name());
-            column.cloned().ok_or_else(|| Error::internal(format!("rows for a segment lack the column {}", field.name())))
+            column
+                .cloned()
+                .ok_or_else(|| Error::internal(format!("rows for a segment lack the column {}", field.name())))
         };
         self.schema.fields().iter().map(column).collect()
     }

@@ -11,7 +11,13 @@ use common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-fn write(context: &TreeContext, table: &TableDef, dictionaries: &Dictionaries, id: u64, count: usize) -> Result<SegmentMeta> {
+fn write(
+    context: &TreeContext,
+    table: &TableDef,
+    dictionaries: &Dictionaries,
+    id: u64,
+    count: usize,
+) -> Result<SegmentMeta> {
     let mut random = Random(id + 77);
     let batch = rows(table, &mut random, count, 300, 20, 3);
     let keys = keys(&mut random, count, 0);

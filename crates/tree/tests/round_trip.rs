@@ -101,7 +101,13 @@ fn check_bounds(values: &ArrayRef, min: &ArrayRef, max: &ArrayRef) {
     }
 }
 
-fn read(segment: &Arc<Segment>, table: &TableDef, dictionaries: &alluvia_catalog::Dictionaries, rows: std::ops::Range<u64>, chunk_rows: usize) -> Vec<RowChunk> {
+fn read(
+    segment: &Arc<Segment>,
+    table: &TableDef,
+    dictionaries: &alluvia_catalog::Dictionaries,
+    rows: std::ops::Range<u64>,
+    chunk_rows: usize,
+) -> Vec<RowChunk> {
     let cursor = SegmentCursor::new(segment, table, dictionaries, rows, chunk_rows).expect("a cursor");
     cursor.map(|chunk| chunk.expect("a chunk")).collect()
 }
@@ -218,10 +224,7 @@ fn columns_added_and_dropped_later() {
     new.columns.retain(|column| column.storage_name != "c0" && column.storage_name != "c11");
     for (id, data_type) in [(100, DataType::Text), (101, DataType::Double)] {
         let name = format!("new{id}");
-        new.columns.insert(
-            2,
-            Column { id: ColumnId(id), storage_name: name.clone(), name, data_type, nullable: true },
-        );
+        new.columns.insert(2, Column { id: ColumnId(id), storage_name: name.clone(), name, data_type, nullable: true });
     }
     let chunks = read(&segment, &new, &dictionaries, 0..10_000, 4096);
     let names: Vec<&str> = new.columns.iter().map(|column| column.storage_name.as_str()).collect();

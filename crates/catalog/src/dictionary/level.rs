@@ -20,6 +20,9 @@ use parking_lot::{Mutex, RwLock};
 /// Codes end below this, so that a count of codes fits 32 bits with room to spare.
 const CODES_MAX: usize = u32::MAX as usize - 1;
 
+/// Members that are looked up together.
+const TOGETHER: usize = 256;
+
 /// A level whose members are kept, shared by all that remap or read.
 #[derive(Debug)]
 pub(crate) struct Level {
@@ -115,13 +118,20 @@ impl Level {
         let mut missing: Vec<u32> = Vec::new();
         {
             let known = self.members.read();
-            for (at, member) in members.iter().enumerate() {
-                let (hash, parent, value) = wanted(member);
-                let code = known.find(hash, parent, value).unwrap_or(0);
-                if code == 0 {
-                    missing.push(at as u32);
+            // First all look-ups in the index, then all in the members: each of the two loops waits for many places of
+            // memory at once, where one loop would wait for them one after the other.
+            for chunk in members.chunks(TOGETHER) {
+                let first = codes.len();
+                codes.extend(chunk.iter().map(|member| known.candidate(wanted(member).0)));
+                for (at, member) in (first..).zip(chunk) {
+                    let (hash, parent, value) = wanted(member);
+                    if codes[at] != 0 && !known.is(codes[at], parent, value) {
+                        codes[at] = known.find(hash, parent, value).unwrap_or(0);
+                    }
+                    if codes[at] == 0 {
+                        missing.push(at as u32 - 1);
+                    }
                 }
-                codes.push(code);
             }
         }
         if missing.is_empty() {
@@ -131,7 +141,7 @@ impl Level {
         known.reserve(missing.len());
         for at in missing {
             let (hash, parent, value) = wanted(&members[at as usize]);
-            // Another batch may have brought it since.
+            // Another batch may have brought it since, or an equal value under another local id.
             codes[at as usize + 1] = match known.find(hash, parent, value) {
                 Some(code) => code,
                 None => {
@@ -182,17 +192,26 @@ impl Level {
         }
     }
 
-    /// Codes of all members with one of these values, under whatever parent; in no order.
-    pub(crate) fn with_values(&self, distinct: &Distinct<'_>) -> Vec<u32> {
+    /// Codes of all members with one of these values, under whatever parent; in no order. `first`: the level is its
+    /// dimension's first, so that its members have no parents.
+    pub(crate) fn with_values(&self, distinct: &Distinct<'_>, first: bool) -> Vec<u32> {
+        match distinct {
+            Distinct::Bytes(values) => self.codes_of(values, first),
+            Distinct::Words(values) => self.codes_of(values, first),
+            Distinct::Wide(values) => self.codes_of(values, first),
+        }
+    }
+
+    fn codes_of<V: Value>(&self, values: &[V], first: bool) -> Vec<u32> {
+        if first {
+            let members = self.members.read();
+            return values.iter().filter_map(|value| members.find(member_hash(value.hash(), 0), 0, *value)).collect();
+        }
         // Always in this order: the members' lock inside the index's.
         let mut by_value = self.by_value.lock();
         let members = self.members.read();
         by_value.extend(&members.values);
-        match distinct {
-            Distinct::Bytes(values) => by_value.codes(&members.values, values),
-            Distinct::Words(values) => by_value.codes(&members.values, values),
-            Distinct::Wide(values) => by_value.codes(&members.values, values),
-        }
+        by_value.codes(&members.values, values)
     }
 }
 
@@ -214,10 +233,17 @@ impl Members {
         (&mut self.parents, &mut self.values)
     }
 
+    /// A member that has this hash, if any has; most often the only one.
+    fn candidate(&self, hash: u32) -> u32 {
+        self.index.find(spread(hash), |slot| slot.hash == hash).map_or(0, |slot| slot.code)
+    }
+
+    fn is<V: Value>(&self, code: u32, parent: u32, value: V) -> bool {
+        self.parents[code as usize] == parent && value.is_at(&self.values, code)
+    }
+
     fn find<V: Value>(&self, hash: u32, parent: u32, value: V) -> Option<u32> {
-        let is = |slot: &Slot| {
-            slot.hash == hash && self.parents[slot.code as usize] == parent && value.is_at(&self.values, slot.code)
-        };
+        let is = |slot: &Slot| slot.hash == hash && self.is(slot.code, parent, value);
         self.index.find(spread(hash), is).map(|slot| slot.code)
     }
 
@@ -241,5 +267,39 @@ impl Members {
             let hash = member_hash(self.values.hash_at(code), self.parents[code as usize]);
             self.index.insert_unique(spread(hash), Slot { hash, code }, |slot| spread(slot.hash));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 600,000 hashes of 32 bits have some forty pairs that are equal, so every way through a look-up is taken.
+    #[test]
+    fn members_whose_hashes_collide_are_told_apart() {
+        let level = Level::new("d.l".into(), DataType::Int64);
+        let values: Vec<u64> = (0..600_000u64).map(|at| at.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+        let members: Vec<(u32, u32)> = (1..=values.len() as u32).map(|value| (value % 7, value)).collect();
+        let distinct = Distinct::Words(values);
+        let expected: Vec<u32> = (0..=members.len() as u32).collect();
+        for _ in 0..2 {
+            assert_eq!(level.resolve(&members, &distinct).unwrap(), expected);
+        }
+        let mut hashes: Vec<u32> = level.read(|members| members.index.iter().map(|slot| slot.hash).collect());
+        hashes.sort_unstable();
+        assert!(hashes.windows(2).any(|pair| pair[0] == pair[1]), "the test meets collisions");
+        let mut all = level.with_values(&distinct, false);
+        all.sort_unstable();
+        assert_eq!(all, expected[1..]);
+    }
+
+    #[test]
+    fn a_level_that_is_full_says_so() {
+        let level = Level::new("d.city".into(), DataType::Text);
+        let error = level.read(|members| level.check_room(members, BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        assert!(
+            error.message().contains("d.city") && error.hint().is_some_and(|hint| hint.contains("id(city: hash 12)"))
+        );
     }
 }

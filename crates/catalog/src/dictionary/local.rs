@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! - Id 0 is NULL; other ids are given in order of first appearance, so they depend on the rows alone.
-//! - Equal values have equal ids, however they are encoded: a dictionary may hold a value twice, or NULL.
+//! - Rows of equal ids have equal values. The converse does not always hold: a dictionary may hold a value twice, and
+//!   telling would cost a hash table of its own. Both ids come to the same member later.
 //!
 //! This is where a batch of a million rows comes down to its distinct values, without any lock. A dictionary-encoded
-//! column costs one table look-up a row; each used entry is hashed once. A plain column costs a hash of each row.
+//! column costs one table look-up a row, a plain one a hash of each row's value.
 
 use super::value::{Distinct, Shape, Value, double_bits, real_bits};
 use alluvia_space::DataType;
@@ -194,21 +195,36 @@ fn of_dictionary<'a>(keys: &[u32], nulls: Option<&NullBuffer>, values: &'a Array
     }
 }
 
+/// Numbers the entries of a dictionary that rows use.
 fn of_entries<'a>(
     keys: &[u32],
     nulls: Option<&NullBuffer>,
     values: &'a ArrayRef,
     value: impl Fn(usize) -> &'a [u8],
 ) -> Local<'a> {
-    let mut numbers = Numbers::<&[u8]>::default();
-    let mut entry = |key: u32| if values.is_null(key as usize) { 0 } else { numbers.id(value(key as usize)) };
-    let keys_of_rows = keys.iter().copied();
+    let mut distinct: Vec<&'a [u8]> = Vec::new();
+    let mut entry = |key: u32| {
+        if values.is_null(key as usize) {
+            return 0;
+        }
+        distinct.push(value(key as usize));
+        distinct.len() as u32
+    };
+    let keys = keys.iter().copied();
     // A table as long as the dictionary pays only where there are rows enough to use it.
     let ids = if values.len() / 4 > keys.len() {
-        number(keys_of_rows, nulls, entry)
+        let mut used = Numbers::default();
+        let mut entries: Vec<u32> = Vec::new();
+        number(keys, nulls, |key| {
+            let at = used.id(u64::from(key)) as usize - 1;
+            if at == entries.len() {
+                entries.push(entry(key));
+            }
+            entries[at]
+        })
     } else {
         let mut table = vec![0u32; values.len()];
-        number(keys_of_rows, nulls, |key| match table[key as usize] {
+        number(keys, nulls, |key| match table[key as usize] {
             0 => {
                 let id = entry(key);
                 table[key as usize] = id;
@@ -217,7 +233,7 @@ fn of_entries<'a>(
             id => id,
         })
     };
-    Local { ids, distinct: Distinct::Bytes(numbers.distinct) }
+    Local { ids, distinct: Distinct::Bytes(distinct) }
 }
 
 /// Bytes that a view holds itself.

@@ -184,11 +184,13 @@ impl Dictionaries {
         let members = self.level(level);
         let values = prepare_exact(values, members.data_type())?;
         let local = local_ids(&values, members.data_type());
-        let mut codes = members.with_values(&local.distinct);
+        let first = level == 0 || self.dimensions[level - 1] != self.dimensions[level];
+        let mut codes = members.with_values(&local.distinct, first);
         if local.ids.contains(&0) {
             codes.push(0);
         }
         codes.sort_unstable();
+        codes.dedup();
         Ok(codes)
     }
 

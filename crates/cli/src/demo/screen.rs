@@ -53,7 +53,7 @@ async fn ask(
         session.sql(&format!("SET freshness = '{freshness}'")).await?;
         let start = Instant::now();
         let outcome = session.sql(&question).await?;
-        let used = outcome.used.clone();
+        let used = outcome.used();
         outcome.collect().await?;
         if let (Ok(mut seen), Some(used)) = (seen.lock(), used) {
             seen.times.push(start.elapsed());

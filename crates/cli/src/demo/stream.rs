@@ -37,14 +37,15 @@ impl Feed {
     pub async fn file(db: &Database, file: &Path) -> Result<Feed> {
         let path = file.to_str().ok_or_else(|| Error::new(ErrorKind::InvalidValue, "the file's name is not UTF-8"))?;
         let source = Source::Files(path.to_owned());
-        let inferred = tokio::task::spawn_blocking(move || infer(&source, &CopyOptions::default(), None))
+        let asked = source.clone();
+        let inferred = tokio::task::spawn_blocking(move || infer(&asked, &CopyOptions::default(), None))
             .await
             .map_err(|error| Error::internal(format!("inferring: {error}")))??;
         let session = db.session();
         let (with, question) = shape(&inferred.columns);
-        let create = |table: &str| format!("{}{with}", inferred.create_table(table).trim_end_matches(';').trim_end());
+        let create = |table: &str| format!("{}{with}", inferred.create_table(table));
         session.sql(&create("file")).await?;
-        let tag = session.sql(&format!("COPY file FROM '{}'", path.replace('\'', "''"))).await?.tag;
+        let tag = session.sql(&inferred.copy_from("file", &source)).await?.tag;
         println!("{path}: {tag} (one atomic batch)");
         let batches = session.sql("SELECT * FROM file").await?.collect().await?;
         let Some(first) = batches.first() else {

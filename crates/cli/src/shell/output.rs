@@ -54,7 +54,7 @@ pub async fn print(mut outcome: Outcome, format: Format) -> Result<()> {
                     Format::Parquet => OutputFormat::Parquet,
                     Format::Table => unreachable!("tables are above"),
                 };
-                let out = Box::new(std::io::BufWriter::new(std::io::stdout()));
+                let out = std::io::BufWriter::new(std::io::stdout());
                 let mut writer = ResultWriter::new(form, rows.schema(), &CopyOptions::default(), out)?;
                 while let Some(batch) = rows.next().await {
                     writer.write(&batch.map_err(alluvia_query::from_datafusion)?)?;

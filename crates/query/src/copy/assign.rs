@@ -204,7 +204,9 @@ fn family(from: &ArrowType) -> Family {
         ArrowType::Date32 | ArrowType::Date64 => Family::Date,
         ArrowType::Timestamp(..) => Family::Timestamp,
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => Family::Text,
-        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_) => Family::Bytes,
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_) => {
+            Family::Bytes
+        }
         ArrowType::Time32(_) | ArrowType::Time64(_) | ArrowType::Duration(_) | ArrowType::Interval(_) => Family::Other,
         ArrowType::Dictionary(_, values) => family(values),
         ArrowType::RunEndEncoded(_, values) => family(values.data_type()),
@@ -241,7 +243,11 @@ fn check_types(from: &Field, to: &Column) -> Result<()> {
         .map_or_else(|| from.data_type().to_string(), |data_type| data_type.sql_name());
     Err(Error::new(
         ErrorKind::DatatypeMismatch,
-        format!("column {} is {}, and a value of type {from_name} cannot be stored in it", to.name, to.data_type.sql_name()),
+        format!(
+            "column {} is {}, and a value of type {from_name} cannot be stored in it",
+            to.name,
+            to.data_type.sql_name()
+        ),
     )
     .with_hint("write an explicit cast"))
 }
@@ -305,7 +311,9 @@ fn narrow(doubles: &Float64Array, bad: &mut Vec<(usize, Bad)>) -> ArrayRef {
         (narrowed.is_finite() || !value.is_finite()).then_some(narrowed)
     });
     if out.null_count() > doubles.null_count() {
-        bad.extend((0..out.len()).filter(|row| out.is_null(*row) && doubles.is_valid(*row)).map(|row| (row, Bad::Range)));
+        bad.extend(
+            (0..out.len()).filter(|row| out.is_null(*row) && doubles.is_valid(*row)).map(|row| (row, Bad::Range)),
+        );
     }
     Arc::new(out)
 }
@@ -375,4 +383,156 @@ fn find_nulls(array: &ArrayRef, bad: &mut Vec<(usize, Bad)>) {
     let known: std::collections::HashSet<usize> = bad.iter().map(|(row, _)| *row).collect();
     let null_rows = (0..array.len()).filter(|row| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row)));
     bad.extend(null_rows.filter(|row| !known.contains(row)).map(|row| (row, Bad::Null)).collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::testing::{row_texts, table};
+    use arrow::array::{
+        BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Int32Array, ListArray, NullArray,
+        StringArray, Time32SecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    };
+    use arrow::datatypes::Int32Type;
+    use proptest::prelude::*;
+
+    fn cast_to(array: impl Array + 'static, column: &str) -> Result<Vec<String>> {
+        let source = Arc::new(array) as ArrayRef;
+        let schema = Schema::new(vec![Field::new("x", source.data_type().clone(), true)]);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![source]).unwrap();
+        let table = table(&format!("c {column}"));
+        let out = assign(&batch, &table, &[Some(0)])?;
+        assert_eq!(out.column(0).data_type(), &table.columns[0].data_type.to_arrow());
+        Ok(row_texts(&out).concat())
+    }
+
+    fn refusal(array: impl Array + 'static, column: &str) -> String {
+        cast_to(array, column).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn numbers_round_as_sql_does_or_are_refused() {
+        assert_eq!(cast_to(Float64Array::from(vec![0.5, 1.5, 2.5, -1.5]), "INT").unwrap(), ["0", "2", "2", "-2"]);
+        assert_eq!(cast_to(decimals(&[150, 249, -150, -149]), "INT").unwrap(), ["2", "2", "-2", "-1"]);
+        assert_eq!(cast_to(decimals(&[125, -125]), "DOUBLE").unwrap(), ["1.25", "-1.25"]);
+        assert_eq!(cast_to(Float64Array::from(vec![1.005e2, f64::NAN]), "REAL").unwrap(), ["100.5", "NaN"]);
+        assert_eq!(cast_to(Float64Array::from(vec![2.675]), "DECIMAL").unwrap(), ["2.68"]);
+        assert_eq!(cast_to(UInt64Array::from(vec![7]), "SMALLINT").unwrap(), ["7"]);
+        assert_eq!(
+            refusal(Int32Array::from(vec![1, 40_000]), "SMALLINT"),
+            "row 2, column c: '40000' is out of range for SMALLINT"
+        );
+        assert_eq!(
+            refusal(UInt64Array::from(vec![u64::MAX]), "BIGINT"),
+            format!("row 1, column c: '{}' is out of range for BIGINT", u64::MAX)
+        );
+        assert_eq!(
+            refusal(Float64Array::from(vec![f64::NAN]), "INT"),
+            "row 1, column c: 'NaN' is out of range for INT"
+        );
+        assert_eq!(refusal(Float64Array::from(vec![1e39]), "REAL"), "row 1, column c: '1e39' is out of range for REAL");
+        assert_eq!(
+            refusal(Float64Array::from(vec![1e9]), "DECIMAL"),
+            "row 1, column c: '1000000000.0' is out of range for DECIMAL(10, 2)"
+        );
+        assert_eq!(
+            refusal(Float32Array::from(vec![3e9]), "INT"),
+            "row 1, column c: '3000000000.0' is out of range for INT"
+        );
+    }
+
+    fn decimals(hundredths: &[i128]) -> Decimal128Array {
+        Decimal128Array::from(hundredths.to_vec()).with_precision_and_scale(10, 2).unwrap()
+    }
+
+    #[test]
+    fn times_change_unit_and_zone_without_wrapping() {
+        let nanos = TimestampNanosecondArray::from(vec![-1, 1_500]);
+        assert_eq!(cast_to(nanos, "TIMESTAMP").unwrap(), ["1969-12-31 23:59:59.999999", "1970-01-01 00:00:00.000001"]);
+        let seconds = || TimestampSecondArray::from(vec![-1]).with_timezone("Europe/Paris");
+        assert_eq!(cast_to(seconds(), "TIMESTAMPTZ").unwrap(), ["1969-12-31 23:59:59+00"]);
+        assert_eq!(cast_to(seconds(), "DATE").unwrap(), ["1969-12-31"]);
+        assert_eq!(cast_to(Date32Array::from(vec![1]), "TIMESTAMPTZ").unwrap(), ["1970-01-02 00:00:00+00"]);
+        assert!(refusal(TimestampSecondArray::from(vec![i64::MAX]), "TIMESTAMP").contains("row 1, column c"));
+        assert!(refusal(Date32Array::from(vec![i32::MAX]), "TIMESTAMP").contains("out of range for TIMESTAMP"));
+    }
+
+    #[test]
+    fn texts_are_read_and_everything_can_be_text() {
+        let texts = || StringArray::from(vec![Some("12"), None, Some(" 7 ")]);
+        assert_eq!(cast_to(texts(), "INT").unwrap(), ["12", "NULL", "7"]);
+        assert_eq!(refusal(StringArray::from(vec!["1", "x"]), "INT"), "row 2, column c: 'x' is not a valid INT");
+        assert_eq!(cast_to(StringArray::from(vec!["\\x6162"]), "BYTEA").unwrap(), ["\\x6162"]);
+        assert_eq!(cast_to(BinaryArray::from_vec(vec![b"ab"]), "TEXT").unwrap(), ["ab"]);
+        assert_eq!(
+            refusal(BinaryArray::from_vec(vec![b"a\xff"]), "TEXT"),
+            "row 1, column c: 'a\u{fffd}' is not valid UTF-8"
+        );
+        assert_eq!(cast_to(Float64Array::from(vec![1.5]), "TEXT").unwrap(), ["1.5"]);
+        assert_eq!(cast_to(Time32SecondArray::from(vec![3661]), "TEXT").unwrap(), ["01:01:01"]);
+        assert_eq!(
+            cast_to(TimestampSecondArray::from(vec![0]).with_timezone("UTC"), "TEXT").unwrap(),
+            ["1970-01-01 00:00:00+00"]
+        );
+        let dictionary: DictionaryArray<Int32Type> = vec![Some("5"), None, Some("5")].into_iter().collect();
+        assert_eq!(cast_to(dictionary.clone(), "TEXT").unwrap(), ["5", "NULL", "5"]);
+        assert_eq!(cast_to(dictionary, "BIGINT").unwrap(), ["5", "NULL", "5"]);
+        assert_eq!(cast_to(NullArray::new(2), "DATE").unwrap(), ["NULL", "NULL"]);
+    }
+
+    #[test]
+    fn types_that_never_fit_are_refused_before_any_row() {
+        let list = ListArray::from_iter_primitive::<Int32Type, _, _>(Vec::<Option<Vec<Option<i32>>>>::new());
+        for error in [
+            cast_to(BooleanArray::from(Vec::<bool>::new()), "INT"),
+            cast_to(Int32Array::from(Vec::<i32>::new()), "BOOLEAN"),
+            cast_to(Int32Array::from(Vec::<i32>::new()), "DATE"),
+            cast_to(Date32Array::from(Vec::<i32>::new()), "BIGINT"),
+            cast_to(Time32SecondArray::from(Vec::<i32>::new()), "TIMESTAMP"),
+            cast_to(list, "TEXT"),
+        ] {
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::DatatypeMismatch);
+        }
+    }
+
+    #[test]
+    fn not_null_holds_whatever_made_the_null() {
+        let null = |result: Result<Vec<String>>| {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotNull);
+            error.message().to_owned()
+        };
+        assert_eq!(
+            null(cast_to(Int32Array::from(vec![Some(1), None]), "INT NOT NULL")),
+            "row 2, column c: NULL in a NOT NULL column"
+        );
+        assert!(null(cast_to(NullArray::new(1), "TEXT NOT NULL")).contains("row 1"));
+        let table = table("a INT, b INT NOT NULL");
+        let schema = Arc::new(Schema::new(vec![Field::new("x", ArrowType::Int32, true)]));
+        let batch =
+            |values: Vec<i32>| RecordBatch::try_new(schema.clone(), vec![Arc::new(Int32Array::from(values))]).unwrap();
+        assert!(assign(&batch(vec![1]), &table, &[Some(0), None]).unwrap_err().message().contains("row 1, column b"));
+        assert_eq!(assign(&batch(vec![]), &table, &[Some(0), None]).unwrap().num_rows(), 0);
+        assert_eq!(row_texts(&assign(&batch(vec![1]), &table, &[None, Some(0)]).unwrap()), [["NULL", "1"]]);
+    }
+
+    proptest! {
+        /// Each value against the plain rule, one at a time.
+        #[test]
+        fn every_value_arrives_or_is_reported(values in proptest::collection::vec(proptest::option::of(prop_oneof![any::<f64>(), -50_000.0..50_000.0f64]), 0..20)) {
+            let fits = |value: f64| value.round_ties_even() >= -32_768.0 && value.round_ties_even() <= 32_767.0;
+            let table = table("c SMALLINT");
+            let schema = Schema::new(vec![Field::new("x", ArrowType::Float64, true)]);
+            let batch = RecordBatch::try_new(Arc::new(schema.clone()), vec![Arc::new(Float64Array::from(values.clone()))]).unwrap();
+            let assigner = Assigner::new(&schema, &table, &[Some(0)], TextAs::Plain).unwrap();
+            let (arrays, bad) = assigner.convert(&batch).unwrap();
+            let bad: Vec<usize> = bad.into_iter().map(|bad| bad.row).collect();
+            let want: Vec<usize> = (0..values.len()).filter(|row| values[*row].is_some_and(|value| !fits(value))).collect();
+            prop_assert_eq!(&bad, &want);
+            let good = storage_batch_without(&table, arrays, values.len(), bad.into_iter()).unwrap();
+            let kept = values.iter().filter(|value| value.is_none_or(fits));
+            let want: Vec<String> = kept.map(|value| value.map_or("NULL".to_owned(), |value| (value.round_ties_even() as i16).to_string())).collect();
+            prop_assert_eq!(row_texts(&good).concat(), want);
+        }
+    }
 }

@@ -95,7 +95,10 @@ pub(crate) fn no_such_column(table: &TableDef, name: &str, found_in: &str) -> Er
     );
     match near_names(name, table.columns.iter().map(|column| column.name.as_str())).as_slice() {
         [] => error.with_hint("list the columns to load: COPY table (a, b, ...) FROM ..."),
-        near => error.with_hint(format!("did you mean {}? Or list the columns to load: COPY table (a, b, ...) FROM ...", near.join(" or "))),
+        near => error.with_hint(format!(
+            "did you mean {}? Or list the columns to load: COPY table (a, b, ...) FROM ...",
+            near.join(" or ")
+        )),
     }
 }
 

@@ -287,11 +287,21 @@ pub(crate) fn arrow_stream(
     mut bytes: impl Read + Send + 'static,
     name: &str,
 ) -> Result<StreamReader<BufReader<Box<dyn Read + Send>>>> {
-    const MARK: &[u8] = b"ARROW1\0\0";
-    let mut start = Vec::new();
-    (&mut bytes).take(MARK.len() as u64).read_to_end(&mut start).map_err(|error| Error::io(name, "reading", &error))?;
-    let stream: Box<dyn Read + Send> =
-        if start == MARK { Box::new(bytes) } else { Box::new(std::io::Cursor::new(start).chain(bytes)) };
+    const MARK: [u8; 8] = *b"ARROW1\0\0";
+    let mut next = || {
+        let mut eight = Vec::with_capacity(8);
+        let read = (&mut bytes).take(8).read_to_end(&mut eight);
+        read.map(|_| eight).map_err(|error| Error::io(name, "reading", &error))
+    };
+    let mut start = next()?;
+    if start == MARK {
+        // Some writers fill up with zeros until the stream is aligned.
+        start = next()?;
+        while start == [0; 8] {
+            start = next()?;
+        }
+    }
+    let stream: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(start).chain(bytes));
     StreamReader::try_new_buffered(stream, None).map_err(|error| unreadable_batch(name, "Arrow", &error))
 }
 

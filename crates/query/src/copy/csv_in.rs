@@ -10,9 +10,9 @@
 
 use crate::copy::bind::Wanted;
 use crate::copy::options::{Dialect, Header, OnError};
+use crate::copy::parallel;
 use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, line_ends};
 use crate::copy::rows::{Part, Place, TextRows};
-use crate::copy::parallel;
 use crate::session::progress::CancelToken;
 use alluvia_space::{DataType, TableDef};
 use alluvia_types::Result;
@@ -140,7 +140,8 @@ impl Parser<'_> {
         for (at, &column) in self.columns.iter().enumerate() {
             let (text, quoted) = self.scanner.field(bytes, at);
             let null = if quoted {
-                text.is_empty() && !matches!(self.input.table.columns[column].data_type, DataType::Text | DataType::Binary)
+                text.is_empty()
+                    && !matches!(self.input.table.columns[column].data_type, DataType::Text | DataType::Binary)
             } else {
                 text == self.input.dialect.null
             };
@@ -194,7 +195,8 @@ mod tests {
         assert_eq!(read(&auto, "a,b").unwrap().0.len(), 0);
         let yes = input("a INT, b TEXT", &[], &CopyOptions { header: Header::Yes, ..CopyOptions::default() });
         assert!(read(&yes, "a,c\n1,x\n").unwrap_err().message().contains("no column c, which f.csv names"));
-        let listed = input("a INT, b TEXT", &["b", "a"], &CopyOptions { header: Header::Yes, ..CopyOptions::default() });
+        let listed =
+            input("a INT, b TEXT", &["b", "a"], &CopyOptions { header: Header::Yes, ..CopyOptions::default() });
         assert_eq!(read(&listed, "whatever,it is\nx,1\n").unwrap().0, [["1", "x"]]);
         let none = input("a TEXT, b TEXT", &[], &CopyOptions { header: Header::No, ..CopyOptions::default() });
         assert_eq!(read(&none, "a,b\n").unwrap().0, [["a", "b"]]);

@@ -77,7 +77,9 @@ mod tests {
     use crate::copy::options::{CopyOptions, Header, OnError};
     use crate::copy::testing::table;
     use crate::session::progress::CancelToken;
-    use arrow::array::{ArrayRef, BinaryViewArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray};
+    use arrow::array::{
+        ArrayRef, BinaryViewArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
+    };
     use proptest::prelude::*;
     use std::sync::Arc;
 

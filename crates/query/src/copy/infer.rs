@@ -100,13 +100,17 @@ pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) 
         Format::JsonLines => infer_json(sample, options)?,
         Format::Parquet => from_schema(parquet_schema(first)?.as_ref(), &first.name(), options)?,
         Format::Arrow => {
-            let bytes = open_unpacked(first.open()?, &first.name(), options.compression, &Arc::new(Progress::default()))?;
+            let bytes =
+                open_unpacked(first.open()?, &first.name(), options.compression, &Arc::new(Progress::default()))?;
             from_schema(arrow_stream(bytes, &first.name())?.schema().as_ref(), &first.name(), options)?
         }
         Format::JsonArray => return Err(Error::internal("the options let a JSON array through")),
     };
     if inferred.columns.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidValue, format!("{} holds nothing to infer columns from", first.name())));
+        return Err(Error::new(
+            ErrorKind::InvalidValue,
+            format!("{} holds nothing to infer columns from", first.name()),
+        ));
     }
     Ok(inferred)
 }
@@ -199,7 +203,8 @@ fn sniff_delimiter(sample: &[u8], dialect: &Dialect) -> u8 {
 
 /// Names are distinct and none is a value of another type than text.
 fn looks_like_names(fields: &[String]) -> bool {
-    let typed = |field: &String| !field.is_empty() && Seen::default().with(field.as_bytes()).data_type() != DataType::Text;
+    let typed =
+        |field: &String| !field.is_empty() && Seen::default().with(field.as_bytes()).data_type() != DataType::Text;
     let distinct = fields.iter().enumerate().all(|(at, field)| !fields[..at].contains(field));
     distinct && !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
 }
@@ -236,7 +241,8 @@ fn infer_json(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
 fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inferred> {
     let names = folded(schema.fields().iter().map(|field| field.name().clone()).collect());
     let column = |(field, column): (&Arc<arrow::datatypes::Field>, String)| {
-        let data_type = DataType::from_arrow(field.data_type()).or_else(|| field.data_type().is_temporal().then_some(DataType::Text));
+        let data_type = DataType::from_arrow(field.data_type())
+            .or_else(|| field.data_type().is_temporal().then_some(DataType::Text));
         let data_type = data_type.ok_or_else(|| {
             Error::new(
                 ErrorKind::NotSupported,
@@ -299,7 +305,8 @@ impl Seen {
         if !(self.date || self.timestamp || self.timestamp_tz) {
             return;
         }
-        let zone = text.get(10..).is_some_and(|time| time.iter().any(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-' | b'U')));
+        let zone =
+            text.get(10..).is_some_and(|time| time.iter().any(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-' | b'U')));
         let moment = parse_timestamp(text).is_ok();
         self.date &= text.len() == 10 && parse_date(text).is_ok();
         self.timestamp &= moment && !zone;
@@ -329,5 +336,107 @@ impl Seen {
 
     fn column(&self, name: String) -> InferredColumn {
         InferredColumn { name, data_type: self.data_type(), nullable: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[allow(clippy::disallowed_methods)] // a user's file
+    fn inferred_with(files: &[(&str, &[u8])], options: &CopyOptions) -> Result<Inferred> {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            std::fs::File::create(dir.path().join(name)).unwrap().write_all(bytes).unwrap();
+        }
+        let pattern = if files.len() == 1 { files[0].0 } else { "*" };
+        infer(&Source::Files(dir.path().join(pattern).display().to_string()), options, None)
+    }
+
+    fn columns(name: &str, text: &str) -> String {
+        let inferred = inferred_with(&[(name, text.as_bytes())], &CopyOptions::default()).unwrap();
+        let column = |column: &InferredColumn| format!("{} {}", column.name, column.data_type.sql_name());
+        inferred.columns.iter().map(column).collect::<Vec<String>>().join(", ")
+    }
+
+    #[test]
+    fn types_are_the_narrowest_that_hold_every_value() {
+        for (values, want) in [
+            ("1,-2,", "BIGINT"),
+            ("1,2.5", "DOUBLE"),
+            ("1e5,NaN", "DOUBLE"),
+            ("007,008", "TEXT"),
+            ("true,FALSE", "BOOLEAN"),
+            ("true,1", "TEXT"),
+            ("2026-11-21,1999-01-01", "DATE"),
+            ("2026-11-21,1999-01-01 10:00:00", "TIMESTAMP"),
+            ("2026-11-21 10:00:00Z,1999-01-01 10:00:00+01", "TIMESTAMP WITH TIME ZONE"),
+            ("2026-11-21,never", "TEXT"),
+            ("99999999999999999999,1", "DOUBLE"),
+            (",", "TEXT"),
+            ("1/2/2026,", "TEXT"),
+        ] {
+            let rows: String = values.split(',').map(|value| format!("{value},x\n")).collect();
+            assert_eq!(
+                columns("f.csv", &format!("Value,other\n{rows}")),
+                format!("value {want}, other TEXT"),
+                "{values}"
+            );
+        }
+    }
+
+    #[test]
+    fn separators_and_headers_are_found() {
+        let found = |text: &str| {
+            let inferred = inferred_with(&[("f.csv", text.as_bytes())], &CopyOptions::default()).unwrap();
+            let names: Vec<String> = inferred.columns.iter().map(|column| column.name.clone()).collect();
+            (names.join(" "), inferred.options.delimiter.map(char::from), inferred.options.header)
+        };
+        assert_eq!(found("a;b\n1;\"x,y\"\n"), ("a b".into(), Some(';'), Header::Yes));
+        assert_eq!(found("a\tb\tc\n1\t2\t3,4\n"), ("a b c".into(), Some('\t'), Header::Yes));
+        assert_eq!(found("1,2\n3,4\n"), ("column1 column2".into(), Some(','), Header::No));
+        assert_eq!(found("x,1\ny,2\n"), ("column1 column2".into(), Some(','), Header::No));
+        assert_eq!(found("A,a\n1,2\n"), ("A a".into(), Some(','), Header::Yes), "names that differ by case keep it");
+        assert_eq!(found("only\n5\n"), ("only".into(), Some(','), Header::Yes));
+        let tsv = inferred_with(&[("f.tsv", b"a\tb,c\n1\t2\n")], &CopyOptions::default()).unwrap();
+        assert_eq!(tsv.columns.len(), 2);
+    }
+
+    #[test]
+    fn the_statements_that_go_with_it_are_complete() {
+        let inferred = inferred_with(&[("f.csv", b"Order;when;\n1;2026-01-01;x\n")], &CopyOptions::default()).unwrap();
+        let create = inferred.create_table("t");
+        assert!(create.starts_with("CREATE TABLE t (") && create.contains("\"order\" BIGINT"), "{create}");
+        assert!(create.contains("column3 TEXT"), "{create}");
+        let copy = inferred.copy_from("t", &Source::Files("it's.csv".into()));
+        assert_eq!(
+            copy,
+            "COPY \"t\" (\"order\", \"when\", \"column3\") FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';')"
+        );
+        let plain = inferred_with(&[("f.json", b"{\"a\": 1}\n")], &CopyOptions::default()).unwrap();
+        assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson)");
+    }
+
+    #[test]
+    fn json_columns_come_from_all_keys() {
+        let text = "{\"Id\": 1, \"at\": \"2026-11-21T10:00:00Z\", \"tags\": [1]}\n{\"Id\": 2.5, \"ok\": true, \"n\": null, \"s\": \"5\"}\n\
+                    not json\n{\"mixed\": 1}\n{\"mixed\": \"x\"}\n";
+        let want = "id DOUBLE, at TIMESTAMP WITH TIME ZONE, tags TEXT, ok BOOLEAN, n TEXT, s TEXT, mixed TEXT";
+        assert_eq!(columns("f.ndjson", text), want);
+    }
+
+    #[test]
+    fn all_files_of_a_pattern_are_looked_at() {
+        let files: [(&str, &[u8]); 2] = [("a.csv", b"v\n1\n"), ("b.csv", b"v\nx\n")];
+        let inferred = inferred_with(&files, &CopyOptions::default()).unwrap();
+        assert_eq!((inferred.columns.len(), inferred.columns[0].data_type), (1, DataType::Text));
+    }
+
+    #[test]
+    fn nothing_to_look_at_is_an_error() {
+        assert!(inferred_with(&[("f.csv", b"")], &CopyOptions::default()).is_err());
+        assert!(inferred_with(&[("f.json", b"[1]\n")], &CopyOptions::default()).is_err());
+        assert_eq!(infer(&Source::Stdin, &CopyOptions::default(), None).unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }

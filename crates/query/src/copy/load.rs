@@ -90,8 +90,11 @@ impl LoadJob {
             return self.read_stream(file.open()?, name, Some(name), format, wanted, emit);
         }
         if self.options.compression != Compression::Auto {
-            return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} is Parquet, which COMPRESSION does not apply to"))
-                .with_hint("Parquet files say inside how they are packed; leave the option out"));
+            return Err(Error::new(
+                ErrorKind::InvalidSetting,
+                format!("{name} is Parquet, which COMPRESSION does not apply to"),
+            )
+            .with_hint("Parquet files say inside how they are packed; leave the option out"));
         }
         self.columnar(wanted).read_parquet(file, &self.progress, &self.cancel, emit)
     }
@@ -111,7 +114,12 @@ impl LoadJob {
             Format::Csv => {
                 let (dialect, header) = (self.options.dialect(file), self.options.header);
                 let text = open_text(bytes, name, packing, &self.progress)?;
-                CsvInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(text, name, &self.cancel, emit)
+                CsvInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
+                    text,
+                    name,
+                    &self.cancel,
+                    emit,
+                )
             }
             Format::JsonLines => {
                 let text = open_text(bytes, name, packing, &self.progress)?;

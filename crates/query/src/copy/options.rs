@@ -31,11 +31,12 @@ impl Format {
             "ndjson" | "jsonl" | "json" => Ok(Format::JsonLines),
             "parquet" => Ok(Format::Parquet),
             "arrow" | "ipc" | "feather" => Ok(Format::Arrow),
-            "text" | "binary" => Err(Error::new(
-                ErrorKind::NotSupported,
-                format!("FORMAT {name} (PostgreSQL's own) is not supported"),
-            )
-            .with_hint("use csv, ndjson, parquet or arrow; for tab-separated text: FORMAT csv, DELIMITER 'tab'")),
+            "text" | "binary" => {
+                Err(Error::new(ErrorKind::NotSupported, format!("FORMAT {name} (PostgreSQL's own) is not supported"))
+                    .with_hint(
+                        "use csv, ndjson, parquet or arrow; for tab-separated text: FORMAT csv, DELIMITER 'tab'",
+                    ))
+            }
             _ => Err(bad_value("FORMAT", name, "csv, ndjson, parquet, arrow").with_hint(did_you_mean(name, &NAMES))),
         }
     }
@@ -210,7 +211,8 @@ impl CopyOptions {
                     Ok(rows) => Some(rows),
                 }
             }
-            "FREEZE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" | "DEFAULT" | "LOG_VERBOSITY" | "REJECT_LIMIT" => {
+            "FREEZE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" | "DEFAULT" | "LOG_VERBOSITY"
+            | "REJECT_LIMIT" => {
                 return Err(Error::new(ErrorKind::NotSupported, format!("COPY option {name} is not supported")));
             }
             _ => {
@@ -369,7 +371,8 @@ mod tests {
 
     #[test]
     fn options_are_set_by_name_and_unknown_ones_list_near_names() {
-        let set = options(&[("format", Some("NDJSON")), ("on_error", Some("skip")), ("batch_rows", Some("5"))]).unwrap();
+        let set =
+            options(&[("format", Some("NDJSON")), ("on_error", Some("skip")), ("batch_rows", Some("5"))]).unwrap();
         assert_eq!((set.format, set.on_error, set.batch_rows), (Some(Format::JsonLines), OnError::Skip, Some(5)));
         let unknown = options(&[("DELIMETER", Some(","))]).unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::InvalidSetting);

@@ -14,8 +14,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Sche
 use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
-use arrow::json::writer::{JsonArray, LineDelimited, Writer as JsonWriter, WriterBuilder};
 use arrow::json::writer::NullableEncoder;
+use arrow::json::writer::{JsonArray, LineDelimited, Writer as JsonWriter, WriterBuilder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression as ParquetCompression;

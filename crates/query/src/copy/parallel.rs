@@ -161,11 +161,13 @@ mod tests {
     fn results_come_in_order_whatever_the_workers_do() {
         for workers in 1..5 {
             let mut seen = Vec::new();
-            let worker = || |item: u64| {
-                if item % 7 == 0 {
-                    std::thread::yield_now();
+            let worker = || {
+                |item: u64| {
+                    if item % 7 == 0 {
+                        std::thread::yield_now();
+                    }
+                    Ok(item * 10)
                 }
-                Ok(item * 10)
             };
             let consume = |result| {
                 seen.push(result);

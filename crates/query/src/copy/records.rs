@@ -76,7 +76,8 @@ impl<R: Read> Blocks<R> {
                     self.line,
                     RECORD_BYTES_MAX >> 20
                 );
-                return Err(Error::new(ErrorKind::InvalidValue, message).with_hint("is a quote unclosed, or the QUOTE option wrong?"));
+                return Err(Error::new(ErrorKind::InvalidValue, message)
+                    .with_hint("is a quote unclosed, or the QUOTE option wrong?"));
             }
             // Doubling keeps the work of looking again for the end linear in the record's length.
             want = 2 * self.kept.len();
@@ -216,7 +217,11 @@ impl Scanner {
                 }
             } else {
                 let after = memchr2(self.delimiter, b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length);
-                let range = if bytes.get(after) == Some(&self.delimiter) { at..after } else { at..without_return(bytes, at..after) };
+                let range = if bytes.get(after) == Some(&self.delimiter) {
+                    at..after
+                } else {
+                    at..without_return(bytes, at..after)
+                };
                 self.push(range);
                 after
             };
@@ -247,7 +252,8 @@ impl Scanner {
         loop {
             at += memchr2(self.quote, self.escape, &bytes[at..])?;
             let next = bytes.get(at + 1).copied();
-            let escapes = bytes[at] == self.escape && next.is_some_and(|next| next == self.quote || next == self.escape);
+            let escapes =
+                bytes[at] == self.escape && next.is_some_and(|next| next == self.quote || next == self.escape);
             if escapes {
                 self.scratch.extend_from_slice(&bytes[copied..at]);
                 resolved = true;

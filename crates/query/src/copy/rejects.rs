@@ -29,8 +29,11 @@ impl Rejects {
             (OnError::Refuse, ..) => None,
             (OnError::Skip, Some(path), _) => Some(path.clone()),
             (OnError::Skip, None, []) => {
-                return Err(Error::new(ErrorKind::InvalidSetting, "ON_ERROR skip from standard input needs a file for bad rows")
-                    .with_hint("add REJECTS 'file'"));
+                return Err(Error::new(
+                    ErrorKind::InvalidSetting,
+                    "ON_ERROR skip from standard input needs a file for bad rows",
+                )
+                .with_hint("add REJECTS 'file'"));
             }
             (OnError::Skip, None, [file]) => Some(beside(&file.path, &file.name())),
             (OnError::Skip, None, [first, ..]) => Some(first.path.with_file_name(format!("{}.rejects", table.name))),
@@ -53,8 +56,9 @@ impl Rejects {
         };
         let (Place::Line(place) | Place::Row(place)) = reject.place;
         let column = reject.column.as_deref().unwrap_or_default();
-        let fields = [name.as_bytes(), place.to_string().as_bytes(), column.as_bytes(), reject.reason.as_bytes(), &reject.raw]
-            .map(<[u8]>::to_vec);
+        let fields =
+            [name.as_bytes(), place.to_string().as_bytes(), column.as_bytes(), reject.reason.as_bytes(), &reject.raw]
+                .map(<[u8]>::to_vec);
         self.line.clear();
         for (at, field) in fields.iter().enumerate() {
             if at > 0 {

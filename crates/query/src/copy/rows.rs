@@ -139,7 +139,13 @@ impl TextRows {
             Some((column, bad, shown)) => {
                 let column = &self.table.columns[column];
                 let reason = bad.describe(&shown, &column.data_type.sql_name());
-                self.reject(Reject { place, column: Some(column.name.clone()), kind: bad.kind(), reason, raw: raw.to_vec() })
+                self.reject(Reject {
+                    place,
+                    column: Some(column.name.clone()),
+                    kind: bad.kind(),
+                    reason,
+                    raw: raw.to_vec(),
+                })
             }
         }
     }

@@ -39,7 +39,12 @@ pub(crate) enum SinkRows {
 
 impl Sink {
     /// Empty. `checked_at` as in [`NewRows::checked_at`].
-    pub(crate) fn new(store: Arc<dyn Store>, table: Arc<TableDef>, checked_at: Version, inline_bytes_max: usize) -> Sink {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        table: Arc<TableDef>,
+        checked_at: Version,
+        inline_bytes_max: usize,
+    ) -> Sink {
         Sink { store, table, checked_at, inline_bytes_max, held: Vec::new(), held_bytes: 0, load: None }
     }
 
@@ -103,7 +108,8 @@ fn without_dictionaries(batch: RecordBatch) -> Result<RecordBatch> {
         _ => Ok(array.clone()),
     };
     let arrays = batch.columns().iter().map(plain).collect::<Result<Vec<ArrayRef>, _>>().map_err(internal)?;
-    let field = |(field, array): (&Arc<Field>, &ArrayRef)| field.as_ref().clone().with_data_type(array.data_type().clone());
+    let field =
+        |(field, array): (&Arc<Field>, &ArrayRef)| field.as_ref().clone().with_data_type(array.data_type().clone());
     let fields: Vec<Field> = batch.schema().fields().iter().zip(&arrays).map(field).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(internal)
 }

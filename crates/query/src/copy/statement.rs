@@ -142,7 +142,9 @@ fn parse_options(parser: &mut Parser<'_>) -> Result<CopyOptions> {
     while let Token::Word(word) = parser.peek_token().token {
         parser.next_token();
         match word.value.to_ascii_uppercase().as_str() {
-            format @ ("CSV" | "PARQUET" | "NDJSON" | "JSON" | "ARROW" | "BINARY") => options.set("FORMAT", Some(format))?,
+            format @ ("CSV" | "PARQUET" | "NDJSON" | "JSON" | "ARROW" | "BINARY") => {
+                options.set("FORMAT", Some(format))?
+            }
             packing @ ("GZIP" | "ZSTD") => options.set("COMPRESSION", Some(packing))?,
             "HEADER" => options.set("HEADER", None)?,
             name => {

@@ -27,9 +27,8 @@ enum Form<'a> {
 impl<'a> TextColumn<'a> {
     /// Prepares a column of any type.
     pub(crate) fn new(array: &'a dyn Array) -> Result<TextColumn<'a>> {
-        let unwritable = |error| {
-            Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type()))
-        };
+        let unwritable =
+            |error| Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type()));
         if let DataType::Timestamp(unit, zone) = array.data_type() {
             let values = cast(array, &DataType::Int64).map_err(unwritable)?.as_primitive::<Int64Type>().clone();
             let per_second = match unit {
@@ -42,7 +41,9 @@ impl<'a> TextColumn<'a> {
         }
         let options = FormatOptions::new().with_display_error(false);
         let formatter = ArrayFormatter::try_new(array, &options).map_err(unwritable)?;
-        Ok(TextColumn { form: if is_bytes(array.data_type()) { Form::Bytes(formatter) } else { Form::Plain(formatter) } })
+        Ok(TextColumn {
+            form: if is_bytes(array.data_type()) { Form::Bytes(formatter) } else { Form::Plain(formatter) },
+        })
     }
 
     /// Appends the value at `row` to `out`; nothing for NULL.
@@ -148,7 +149,7 @@ pub(crate) fn shown_value(array: &dyn Array, row: usize) -> String {
 mod tests {
     use super::*;
     use crate::copy::values::parse_timestamp;
-    use arrow::array::{ArrayRef, BinaryArray, TimestampMillisecondArray, TimestampMicrosecondArray};
+    use arrow::array::{ArrayRef, BinaryArray, TimestampMicrosecondArray, TimestampMillisecondArray};
     use proptest::prelude::*;
     use std::sync::Arc;
 

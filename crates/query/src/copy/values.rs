@@ -386,7 +386,8 @@ mod tests {
             assert_eq!(parse_date(text.as_bytes()), Err(Bad::Form), "{text}");
         }
         let noon = 43_200_000_000;
-        for text in ["1970-01-01 12:00", "1970-01-01T12:00:00Z", "1970-01-01 13:30:00.0000004+01:30", "1970-01-01 11:00-01"]
+        for text in
+            ["1970-01-01 12:00", "1970-01-01T12:00:00Z", "1970-01-01 13:30:00.0000004+01:30", "1970-01-01 11:00-01"]
         {
             assert_eq!(parse_timestamp(text.as_bytes()), Ok(noon), "{text}");
         }

@@ -40,7 +40,10 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
         DataFusionError::Execution(message) => Error::new(ErrorKind::InvalidValue, clean(message)),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::ExecutionJoin(error) => Error::internal(format!("a task of the query failed: {error}")),
-        DataFusionError::IoError(error) => Error::io("the spill directory", "using", error),
+        DataFusionError::IoError(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            Some(own) => own.clone(),
+            None => Error::io("the spill directory", "using", error),
+        },
         DataFusionError::ParquetError(error) => Error::new(ErrorKind::Corrupt, format!("reading a segment failed: {error}")),
         DataFusionError::Internal(message) => Error::internal(clean(message)),
         other => Error::internal(clean(&other.message())),

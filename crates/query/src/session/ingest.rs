@@ -41,10 +41,10 @@ impl BatchBuilder<'_> {
     pub async fn commit(self) -> Result<Committed> {
         let BatchBuilder { session, tables, producer } = self;
         let committed = Mutex::new(None);
+        let place = &committed;
         session
-            .run("append", |run| async {
-                let done = session.commit_rows(&run, tables, producer).await?;
-                *committed.lock() = Some(done);
+            .run("append", |run| async move {
+                *place.lock() = Some(session.commit_rows(&run, tables, producer).await?);
                 Ok(Outcome::done("APPEND"))
             })
             .await?;

@@ -100,7 +100,7 @@ impl Session {
     ) -> Result<u64> {
         let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
         let store = Arc::clone(self.engine.store());
-        let mut sink = Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max);
+        let mut sink = Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max as usize);
         let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
         let mut stream = planned.execute()?;
         let mut rows = 0;
@@ -110,7 +110,11 @@ impl Session {
             let next = compact(assigner.assign(&next.map_err(from_datafusion)?)?);
             rows += next.num_rows() as u64;
             run.progress.add_rows(next.num_rows() as u64);
-            sink = blocking(move || sink.append(next).map(|()| sink)).await?;
+            sink = blocking(move || {
+                sink.append(next)?;
+                Ok(sink)
+            })
+            .await?;
         }
         run.progress.set_phase(Phase::Finishing);
         blocking(move || sink.finish()).await?.add_to(batch);

@@ -191,7 +191,8 @@ impl Settings {
     }
 
     /// All names.
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    #[cfg(test)]
+    fn names() -> impl Iterator<Item = &'static str> {
         SETTINGS.iter().map(|(name, _)| *name)
     }
 }

@@ -84,8 +84,8 @@ pub(crate) fn settings(context: &StatementContext) -> Vec<Vec<Cell>> {
         ("read_only", info.read_only.into(), "Why writes are refused; NULL when they are accepted."),
         ("pipeline_error", info.pipeline_error.into(), "Why the last sort or merge failed; NULL when it did not."),
     ];
-    let state = state.into_iter().map(|(name, value, description)| {
-        vec![name.into(), value, Cell::Null, "state".into(), description.into()]
-    });
+    let state = state
+        .into_iter()
+        .map(|(name, value, description)| vec![name.into(), value, Cell::Null, "state".into(), description.into()]);
     settings.chain(state).collect()
 }

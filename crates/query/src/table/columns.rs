@@ -35,7 +35,11 @@ pub(crate) struct Projected {
 
 impl Projected {
     /// The columns at `projection`; all of them if there is none.
-    pub(crate) fn new(def: &TableDef, sql: &SchemaRef, projection: Option<&Vec<usize>>) -> Result<Self, DataFusionError> {
+    pub(crate) fn new(
+        def: &TableDef,
+        sql: &SchemaRef,
+        projection: Option<&Vec<usize>>,
+    ) -> Result<Self, DataFusionError> {
         let indices = projection.cloned().unwrap_or_else(|| (0..sql.fields().len()).collect());
         let schema = Arc::new(sql.project(&indices)?);
         Ok(Projected { schema, file_schema: segment_schema(def), indices })
@@ -84,7 +88,8 @@ mod tests {
 
     #[test]
     fn adapt_follows_renames_and_fills_added_columns_with_null() {
-        let mut def = testing::table("t", &[("a", alluvia_space::DataType::Int64), ("b", alluvia_space::DataType::Int64)]);
+        let mut def =
+            testing::table("t", &[("a", alluvia_space::DataType::Int64), ("b", alluvia_space::DataType::Int64)]);
         let old = def.storage_schema();
         let batch = RecordBatch::try_new(
             old,

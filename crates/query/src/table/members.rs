@@ -17,10 +17,10 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{
     Guarantee, LiteralGuarantee, collect_columns, reassign_expr_columns, split_conjunction,
 };
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ mod statistics;
 mod tail;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

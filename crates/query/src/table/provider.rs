@@ -90,7 +90,10 @@ impl TableProvider for AlluviaTable {
         let table = &self.entry.def;
         let read = context.snapshot.tables.get(&table.id).filter(|read| read.entry.changed_at == self.entry.changed_at);
         let read = read.ok_or_else(|| {
-            external(Error::internal(format!("table {} was planned but is not in the statement's snapshot", table.name)))
+            external(Error::internal(format!(
+                "table {} was planned but is not in the statement's snapshot",
+                table.name
+            )))
         })?;
         let scan = Scan {
             entry: &self.entry,
@@ -100,7 +103,10 @@ impl TableProvider for AlluviaTable {
             is_filtered: !filters.is_empty(),
             limit: limit.filter(|_| filters.is_empty()),
             partitions: session.config().target_partitions(),
-            options: TableParquetOptions { global: session.config_options().execution.parquet.clone(), ..Default::default() },
+            options: TableParquetOptions {
+                global: session.config_options().execution.parquet.clone(),
+                ..Default::default()
+            },
             context: &context,
             read,
         };
@@ -181,7 +187,8 @@ impl Scan<'_> {
         let pending = self.context.pending.get(&self.entry.def.id);
         let runs = self.read.tail.iter().map(|run| &run.rows).chain(pending.into_iter().flatten());
         if plans.is_empty() || runs.clone().any(|run| run.num_rows() > 0) {
-            let tail = TailSource::new(&self.projected, runs, self.partitions, columns, Arc::clone(&self.context.used))?;
+            let tail =
+                TailSource::new(&self.projected, runs, self.partitions, columns, Arc::clone(&self.context.used))?;
             describe(tail.metrics_set(), &self.context.snapshot, &skipped.counters());
             plans.push(DataSourceExec::from_data_source(tail.limited(self.limit)));
         }
@@ -207,7 +214,8 @@ impl Scan<'_> {
         if let Some(through) = through {
             for (blocks, summaries) in blocks.iter_mut().zip(&summaries) {
                 let oldest = summaries.versions().mins.as_primitive_opt::<UInt64Type>();
-                let is_later = |block| oldest.is_some_and(|oldest| oldest.is_valid(block) && oldest.value(block) > through.0);
+                let is_later =
+                    |block| oldest.is_some_and(|oldest| oldest.is_valid(block) && oldest.value(block) > through.0);
                 blocks.retain(|block| !is_later(block));
             }
         } else if let Some(limit) = self.limit {
@@ -262,9 +270,9 @@ impl Scan<'_> {
         describe(source.metrics(), &self.context.snapshot, &group.skipped.counters());
         count(source.metrics(), "segments_read", group.segments.len() as u64);
         let projection = self.projected.expressions(extra);
-        let source = source.try_pushdown_projection(&projection)?.ok_or_else(|| {
-            external(Error::internal("the Parquet source refuses a projection of plain columns"))
-        })?;
+        let source = source
+            .try_pushdown_projection(&projection)?
+            .ok_or_else(|| external(Error::internal("the Parquet source refuses a projection of plain columns")))?;
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_groups(spread(&group.segments, self.partitions))
             .with_statistics(group.statistics)

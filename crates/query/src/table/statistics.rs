@@ -106,10 +106,8 @@ fn of_segment(def: &TableDef, file_schema: &SchemaRef, segment: &Arc<Segment>) -
             };
             column.null_count = def.columns.get(at).map_or(Precision::Absent, |column| nulls(summaries, column.id));
         }
-        let is_exact = !matches!(
-            data_type,
-            DataType::Float32 | DataType::Float64 | DataType::Utf8View | DataType::BinaryView
-        );
+        let is_exact =
+            !matches!(data_type, DataType::Float32 | DataType::Float64 | DataType::Utf8View | DataType::BinaryView);
         for bound in [&mut column.min_value, &mut column.max_value] {
             *bound = match std::mem::take(bound) {
                 Precision::Exact(value) | Precision::Inexact(value) if value.is_null() => Precision::Absent,
@@ -169,7 +167,9 @@ fn bounds(def: &TableDef, at: usize, segments: &[ChosenSegment]) -> Result<(Boun
     let (mut least, mut greatest) = (MinAccumulator::try_new(&data_type)?, MaxAccumulator::try_new(&data_type)?);
     let mut unbounded_above = false;
     for chosen in segments {
-        let Some(summary) = chosen.summaries.as_ref().and_then(|summaries| summaries.column(column.id)) else { continue };
+        let Some(summary) = chosen.summaries.as_ref().and_then(|summaries| summaries.column(column.id)) else {
+            continue;
+        };
         let mask = BooleanArray::from(chosen.blocks.as_slice().to_vec());
         let (mins, maxs): (ArrayRef, ArrayRef) = (filter(&summary.mins, &mask)?, filter(&summary.maxs, &mask)?);
         unbounded_above |= maxs.null_count() > mins.null_count();

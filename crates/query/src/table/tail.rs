@@ -178,7 +178,9 @@ impl DataSource for TailSource {
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = match partition {
             None => self.rows,
-            Some(at) => self.partitions.get(at).iter().flat_map(|batches| batches.iter()).map(RecordBatch::num_rows).sum(),
+            Some(at) => {
+                self.partitions.get(at).iter().flat_map(|batches| batches.iter()).map(RecordBatch::num_rows).sum()
+            }
         };
         let num_rows = match self.fetch {
             None => Precision::Exact(rows),

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A code is `1 + 2^31 + units since 1970`, so order is kept and neighbours in time are neighbours in code.
-//! - Units past the ends of that (minutes before -2113 or after 6053; nothing else that storage can hold but such far
-//!   dates) share the first or last code, so the order is kept there too.
+//! - Units past the ends of that (minutes before the year -2113 or after 6053, hours 245,000 years away) share the first or the
+//!   last code, so the order is kept there too.
 //! - The calendar is proleptic Gregorian; time zones play no part, as storage is UTC.
 
 use crate::schema::CalendarUnit;

@@ -154,3 +154,6 @@ pub fn part_bounds(range: &KeyRange, halvings: u8, part: u32) -> Option<(Option<
     };
     Some((bound(part)?, bound(part + 1)?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,8 +52,8 @@ impl CurveMap {
         let levels = bits.iter().copied().max().unwrap_or(0);
         let mask = |level| (0..bits.len()).filter(|&axis| bits[axis] > level).map(|axis| 1 << axis).sum();
         let active: Vec<u64> = (0..levels).map(mask).collect();
-        let tables = (curve == Curve::Hilbert && bits.len() <= table::AXES_MAX)
-            .then(|| table::Tables::new(bits.len() as u32, &active));
+        let small = bits.len() <= table::AXES_MAX;
+        let tables = small.then(|| table::Tables::new(curve, bits.len() as u32, &active));
         CurveMap { curve, bits: bits.to_vec(), active, tables }
     }
 

@@ -1,11 +1,13 @@
-//! The compact Hilbert curve as a state machine, for up to eight axes.
+//! Curves as state machines, for up to eight axes.
 //!
 //! At a level, what the curve does depends on the direction and on `word ^ entry` alone: the entry corner enters only by that
 //! exclusive-or. So one look-up of 2^n entries per direction gives the key bits, the change of the entry corner and the next
 //! direction; eight axes take 8 KiB, which the nearest cache holds. Levels where not all axes have a bit have tables of
-//! their own, one for each set of axes.
+//! their own, one for each set of axes. Z order is the machine with one state.
 
 use super::hilbert::{State, extract};
+use super::z;
+use crate::schema::Curve;
 
 /// More axes make tables that outgrow the cache.
 pub(super) const AXES_MAX: usize = 8;
@@ -24,7 +26,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(axes: u32, active: &[u64]) -> Tables {
+    pub(super) fn new(curve: Curve, axes: u32, active: &[u64]) -> Tables {
         let mut sets: Vec<u64> = Vec::new();
         let mut of_level = Vec::with_capacity(active.len());
         for &set in active {
@@ -34,7 +36,11 @@ impl Tables {
                 sets.push(set);
             }
         }
-        let steps = sets.iter().map(|&set| steps(axes, set)).collect();
+        let steps = |&set: &u64| match curve {
+            Curve::Hilbert => hilbert_steps(axes, set),
+            Curve::Z => z_steps(axes, set),
+        };
+        let steps = sets.iter().map(steps).collect();
         Tables { steps, of_level, axes }
     }
 
@@ -53,7 +59,7 @@ impl Tables {
     }
 }
 
-fn steps(axes: u32, active: u64) -> Vec<Step> {
+fn hilbert_steps(axes: u32, active: u64) -> Vec<Step> {
     let mut steps = Vec::with_capacity((axes as usize) << axes);
     for direction in 0..axes {
         for word in 0..1u64 << axes {
@@ -65,4 +71,9 @@ fn steps(axes: u32, active: u64) -> Vec<Step> {
         }
     }
     steps
+}
+
+fn z_steps(axes: u32, active: u64) -> Vec<Step> {
+    let count = active.count_ones();
+    (0..1u64 << axes).map(|word| z::encode(&[active], &[word]) as u32 | count << 24).collect()
 }

@@ -9,6 +9,8 @@ use crate::schema::{CalendarUnit, Column, DataType, Dimension, KeyRange, LevelSo
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
 
 const KINDS: [&str; 9] = ["linear", "quantiles", "hash", "year", "quarter", "month", "day", "hour", "minute"];
+const AFTER_COLON: &str = "year, quarter, month, day, hour, minute (of a date or timestamp), linear, quantiles (of a number) or \
+     hash (of an id)";
 
 pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
     let mut parser = Parser { lexer: Lexer::new(text), columns };
@@ -87,7 +89,7 @@ impl Parser<'_> {
     fn derived(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
         let kind = match self.lexer.next()? {
             Token::Name(kind) => kind,
-            other => return Err(self.wrong(format!("expected {} after the colon, found {other}", kinds()))),
+            other => return Err(self.wrong(format!("expected {AFTER_COLON} after the colon, found {other}"))),
         };
         match kind.as_str() {
             "linear" => self.linear(name, column),
@@ -247,12 +249,11 @@ impl Parser<'_> {
     fn unit(&self, word: &str) -> Result<CalendarUnit> {
         CalendarUnit::ALL.into_iter().find(|unit| unit.name() == word).ok_or_else(|| {
             let near = near_names(word, KINDS);
-            let error = self.wrong(format!("there is no part {word:?} of a column"));
-            match near.first() {
-                Some(near) => error.with_hint(format!("did you mean {near}?")),
-                None => Error::new(error.kind(), error.message().to_owned())
-                    .with_hint(format!("after the colon stand {}", kinds())),
-            }
+            let hint = match near.first() {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("after the colon stand {AFTER_COLON}"),
+            };
+            self.wrong(format!("there is no part {word:?} of a column")).with_hint(hint)
         })
     }
 
@@ -294,9 +295,4 @@ impl Parser<'_> {
     fn wrong(&self, message: impl Into<String>) -> Error {
         wrong(message, self.columns)
     }
-}
-
-fn kinds() -> String {
-    "year, quarter, month, day, hour, minute (of a date or timestamp), linear, quantiles (of a number) or hash (of an id)"
-        .into()
 }

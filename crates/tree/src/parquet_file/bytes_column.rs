@@ -19,9 +19,7 @@ use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::ByteArray;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{
-    ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
-};
+use parquet::file::metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats};
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
@@ -32,6 +30,9 @@ const DICTIONARY_BYTES_MAX: usize = 4 << 20;
 const DICTIONARY_BYTES_HARD_MAX: usize = 64 << 20;
 /// A page of values (not indices) ends when it is longer than this.
 const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Smallest and largest value.
+type ByteRange = (Vec<u8>, Vec<u8>);
 
 /// Encodes one column, row group after row group.
 pub(crate) struct BytesColumn {
@@ -47,7 +48,7 @@ pub(crate) struct BytesColumn {
     plain: bool,
     page: OpenPage,
     block_nulls: usize,
-    block_bounds: Option<(Vec<u8>, Vec<u8>)>,
+    block_bounds: Option<ByteRange>,
     chunk: OpenChunk,
     /// Scratch: which indices a page holds.
     marks: Vec<u8>,
@@ -67,7 +68,7 @@ struct OpenPage {
     /// The values as Parquet wants them, when there is none.
     values: Vec<u8>,
     /// Of `values`.
-    bounds: Option<(Vec<u8>, Vec<u8>)>,
+    bounds: Option<ByteRange>,
 }
 
 /// The pages of the row group so far.
@@ -76,7 +77,7 @@ struct OpenChunk {
     uncompressed: usize,
     rows: usize,
     nulls: usize,
-    bounds: Option<(Vec<u8>, Vec<u8>)>,
+    bounds: Option<ByteRange>,
     index_pages: i32,
     value_pages: i32,
     column_index: ColumnIndexBuilder,
@@ -204,7 +205,7 @@ impl BytesColumn {
     }
 
     /// Ends the current block and returns its NULLs and bounds.
-    pub(crate) fn end_block(&mut self) -> Result<(usize, Option<(Vec<u8>, Vec<u8>)>)> {
+    pub(crate) fn end_block(&mut self) -> Result<(usize, Option<ByteRange>)> {
         if self.page.rows > 0 {
             self.end_page()?;
         }
@@ -214,7 +215,8 @@ impl BytesColumn {
 
     fn end_page(&mut self) -> Result<()> {
         let page = &mut self.page;
-        let bounds = if self.plain { page.bounds.take() } else { distinct_bounds(page, &self.dictionary, &mut self.marks) };
+        let bounds =
+            if self.plain { page.bounds.take() } else { distinct_bounds(page, &self.dictionary, &mut self.marks) };
         let mut body = Vec::with_capacity(page.values.len() + 4 * page.indices.len() + page.rows / 8 + 64);
         if self.nullable {
             body.extend_from_slice(&[0; 4]);
@@ -335,7 +337,7 @@ impl BytesColumn {
         Ok((Bytes::from(bytes), close))
     }
 
-    fn statistics(&self, bounds: Option<(Vec<u8>, Vec<u8>)>, nulls: usize) -> Statistics {
+    fn statistics(&self, bounds: Option<ByteRange>, nulls: usize) -> Statistics {
         let cut = bounds.map(|(min, max)| {
             let low = lower_bound(&min, self.is_text).to_vec();
             let high = upper_bound(&max, self.is_text).unwrap_or_else(|| max.clone());
@@ -384,7 +386,7 @@ fn all_valid(rows: usize) -> BooleanBufferBuilder {
 }
 
 /// Smallest and largest value of a page of indices: each distinct value is compared once.
-fn distinct_bounds(page: &OpenPage, dictionary: &Dictionary, marks: &mut Vec<u8>) -> Option<(Vec<u8>, Vec<u8>)> {
+fn distinct_bounds(page: &OpenPage, dictionary: &Dictionary, marks: &mut Vec<u8>) -> Option<ByteRange> {
     marks.clear();
     marks.resize(dictionary.len(), 0);
     for &index in &page.indices {
@@ -401,7 +403,7 @@ fn distinct_bounds(page: &OpenPage, dictionary: &Dictionary, marks: &mut Vec<u8>
     bounds.map(|(min, max)| (min.to_vec(), max.to_vec()))
 }
 
-fn widen(bounds: &mut Option<(Vec<u8>, Vec<u8>)>, min: &[u8], max: &[u8]) {
+fn widen(bounds: &mut Option<ByteRange>, min: &[u8], max: &[u8]) {
     match bounds {
         None => *bounds = Some((min.to_vec(), max.to_vec())),
         Some((low, high)) => {

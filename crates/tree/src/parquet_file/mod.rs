@@ -49,7 +49,11 @@ pub(crate) struct ParquetWriter {
 enum Column {
     Bytes(Box<BytesColumn>),
     /// The writer of the current row group, and whether the group holds a NaN.
-    Fixed { field: FieldRef, writer: Option<ArrowColumnWriter>, saw_nan: bool },
+    Fixed {
+        field: FieldRef,
+        writer: Option<Box<ArrowColumnWriter>>,
+        saw_nan: bool,
+    },
 }
 
 impl ParquetWriter {
@@ -86,7 +90,7 @@ impl ParquetWriter {
     pub(crate) fn bytes(&self) -> u64 {
         let waiting = self.columns.iter().map(|column| match column {
             Column::Bytes(column) => column.bytes(),
-            Column::Fixed { writer, .. } => writer.as_ref().map_or(0, ArrowColumnWriter::get_estimated_total_bytes),
+            Column::Fixed { writer, .. } => writer.as_ref().map_or(0, |writer| writer.get_estimated_total_bytes()),
         });
         (self.file.bytes_written() + waiting.sum::<usize>()) as u64
     }
@@ -126,7 +130,7 @@ impl ParquetWriter {
         let writers = self.factory.create_column_writers(self.groups)?;
         for (column, new) in self.columns.iter_mut().zip(writers) {
             if let Column::Fixed { writer, saw_nan, .. } = column {
-                (*writer, *saw_nan) = (Some(new), false);
+                (*writer, *saw_nan) = (Some(Box::new(new)), false);
             }
         }
         Ok(())

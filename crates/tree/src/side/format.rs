@@ -122,7 +122,9 @@ pub(crate) fn check_header(path: &Path, bytes: &[u8], segment: SegmentId, table:
     }
     if (u32_at(bytes, 24), u32_at(bytes, 28)) != (BLOCK_ROWS as u32, STRIPE_BLOCKS as u32) {
         let message = format!("{}: block and stripe sizes are of another build of Alluvia", path.display());
-        return Err(Error::new(ErrorKind::IncompatibleFormat, message).with_hint("open it with the build that wrote it"));
+        return Err(
+            Error::new(ErrorKind::IncompatibleFormat, message).with_hint("open it with the build that wrote it")
+        );
     }
     Ok(u32_at(bytes, 20))
 }
@@ -188,7 +190,9 @@ fn check_magic(path: &Path, section: &str, bytes: &[u8]) -> Result<()> {
     if bytes[..6] == MAGIC[..6] && bytes[6..].iter().all(u8::is_ascii_digit) {
         let version = String::from_utf8_lossy(&bytes[6..]);
         let message = format!("{} has side-file format {version}; this build reads 01", path.display());
-        return Err(Error::new(ErrorKind::IncompatibleFormat, message).with_hint("open it with a newer build of Alluvia"));
+        return Err(
+            Error::new(ErrorKind::IncompatibleFormat, message).with_hint("open it with a newer build of Alluvia")
+        );
     }
     Err(corrupt(path, section, "it does not have the magic of a side file"))
 }

@@ -165,7 +165,7 @@ mod tests {
         ) {
             let span = u32::MAX >> shift;
             let base = offset.min(u32::MAX - span);
-            let code = |draw: u32| if nulls > 0 && draw % nulls == 0 { 0 } else { base + (draw >> shift) };
+            let code = |draw: u32| if nulls > 0 && draw.is_multiple_of(nulls) { 0 } else { base + (draw >> shift) };
             let codes: Vec<u32> = draws.into_iter().map(code).collect();
             let known: Vec<u32> = codes.iter().copied().filter(|&code| code > 0).collect();
             let bounds = CodeBounds::of(&codes);

@@ -86,7 +86,8 @@ impl SideFile {
         let section = section.ok_or_else(|| corrupt(self.source.path(), kind.name(), "it is missing"))?;
         let end = section.offset.checked_add(section.len).filter(|&end| end <= self.end);
         let end = end.ok_or_else(|| corrupt(self.source.path(), kind.name(), "it lies outside the file"))?;
-        let bytes = self.source.read(section.offset..end).map_err(|error| error.at(format!("section {}", kind.name())))?;
+        let bytes =
+            self.source.read(section.offset..end).map_err(|error| error.at(format!("section {}", kind.name())))?;
         if crc32c(&bytes) != section.crc {
             return Err(corrupt(self.source.path(), kind.name(), "checksum mismatch"));
         }
@@ -163,7 +164,11 @@ impl SideFile {
                 let first = stripe * STRIPE_BLOCKS;
                 if crc32c(&self.packed(range, stream, first)?) != stripes.crcs[stripe * (1 + self.levels) + stream] {
                     let name = if stream == 0 { "keys".to_owned() } else { format!("codes of level {}", stream - 1) };
-                    return Err(corrupt(self.source.path(), "stripes", format!("checksum mismatch in {name} of stripe {stripe}")));
+                    return Err(corrupt(
+                        self.source.path(),
+                        "stripes",
+                        format!("checksum mismatch in {name} of stripe {stripe}"),
+                    ));
                 }
             }
         }

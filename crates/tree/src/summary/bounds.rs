@@ -71,12 +71,15 @@ pub(crate) fn fixed_bounds(data_type: &DataType) -> Option<Box<dyn FixedBounds>>
     })
 }
 
+/// Smallest and largest value.
+type Range<T> = (<T as ArrowPrimitiveType>::Native, <T as ArrowPrimitiveType>::Native);
+
 struct Numbers<T: ArrowPrimitiveType> {
     data_type: DataType,
-    widen: fn((T::Native, T::Native)) -> (T::Native, T::Native),
+    widen: fn(Range<T>) -> Range<T>,
     is_nan: fn(T::Native) -> bool,
-    current: Option<(T::Native, T::Native)>,
-    done: Vec<Option<(T::Native, T::Native)>>,
+    current: Option<Range<T>>,
+    done: Vec<Option<Range<T>>>,
 }
 
 impl<T: ArrowNumericType> FixedBounds for Numbers<T>
@@ -89,9 +92,7 @@ where
         let (min, max) = (self.widen)((min, max));
         self.current = Some(match self.current {
             None => (min, max),
-            Some((low, high)) => {
-                (if min.is_lt(low) { min } else { low }, if max.is_gt(high) { max } else { high })
-            }
+            Some((low, high)) => (if min.is_lt(low) { min } else { low }, if max.is_gt(high) { max } else { high }),
         });
     }
 
@@ -101,7 +102,7 @@ where
 
     fn finish(&mut self) -> (ArrayRef, ArrayRef) {
         let done = std::mem::take(&mut self.done);
-        let array = |pick: fn((T::Native, T::Native)) -> T::Native| -> ArrayRef {
+        let array = |pick: fn(Range<T>) -> T::Native| -> ArrayRef {
             let values = PrimitiveArray::<T>::from_iter(done.iter().map(|bounds| bounds.map(pick)));
             Arc::new(values.with_data_type(self.data_type.clone()))
         };
@@ -145,11 +146,14 @@ impl FixedBounds for Booleans {
     }
 }
 
+/// Lower bound, and upper bound if there is one.
+type CutRange = (Vec<u8>, Option<Vec<u8>>);
+
 /// Gathers the bounds of one column of text or binary values.
 pub(crate) struct ByteBounds {
     is_text: bool,
     current: Option<(Vec<u8>, Vec<u8>)>,
-    done: Vec<Option<(Vec<u8>, Option<Vec<u8>>)>>,
+    done: Vec<Option<CutRange>>,
 }
 
 impl ByteBounds {
@@ -174,7 +178,8 @@ impl ByteBounds {
 
     pub(crate) fn end_block(&mut self) {
         let cut = self.current.take();
-        self.done.push(cut.map(|(min, max)| (lower_bound(&min, self.is_text).to_vec(), upper_bound(&max, self.is_text))));
+        self.done
+            .push(cut.map(|(min, max)| (lower_bound(&min, self.is_text).to_vec(), upper_bound(&max, self.is_text))));
     }
 
     /// One entry per block. The lower bound is NULL where the block has no value; the upper one also where none fits.
@@ -190,7 +195,8 @@ fn byte_array<'a>(values: impl Iterator<Item = Option<&'a [u8]>>, is_text: bool)
     if is_text {
         let mut builder = StringViewBuilder::new();
         // Bounds of text are cut between characters, so they are text.
-        values.for_each(|value| builder.append_option(value.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default())));
+        values
+            .for_each(|value| builder.append_option(value.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default())));
         return Arc::new(builder.finish());
     }
     let mut builder = BinaryViewBuilder::new();

@@ -277,8 +277,8 @@ impl LaneSum {
         let chunks = body.chunks_exact(LANES);
         let tail = chunks.remainder();
         for chunk in chunks {
-            for lane in 0..LANES {
-                self.add_one(lane, map(chunk[lane]));
+            for (lane, &value) in chunk.iter().enumerate() {
+                self.add_one(lane, map(value));
             }
         }
         for (lane, &value) in tail.iter().enumerate() {
@@ -354,7 +354,7 @@ mod tests {
         ) {
             let cut = cut.min(values.len());
             let whole: ArrayRef = Arc::new(Float64Array::from(values.clone()));
-            let one = build(&[whole.clone()]);
+            let one = build(std::slice::from_ref(&whole));
             let two = build(&[whole.slice(0, cut), whole.slice(cut, values.len() - cut)]);
             let bits = |array: &ArrayRef| array.as_primitive::<Float64Type>().value(0).to_bits();
             prop_assert_eq!(bits(&one.sums), bits(&two.sums));

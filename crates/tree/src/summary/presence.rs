@@ -131,7 +131,7 @@ mod tests {
             draws in prop::collection::vec(any::<u32>(), 1..60),
         ) {
             let mut builder = PresenceBuilder::default();
-            let code = |draw: u32, span: u32| if nulls > 0 && draw % nulls == 0 { 0 } else { base + draw % span };
+            let code = |draw: u32, span: u32| if nulls > 0 && draw.is_multiple_of(nulls) { 0 } else { base + draw % span };
             let blocks: Vec<Vec<u32>> =
                 spans.iter().map(|&span| draws.iter().map(|&draw| code(draw, span)).collect()).collect();
             for block in &blocks {

@@ -6,7 +6,9 @@ use super::measures::{FloatSummary, MeasureSummary};
 use super::{ColumnSummary, LevelSummary};
 use crate::side::CodeBounds;
 use alluvia_types::{ColumnId, Error, Result};
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, RecordBatchOptions, UInt32Array,
+};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Field, Schema, UInt32Type};
 use arrow::error::ArrowError;
@@ -43,10 +45,8 @@ impl LevelBounds {
 impl BlockTable {
     /// The section `blocks`.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let mut columns: Vec<(String, ArrayRef)> = vec![
-            ("key_first".into(), key_array(&self.key_first)?),
-            ("key_last".into(), key_array(&self.key_last)?),
-        ];
+        let mut columns: Vec<(String, ArrayRef)> =
+            vec![("key_first".into(), key_array(&self.key_first)?), ("key_last".into(), key_array(&self.key_last)?)];
         for (at, level) in self.levels.iter().enumerate() {
             columns.push((format!("level{at}_min"), Arc::new(level.mins.clone())));
             columns.push((format!("level{at}_max"), Arc::new(level.maxs.clone())));
@@ -146,7 +146,8 @@ fn measure(batch: &RecordBatch, id: ColumnId) -> Result<MeasureSummary, String> 
 
 /// The section `presence`.
 pub(crate) fn encode_presence(levels: &[LevelSummary], blocks: usize) -> Result<Vec<u8>> {
-    let bits = |(at, level): (usize, &LevelSummary)| (format!("level{at}_codes"), Arc::new(level.bits.clone()) as ArrayRef);
+    let bits =
+        |(at, level): (usize, &LevelSummary)| (format!("level{at}_codes"), Arc::new(level.bits.clone()) as ArrayRef);
     encode(levels.iter().enumerate().map(bits).collect(), blocks)
 }
 

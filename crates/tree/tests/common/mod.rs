@@ -111,7 +111,14 @@ impl Random {
 
 /// Random rows of a table, with the hidden columns. `distinct` bounds how many values a column has; one row in `nulls` is
 /// NULL (0: none). `versions` is the number of versions, 0 for rows of a staged segment.
-pub fn rows(table: &TableDef, random: &mut Random, count: usize, distinct: u64, nulls: u64, versions: u64) -> RecordBatch {
+pub fn rows(
+    table: &TableDef,
+    random: &mut Random,
+    count: usize,
+    distinct: u64,
+    nulls: u64,
+    versions: u64,
+) -> RecordBatch {
     let mut columns: Vec<ArrayRef> = Vec::new();
     let mut fields: Vec<Field> = Vec::new();
     for column in &table.columns {
@@ -157,10 +164,16 @@ fn values(data_type: DataType, picks: &[Option<u64>]) -> ArrayRef {
     };
     match data_type {
         DataType::Boolean => Arc::new(BooleanArray::from_iter(picks.iter().map(|pick| pick.map(|pick| pick % 2 == 1)))),
-        DataType::Int16 => Arc::new(Int16Array::from_iter(each(&|pick| spread(pick) >> 48).iter().map(|v| v.map(|v| v as i16)))),
-        DataType::Int32 => Arc::new(Int32Array::from_iter(each(&|pick| spread(pick) >> 32).iter().map(|v| v.map(|v| v as i32)))),
+        DataType::Int16 => {
+            Arc::new(Int16Array::from_iter(each(&|pick| spread(pick) >> 48).iter().map(|v| v.map(|v| v as i16))))
+        }
+        DataType::Int32 => {
+            Arc::new(Int32Array::from_iter(each(&|pick| spread(pick) >> 32).iter().map(|v| v.map(|v| v as i32))))
+        }
         DataType::Int64 => Arc::new(Int64Array::from(each(&spread))),
-        DataType::Real => Arc::new(Float32Array::from_iter(picks.iter().map(|pick| pick.map(|pick| float(pick) as f32)))),
+        DataType::Real => {
+            Arc::new(Float32Array::from_iter(picks.iter().map(|pick| pick.map(|pick| float(pick) as f32))))
+        }
         DataType::Double => Arc::new(Float64Array::from_iter(picks.iter().map(|pick| pick.map(float)))),
         DataType::Decimal { precision, scale } => {
             let bound = 10i128.pow(precision.into());
@@ -168,7 +181,9 @@ fn values(data_type: DataType, picks: &[Option<u64>]) -> ArrayRef {
             let array = Decimal128Array::from_iter(picks.iter().map(|pick| pick.map(wide)));
             Arc::new(array.with_precision_and_scale(precision, scale as i8).expect("fits"))
         }
-        DataType::Date => Arc::new(Date32Array::from_iter(each(&|pick| spread(pick) >> 48).iter().map(|v| v.map(|v| v as i32)))),
+        DataType::Date => {
+            Arc::new(Date32Array::from_iter(each(&|pick| spread(pick) >> 48).iter().map(|v| v.map(|v| v as i32))))
+        }
         DataType::Timestamp => Arc::new(TimestampMicrosecondArray::from(each(&|pick| spread(pick) >> 10))),
         DataType::TimestampTz => {
             Arc::new(TimestampMicrosecondArray::from(each(&|pick| spread(pick) >> 10)).with_timezone("UTC"))

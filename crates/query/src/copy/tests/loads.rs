@@ -1,0 +1,196 @@
+//! COPY FROM: batches, refusals, rejects, resuming.
+
+use super::{Bench, refused};
+use crate::copy::statement::Source;
+use alluvia_types::{ErrorKind, Version};
+use proptest::prelude::*;
+use std::io::Cursor;
+
+#[test]
+fn all_files_of_a_pattern_are_one_batch_in_name_order() {
+    let bench = Bench::new("a BIGINT, b TEXT");
+    bench
+        .write("f2.csv", "3,z\n")
+        .write("f1.csv", "b,a\nx,1\ny,2\n")
+        .write("f3.csv", zstd::encode_all(&b"4,w\n"[..], 1).unwrap());
+    let report = bench.load("f*.csv", "").unwrap();
+    assert_eq!((report.rows, report.batches, report.skipped), (4, 1, 0));
+    assert_eq!(bench.batches(), [[["1", "x"], ["2", "y"], ["3", "z"], ["4", "w"]]]);
+    assert_eq!(bench.progress.rows(), 4);
+    assert_eq!(bench.progress.bytes_done(), bench.progress.bytes_total());
+    assert_eq!(report.committed.unwrap().version, Version(1));
+}
+
+#[test]
+fn a_refused_load_applies_nothing_and_names_the_place() {
+    for inline_bytes_max in [0, 1 << 30] {
+        let bench = Bench { inline_bytes_max, ..Bench::new("a BIGINT NOT NULL, b DATE") };
+        bench.write("f1.csv", "1,2026-01-01\n2,\n").write("f2.csv", "3,\nfour,2026-01-01\n5,\n");
+        assert_eq!(refused(bench.load("f*.csv", "")), "f2.csv, line 2, column a: 'four' is not a valid BIGINT");
+        bench.write("f2.csv", "3,\n,\n");
+        let error = bench.load("f*.csv", "").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotNull);
+        assert!(error.hint().unwrap().contains("nothing was loaded"));
+        assert_eq!((bench.batches().len(), bench.store.state.lock().loads_open), (0, 0));
+    }
+}
+
+#[test]
+fn large_loads_are_staged_and_small_ones_travel_in_the_log() {
+    let text: String = (0..50_000).map(|row| format!("{row},text {row}\n")).collect();
+    for (inline_bytes_max, staged) in [(100_000, 1), (1 << 30, 0)] {
+        let bench = Bench { inline_bytes_max, ..Bench::new("a BIGINT, b TEXT") };
+        bench.write("f.csv", &text);
+        assert_eq!(bench.load("f.csv", "").unwrap().rows, 50_000);
+        let state = bench.store.state.lock();
+        assert_eq!((state.staged_batches, state.loads_open), (staged, 0));
+        drop(state);
+        assert!(bench.rows().iter().enumerate().all(|(at, row)| row[0] == at.to_string()));
+    }
+}
+
+#[test]
+fn skipping_keeps_exactly_the_bad_rows_with_their_reasons() {
+    let bench = Bench::new("a BIGINT NOT NULL, b DOUBLE");
+    bench.write("f.csv", "1,1.5\nx,2\n2,\"a, \"\"b\"\"\"\n,3\n3,4,5\n4,\n");
+    let report = bench.load("f.csv", "(ON_ERROR skip)").unwrap();
+    assert_eq!((report.rows, report.skipped), (2, 4));
+    assert_eq!(bench.rows(), [["1", "1.5"], ["4", "NULL"]]);
+    let file = report.rejects_file.unwrap();
+    assert_eq!(file, bench.path("f.csv.rejects"));
+    let text = bench.read(&file);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let records: Vec<Vec<String>> =
+        reader.records().map(|record| record.unwrap().iter().skip(1).map(str::to_owned).collect()).collect();
+    assert_eq!(
+        records,
+        [
+            ["2", "a", "'x' is not a valid BIGINT", "x,2"],
+            ["3", "b", "'a, \"b\"' is not a valid DOUBLE", "2,\"a, \"\"b\"\"\""],
+            ["4", "a", "NULL in a NOT NULL column", ",3"],
+            ["5", "", "3 fields where 2 are expected", "3,4,5"],
+        ]
+    );
+    bench.write("good.csv", "1,2\n");
+    assert_eq!(bench.load("good.csv", "(ON_ERROR skip, REJECTS 'nowhere/x')").unwrap().rejects_file, None);
+}
+
+#[test]
+fn a_load_in_batches_goes_on_where_it_stopped() {
+    let bench = Bench::new("a BIGINT");
+    let text: String = (0..25).map(|row| if row % 5 == 4 { "bad\n".into() } else { format!("{row}\n") }).collect();
+    bench.write("f.csv", text);
+    let options = "(BATCH_ROWS 3, ON_ERROR skip)";
+    bench.store.state.lock().fail_from_batch = Some(4);
+    assert_eq!(bench.load("f.csv", options).unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(bench.batches().iter().map(Vec::len).collect::<Vec<usize>>(), [3, 3, 3, 3]);
+    bench.store.state.lock().fail_from_batch = None;
+    let report = bench.load("f.csv", options).unwrap();
+    assert_eq!((report.rows, report.batches, report.batches_repeated, report.rows_repeated), (8, 3, 4, 12));
+    assert_eq!(report.skipped, 5, "the rejects file is of all the file");
+    let want: Vec<Vec<String>> = (0..25).filter(|row| row % 5 != 4).map(|row| vec![row.to_string()]).collect();
+    assert_eq!(bench.rows(), want);
+    let sequences: Vec<u64> = bench.store.state.lock().producers.iter().map(|mark| mark.sequence).collect();
+    assert_eq!(sequences, [1, 2, 3, 4, 5, 6, 7]);
+
+    let again = bench.load("f.csv", options).unwrap();
+    assert_eq!((again.rows, again.batches, again.batches_repeated, again.committed), (0, 0, 7, None));
+    // Another batch size would cut other batches, so it is another load.
+    assert_eq!(bench.load("f.csv", "(BATCH_ROWS 4, ON_ERROR skip)").unwrap().rows, 20);
+}
+
+#[test]
+fn a_refusal_among_batches_says_what_is_loaded() {
+    let bench = Bench::new("a BIGINT");
+    bench.write("f.csv", "1\n2\n3\n4\nx\n");
+    // The good rows of a part come with its bad one; batches before it may or may not be committed, and the hint says which.
+    let error = bench.load("f.csv", "(BATCH_ROWS 2)").unwrap_err();
+    assert!(error.message().ends_with("line 5, column a: 'x' is not a valid BIGINT"), "{error}");
+    let loaded = bench.batches().len();
+    let hint = error.hint().unwrap();
+    assert!(if loaded == 0 { hint.contains("nothing was loaded") } else { hint.contains("are loaded") }, "{hint}");
+}
+
+#[test]
+fn standard_input_is_read_where_there_is_one() {
+    let bench = Bench::new("a BIGINT, b TEXT");
+    assert_eq!(bench.job(Source::Stdin, "").run().unwrap_err().kind(), ErrorKind::NotSupported);
+    let mut job = bench.job(Source::Stdin, "");
+    job.stdin = Some(Box::new(Cursor::new(b"1,x\n")));
+    assert_eq!(job.run().unwrap().rows, 1);
+    let mut job = bench.job(Source::Stdin, "(FORMAT parquet)");
+    job.stdin = Some(Box::new(Cursor::new(b"PAR1")));
+    assert_eq!(job.run().unwrap_err().kind(), ErrorKind::NotSupported);
+    let mut job = bench.job(Source::Stdin, "(ON_ERROR skip)");
+    job.stdin = Some(Box::new(Cursor::new(b"1,x\n")));
+    assert!(job.run().unwrap_err().hint().unwrap().contains("REJECTS"));
+}
+
+#[test]
+fn a_cancelled_load_applies_nothing() {
+    let bench = Bench::new("a BIGINT");
+    bench.write("f.csv", "1\n2\n");
+    bench.cancel.cancel();
+    assert_eq!(bench.load("f.csv", "").unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(bench.batches().len(), 0);
+}
+
+#[test]
+fn an_empty_file_commits_nothing() {
+    let bench = Bench::new("a BIGINT");
+    bench.write("f.csv", "").write("g.csv", "a\n");
+    let report = bench.load("?.csv", "").unwrap();
+    assert_eq!((report.rows, report.committed), (0, None));
+    assert_eq!(bench.batches().len(), 0);
+}
+
+#[test]
+fn broken_files_are_refused_by_name() {
+    let bench = Bench::new("a BIGINT");
+    bench
+        .write("a.parquet", "PAR1 not really PAR1")
+        .write("a.arrow", "ARROW1\0\0 nothing")
+        .write("a.csv.gz", [0x1f, 0x8b, 1, 2]);
+    for name in ["a.parquet", "a.arrow", "a.csv.gz"] {
+        let error = bench.load(name, "").unwrap_err();
+        assert!(error.message().contains(name), "{error}");
+    }
+    assert_eq!(bench.batches().len(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Good rows arrive in order, bad ones in the rejects file, whatever the batches and however often the load is broken off.
+    #[test]
+    fn rows_are_loaded_once_or_rejected(
+        rows in proptest::collection::vec(proptest::option::weighted(0.8, any::<i16>()), 0..60),
+        batch_rows in proptest::option::of(1u64..10),
+        breaks in proptest::collection::vec(0usize..8, 0..3),
+        staged in any::<bool>(),
+    ) {
+        let bench = Bench { inline_bytes_max: if staged { 0 } else { 1 << 30 }, ..Bench::new("a INT") };
+        let text: String = rows.iter().map(|row| row.map_or("oops\n".to_owned(), |value| format!("{value}\n"))).collect();
+        bench.write("f.csv", text);
+        let batches = batch_rows.map_or(String::new(), |rows| format!(", BATCH_ROWS {rows}"));
+        let options = format!("(ON_ERROR skip{batches}, HEADER false)");
+        for at in breaks {
+            bench.store.state.lock().fail_from_batch = Some(at);
+            if batch_rows.is_none() && !bench.batches().is_empty() {
+                break;
+            }
+            let _ = bench.load("f.csv", &options);
+        }
+        bench.store.state.lock().fail_from_batch = None;
+        let done_before = bench.rows().len() as u64;
+        let good: Vec<Vec<String>> = rows.iter().flatten().map(|value| vec![value.to_string()]).collect();
+        if batch_rows.is_some() || done_before == 0 {
+            let report = bench.load("f.csv", &options).unwrap();
+            prop_assert_eq!(report.rows, good.len() as u64 - done_before);
+            prop_assert_eq!(report.rows_repeated, done_before);
+            prop_assert_eq!(report.skipped, (rows.len() - good.len()) as u64);
+        }
+        prop_assert_eq!(bench.rows(), good);
+        prop_assert_eq!(bench.store.state.lock().loads_open, 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! The two public calls: what they do when they end, fail or are dropped.
+
+use super::Bench;
+use crate::copy::testing::table;
+use crate::copy::{CopyContext, CopyOptions, OutputFormat, Source, Target, copy_from, copy_to};
+use crate::session::progress::Phase;
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::Durability;
+use alluvia_types::{Error, ErrorKind, Version};
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use futures::Stream;
+use std::io::{Read, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+fn context(bench: &Bench) -> CopyContext {
+    CopyContext {
+        store: bench.store.clone(),
+        durability: Durability::Sync,
+        progress: bench.progress.clone(),
+        cancel: bench.cancel.clone(),
+        stdin: None,
+        stdout: None,
+        data_roots: None,
+    }
+}
+
+fn entry(bench: &Bench) -> Arc<TableEntry> {
+    Arc::new(TableEntry { def: bench.table.clone(), changed_at: Version(3) })
+}
+
+/// Gives its batches, then perhaps an error.
+struct Rows {
+    schema: SchemaRef,
+    batches: std::vec::IntoIter<RecordBatch>,
+    error: Option<Error>,
+}
+
+impl Rows {
+    fn new(batches: usize, error: Option<Error>) -> SendableRecordBatchStream {
+        let batch = |first: usize| {
+            let values: Int64Array = (first as i64 * 2..first as i64 * 2 + 2).collect();
+            crate::copy::assign::storage_batch(&table("a BIGINT"), vec![Arc::new(values)], 2).unwrap()
+        };
+        let batches: Vec<RecordBatch> = (0..batches).map(batch).collect();
+        Box::pin(Rows { schema: batch(0).schema(), batches: batches.into_iter(), error })
+    }
+}
+
+impl Stream for Rows {
+    type Item = Result<RecordBatch, DataFusionError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = self.batches.next().map(Ok);
+        Poll::Ready(next.or_else(|| self.error.take().map(|error| Err(DataFusionError::External(Box::new(error))))))
+    }
+}
+
+impl RecordBatchStream for Rows {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// Never ends and never gives anything.
+struct Silent;
+
+impl Read for Silent {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// What is written to it, for others to see.
+#[derive(Clone, Default)]
+struct Shared(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_copy_to_writes_copy_from_reads() {
+    let bench = Bench::new("a BIGINT");
+    let file = bench.path("out.csv.gz");
+    let target = Target::File(file.clone());
+    let written = copy_to(context(&bench), Rows::new(3, None), target, CopyOptions::default()).await.unwrap();
+    assert_eq!(written, 6);
+    let source = Source::Files(file.display().to_string());
+    let report = copy_from(context(&bench), entry(&bench), Vec::new(), source, CopyOptions::default()).await.unwrap();
+    assert_eq!((report.rows, bench.progress.phase()), (6, Phase::Idle));
+    assert_eq!(bench.rows().concat(), ["0", "1", "2", "3", "4", "5"]);
+    assert!(!bench.cancel.is_cancelled(), "a statement that ended is not cancelled");
+
+    let out = Shared::default();
+    let mut to_stdout = context(&bench);
+    to_stdout.stdout = Some(Box::new(out.clone()));
+    let options = CopyOptions { format: Some(OutputFormat::JsonArray), ..CopyOptions::default() };
+    copy_to(to_stdout, Rows::new(1, None), Target::Stdout, options).await.unwrap();
+    assert_eq!(String::from_utf8(out.0.lock().clone()).unwrap(), "[{\"a\":0},{\"a\":1}]\n");
+    let refused = copy_to(context(&bench), Rows::new(1, None), Target::Stdout, CopyOptions::default()).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotSupported);
+}
+
+#[tokio::test]
+async fn a_result_that_fails_leaves_no_file() {
+    let bench = Bench::new("a BIGINT");
+    for name in ["out.csv", "out.parquet"] {
+        let rows = Rows::new(2, Some(Error::new(ErrorKind::OutOfMemory, "too much")));
+        let failed = copy_to(context(&bench), rows, Target::File(bench.path(name)), CopyOptions::default()).await;
+        assert!(failed.unwrap_err().message().contains("too much"));
+    }
+    bench.cancel.cancel();
+    let cancelled =
+        copy_to(context(&bench), Rows::new(2, None), Target::File(bench.path("out.csv")), CopyOptions::default());
+    assert_eq!(cancelled.await.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(bench.files(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_dropped_load_stops_its_threads() {
+    let bench = Bench { inline_bytes_max: 0, ..Bench::new("a BIGINT") };
+    let mut from_stdin = context(&bench);
+    from_stdin.stdin = Some(Box::new(std::io::Cursor::new(b"1\n2\n".to_vec()).chain(Silent)));
+    let load = copy_from(from_stdin, entry(&bench), Vec::new(), Source::Stdin, CopyOptions::default());
+    assert!(tokio::time::timeout(Duration::from_millis(200), load).await.is_err(), "there is no end of the input");
+    assert!(bench.cancel.is_cancelled());
+    assert_eq!(bench.batches().len(), 0);
+}
+
+#[tokio::test]
+async fn a_cancelled_load_from_a_silent_input_ends_at_once() {
+    let bench = Bench::new("a BIGINT");
+    let mut from_stdin = context(&bench);
+    from_stdin.stdin = Some(Box::new(Silent));
+    let cancel = bench.cancel.clone();
+    let load = tokio::spawn(copy_from(from_stdin, entry(&bench), Vec::new(), Source::Stdin, CopyOptions::default()));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    cancel.cancel();
+    assert_eq!(load.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+}

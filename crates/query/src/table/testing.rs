@@ -1,0 +1,343 @@
+//! A table with segments, a tail and pending rows, made by hand, and the same rows in a plain in-memory table beside it.
+
+use super::catalog::{CATALOG_NAME, PUBLIC_SCHEMA, SnapshotCatalog};
+use super::context::{StatementContext, UsedCounters};
+use super::provider::configure;
+use super::statistics::ScanCache;
+use crate::system::{QueryLog, SettingRow, SettingsView};
+use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
+use alluvia_snapshot::{
+    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, SegmentRead, Snapshot, StageInfo, Store, StoreInfo,
+    TableRead, TailRead, Want,
+};
+use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
+use alluvia_storage::{Cache, Disk, FaultDisk};
+use alluvia_tree::{RowChunk, Segment, SegmentMeta, SegmentWriter, TreeContext};
+use alluvia_types::{Clock, ColumnId, Error, ManualClock, Result, SegmentId, Stage, TableId, Version};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType as ArrowType, Field, Int64Type, Schema};
+use datafusion::datasource::MemTable;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const DIR: &str = "/db";
+
+pub(crate) fn column(id: u32, name: &str, data_type: DataType) -> Column {
+    Column { id: ColumnId(id), name: name.to_owned(), storage_name: name.to_owned(), data_type, nullable: true }
+}
+
+pub(crate) fn table(name: &str, columns: &[(&str, DataType)]) -> TableDef {
+    let columns: Vec<Column> =
+        columns.iter().enumerate().map(|(id, &(name, data_type))| column(id as u32, name, data_type)).collect();
+    TableDef {
+        id: TableId(1),
+        name: name.to_owned(),
+        next_column_id: columns.len() as u32,
+        columns,
+        dimensions: Vec::new(),
+        measures: Vec::new(),
+        seed: 7,
+        options: TableOptions::default(),
+    }
+}
+
+/// Uniform numbers, the same on every run.
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// One table and where its rows are.
+pub(crate) struct Fixture {
+    pub def: TableDef,
+    /// What the table is at the snapshot; [`Self::def`] is what segments are written under.
+    pub now: TableDef,
+    context: TreeContext,
+    dictionaries: Arc<Dictionaries>,
+    pub segments: Vec<SegmentRead>,
+    pub tail: Vec<TailRead>,
+    pub pending: Vec<RecordBatch>,
+    pub version: Version,
+    next_segment: AtomicU64,
+    scans: Arc<ScanCache>,
+}
+
+impl Fixture {
+    /// A table with these dimensions, and ranges learnt from `sample`.
+    pub(crate) fn new(def: TableDef, declared: &str, sample: &RecordBatch) -> Fixture {
+        Fixture::new_on(def, declared, sample, FaultDisk::new(), DIR)
+    }
+
+    pub(crate) fn new_on(
+        mut def: TableDef,
+        declared: &str,
+        sample: &RecordBatch,
+        disk: Arc<dyn Disk>,
+        dir: &str,
+    ) -> Fixture {
+        if !declared.is_empty() {
+            def.dimensions = dimensions::parse(declared, &def.columns).expect("dimensions");
+        }
+        let ranges = learn::ranges(&def, std::slice::from_ref(sample));
+        def.dimensions.iter_mut().zip(ranges).for_each(|(dimension, range)| dimension.range = range);
+        disk.create_dir_all(Path::new(dir)).expect("directory");
+        let context = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(256 << 20)), dir);
+        let dictionaries = Dictionaries::create(disk, Path::new(dir).join("dict"), &def).expect("dictionaries");
+        Fixture {
+            now: def.clone(),
+            def,
+            context,
+            dictionaries: Arc::new(dictionaries),
+            segments: Vec::new(),
+            tail: Vec::new(),
+            pending: Vec::new(),
+            version: Version(100),
+            next_segment: AtomicU64::new(1),
+            scans: ScanCache::new(),
+        }
+    }
+
+    /// Writes a segment of rows in the storage schema, at these versions.
+    pub(crate) fn segment(&self, rows: &RecordBatch, versions: &[u64]) -> Arc<Segment> {
+        let keys = KeyLayout::new(&self.def).keys(rows).expect("keys");
+        let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
+        order.sort_by_key(|&row| keys[row as usize]);
+        let keys = order.iter().map(|&row| keys[row as usize]).collect();
+        let hidden = with_versions(rows, versions);
+        let rows = take_record_batch(&hidden, &UInt32Array::from(order)).expect("takes");
+        let codes = self.dictionaries.remap(&self.def, &rows).expect("codes");
+        let id = SegmentId(self.next_segment.fetch_add(1, Ordering::Relaxed));
+        let mut writer = SegmentWriter::create(&self.context, id, &self.def, Stage::Merged, None).expect("creates");
+        writer.write(&RowChunk { rows, keys, codes }).expect("writes");
+        Segment::open(&self.context, writer.finish().expect("finishes")).expect("opens")
+    }
+
+    /// A segment all of whose rows are visible.
+    pub(crate) fn add_segment(&mut self, rows: &RecordBatch) {
+        let segment = self.segment(rows, &vec![1; rows.num_rows()]);
+        self.segments.push(SegmentRead { segment, through: None });
+    }
+
+    /// A segment that also holds rows of a later version.
+    pub(crate) fn add_cut_segment(&mut self, rows: &RecordBatch, later: &RecordBatch) {
+        let schema = rows.schema();
+        let all = concat_batches(&schema, [rows, later]).expect("one schema");
+        let mut versions = vec![1; rows.num_rows()];
+        versions.resize(all.num_rows(), self.version.0 + 1);
+        let segment = self.segment(&all, &versions);
+        self.segments.push(SegmentRead { segment, through: Some(self.version) });
+    }
+
+    pub(crate) fn add_tail(&mut self, rows: &RecordBatch) {
+        self.tail.push(TailRead { rows: with_versions(rows, &vec![50; rows.num_rows()]) });
+    }
+
+    pub(crate) fn entry(&self) -> Arc<TableEntry> {
+        let created = Change::CreateTable { def: self.now.clone() };
+        let catalog = Catalog::default().apply(Version(1), &[created]).expect("creates");
+        Arc::clone(catalog.table(&self.now.name).expect("exists"))
+    }
+
+    /// A session whose statement reads this table, with `plain` beside it: the visible rows, without segments.
+    pub(crate) fn session(&self, plain: &RecordBatch) -> (SessionContext, Arc<UsedCounters>) {
+        let created = Change::CreateTable { def: self.now.clone() };
+        let catalog = Arc::new(Catalog::default().apply(Version(1), &[created]).expect("creates"));
+        let read = TableRead {
+            entry: self.entry(),
+            dictionaries: Some(Arc::clone(&self.dictionaries)),
+            segments: self.segments.clone(),
+            tail: self.tail.clone(),
+        };
+        let snapshot = Arc::new(Snapshot {
+            version: self.version,
+            lag: Duration::from_millis(250),
+            stage: Stage::Ingested,
+            catalog: Arc::clone(&catalog),
+            tables: BTreeMap::from([(self.now.id, read)]),
+        });
+        let used = UsedCounters::new(&snapshot);
+        let context = StatementContext {
+            snapshot,
+            used: Arc::clone(&used),
+            pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
+            store: Arc::new(FixedStore::default()),
+            queries: QueryLog::new(10),
+            scans: Arc::clone(&self.scans),
+            settings: Arc::new(FixedSettings),
+        };
+        let mut config = SessionConfig::new()
+            .with_target_partitions(2)
+            .with_default_catalog_and_schema(CATALOG_NAME, PUBLIC_SCHEMA)
+            .with_create_default_catalog_and_schema(false);
+        configure(&mut config);
+        config.set_extension(Arc::new(context));
+        let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
+        let session = SessionContext::new_with_state(state);
+        session.register_catalog(CATALOG_NAME, Arc::new(SnapshotCatalog::new(catalog)));
+        let memory = MemTable::try_new(plain.schema(), vec![vec![plain.clone()]]).expect("memory table");
+        let plain_catalog = datafusion::catalog::MemoryCatalogProvider::new();
+        let plain_schema = Arc::new(datafusion::catalog::MemorySchemaProvider::new());
+        datafusion::catalog::SchemaProvider::register_table(&*plain_schema, "plain".to_owned(), Arc::new(memory))
+            .expect("registers");
+        datafusion::catalog::CatalogProvider::register_schema(&plain_catalog, "public", plain_schema)
+            .expect("registers");
+        session.register_catalog("memory", Arc::new(plain_catalog));
+        (session, used)
+    }
+}
+
+/// The first column of a query's result, which is BIGINT.
+pub(crate) async fn numbers(session: &SessionContext, sql: &str) -> Vec<i64> {
+    let batches = session.sql(sql).await.expect(sql).collect().await.expect(sql);
+    let column = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+    batches.iter().flat_map(column).collect()
+}
+
+/// A query's result as text.
+pub(crate) async fn text(session: &SessionContext, sql: &str) -> String {
+    let batches = session.sql(sql).await.expect(sql).collect().await.expect(sql);
+    arrow::util::pretty::pretty_format_batches(&batches).expect("prints").to_string()
+}
+
+/// Adds the hidden columns.
+pub(crate) fn with_versions(rows: &RecordBatch, versions: &[u64]) -> RecordBatch {
+    let mut fields: Vec<Arc<Field>> = rows.schema().fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new("_version", ArrowType::UInt64, true)));
+    fields.push(Arc::new(Field::new("_ordinal", ArrowType::UInt64, false)));
+    let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
+    columns.push(Arc::new(UInt64Array::from(versions.to_vec())));
+    columns.push(Arc::new(UInt64Array::from_iter_values(0..rows.num_rows() as u64)));
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("hidden columns")
+}
+
+/// TEXT as rows have it.
+pub(crate) fn texts(values: Vec<Option<String>>) -> ArrayRef {
+    arrow::compute::cast(&StringArray::from(values), &ArrowType::Utf8View).expect("casts")
+}
+
+#[derive(Debug)]
+struct FixedSettings;
+
+impl SettingsView for FixedSettings {
+    fn settings(&self) -> Vec<SettingRow> {
+        vec![SettingRow {
+            name: "freshness".to_owned(),
+            value: "5s".to_owned(),
+            default_value: "0s".to_owned(),
+            scope: "session",
+            description: "How fresh answers must be.".to_owned(),
+        }]
+    }
+}
+
+/// A store that has nothing to tell, and takes nothing.
+#[derive(Debug)]
+struct FixedStore {
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for FixedStore {
+    fn default() -> Self {
+        FixedStore { clock: Arc::new(ManualClock::default()) }
+    }
+}
+
+fn refused<T>() -> Result<T> {
+    Err(Error::internal("the store of scan tests takes nothing"))
+}
+
+impl Store for FixedStore {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::default()
+    }
+
+    fn snapshot(&self, _want: &Want) -> Result<Snapshot> {
+        refused()
+    }
+
+    fn submit(&self, _batch: NewBatch, _durability: Durability) -> Result<Committed> {
+        refused()
+    }
+
+    fn wait_visible(&self, _version: Version) -> Result<()> {
+        refused()
+    }
+
+    fn new_table_id(&self) -> TableId {
+        TableId(9)
+    }
+
+    fn begin_load(&self, _table: &Arc<TableDef>, _checked_at: Version) -> Result<Box<dyn Load>> {
+        refused()
+    }
+
+    fn producer(&self, _name: &str) -> Option<(ProducerMark, Version)> {
+        None
+    }
+
+    fn organise(&self, _stage: Stage) -> Result<()> {
+        refused()
+    }
+
+    fn batches(&self, _limit: usize) -> Vec<BatchInfo> {
+        vec![BatchInfo {
+            version: Version(7),
+            commit_micros: 1_000_000,
+            rows: 3,
+            tables: vec![TableId(1), TableId(5)],
+            changes: 0,
+            bytes: 99,
+            producer: Some(ProducerMark { name: "p".to_owned(), epoch: 1, sequence: 2 }),
+        }]
+    }
+
+    fn stages(&self) -> Vec<StageInfo> {
+        vec![StageInfo {
+            table: TableId(1),
+            stage: Stage::Sorted,
+            watermark: Version(6),
+            staleness: Duration::from_millis(1_500),
+            rows: 10,
+            bytes: 1_000,
+            parts: 2,
+        }]
+    }
+
+    fn segments(&self) -> Vec<SegmentMeta> {
+        Vec::new()
+    }
+
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            visible: Version(7),
+            tail_bytes: 1,
+            tail_bytes_max: 2,
+            writers_waiting: 0,
+            log_bytes: 3,
+            read_only: None,
+            cache_bytes: 4,
+            pipeline_error: None,
+        }
+    }
+}

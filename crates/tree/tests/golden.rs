@@ -1,0 +1,158 @@
+//! Segments of every format version stay readable for ever.
+//!
+//! `tests/golden/v1` was written by the first build of format 1. Neither it nor [`golden_rows`] may change; a new format gets
+//! a directory of its own, written once with `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test golden`.
+
+mod common;
+
+use alluvia_catalog::Dictionaries;
+use alluvia_space::{
+    CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, TableDef, TableOptions,
+};
+use alluvia_storage::{Cache, Disk, RealDisk, read_atomic, write_atomic};
+use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext, segment_schema};
+use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
+use arrow::array::*;
+use arrow::datatypes::{Decimal256Type, UInt32Type, i256};
+use common::{join, plain};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"GOLDEN01";
+const ROWS: usize = 20_000;
+
+fn golden_table() -> TableDef {
+    let types = [
+        ("flag", DataType::Boolean),
+        ("small", DataType::Int16),
+        ("medium", DataType::Int32),
+        ("large", DataType::Int64),
+        ("real", DataType::Real),
+        ("double", DataType::Double),
+        ("amount", DataType::Decimal { precision: 20, scale: 2 }),
+        ("day", DataType::Date),
+        ("at", DataType::Timestamp),
+        ("at_zone", DataType::TimestampTz),
+        ("note", DataType::Text),
+        ("data", DataType::Binary),
+        ("country", DataType::Text),
+        ("city", DataType::Text),
+    ];
+    let column = |(at, (name, data_type)): (usize, (&str, DataType))| Column {
+        id: ColumnId(at as u32),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        data_type,
+        nullable: true,
+    };
+    let level = |name: &str, source| Level { name: name.to_owned(), source, bits: 3 };
+    let store =
+        vec![level("country", LevelSource::Column(ColumnId(12))), level("city", LevelSource::Column(ColumnId(13)))];
+    let time = vec![level("year", LevelSource::Calendar(ColumnId(8), CalendarUnit::Year))];
+    TableDef {
+        id: TableId(3),
+        name: "golden".to_owned(),
+        columns: types.into_iter().enumerate().map(column).collect(),
+        next_column_id: types.len() as u32,
+        dimensions: vec![
+            Dimension { name: "store".to_owned(), levels: store, range: KeyRange::None },
+            Dimension { name: "time".to_owned(), levels: time, range: KeyRange::None },
+        ],
+        measures: vec![ColumnId(2), ColumnId(5), ColumnId(6)],
+        seed: 1,
+        options: TableOptions { freshness: None, curve: Curve::Hilbert },
+    }
+}
+
+/// Row `n` of the golden segment; every seventh value of a column is NULL, another column's turn in each row.
+fn golden_rows() -> RecordBatch {
+    let known = |n: usize, column: usize| (n + column) % 7 > 0;
+    fn each<T>(column: usize, known: impl Fn(usize, usize) -> bool, value: impl Fn(i64) -> T) -> Vec<Option<T>> {
+        (0..ROWS).map(|n| known(n, column).then(|| value(n as i64))).collect()
+    }
+    let amount = Decimal128Array::from(each(6, known, |n| i128::from(n) * i128::from(n) * 1_000_003));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(BooleanArray::from(each(0, known, |n| n % 3 == 0))),
+        Arc::new(Int16Array::from(each(1, known, |n| (n % 30_000 - 15_000) as i16))),
+        Arc::new(Int32Array::from(each(2, known, |n| (n % 100) as i32))),
+        Arc::new(Int64Array::from(each(3, known, |n| n * 123_456_789_012 - 5))),
+        Arc::new(Float32Array::from(each(4, known, |n| n as f32 / 8.0))),
+        Arc::new(Float64Array::from(each(5, known, |n| if n == 9_999 { f64::NAN } else { n as f64 / 16.0 }))),
+        Arc::new(amount.with_precision_and_scale(20, 2).expect("fits")),
+        Arc::new(Date32Array::from(each(7, known, |n| (n / 10) as i32))),
+        Arc::new(TimestampMicrosecondArray::from(each(8, known, |n| n * 86_400_000_000 / 3))),
+        Arc::new(TimestampMicrosecondArray::from(each(9, known, |n| n * 1_000_000)).with_timezone("UTC")),
+        Arc::new(StringViewArray::from_iter(each(10, known, |n| format!("note {n} naïve")))),
+        Arc::new(BinaryViewArray::from_iter(each(11, known, |n| vec![n as u8; (n % 80) as usize]))),
+        Arc::new(StringViewArray::from_iter(each(12, known, |n| format!("country {}", n / 4000)))),
+        Arc::new(StringViewArray::from_iter(each(13, known, |n| format!("city {}", n % 5000)))),
+        Arc::new(UInt64Array::from_iter_values((0..ROWS as u64).map(|n| 10 + n / 1000))),
+        Arc::new(UInt64Array::from_iter_values((0..ROWS as u64).map(|n| n % 1000))),
+    ];
+    RecordBatch::try_new(segment_schema(&golden_table()), columns).expect("fits")
+}
+
+/// The dictionaries live in memory: their codes follow from the order of the rows.
+fn golden_chunk() -> (RowChunk, Dictionaries) {
+    let (table, rows) = (golden_table(), golden_rows());
+    let disk = common::disk();
+    let dictionaries = common::dictionaries(&disk, &table);
+    let codes = dictionaries.remap(&table, &rows).expect("codes");
+    let keys = (0..ROWS as u128).map(|n| ((n / 2) << 40) | 0xabcd).collect();
+    (RowChunk { rows, keys, codes }, dictionaries)
+}
+
+fn context(version: &str) -> (Arc<RealDisk>, PathBuf, TreeContext) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version);
+    let disk = Arc::new(RealDisk::new());
+    let context = TreeContext::new(Arc::clone(&disk) as Arc<dyn Disk>, Arc::new(Cache::new(16 << 20)), &dir);
+    (disk, dir, context)
+}
+
+#[test]
+fn format_1_is_readable() {
+    if let Ok(version) = std::env::var("ALLUVIA_WRITE_GOLDEN") {
+        write_golden(&version);
+    }
+    let (disk, dir, context) = context("v1");
+    let table = golden_table();
+    let (expected, dictionaries) = golden_chunk();
+    let meta = read_atomic(&*disk, &dir.join("meta.json"), MAGIC).expect("the meta");
+    let meta: SegmentMeta = serde_json::from_slice(&meta).expect("parses");
+    assert_eq!((meta.rows, meta.min_version, meta.max_version), (ROWS as u64, Version(10), Version(29)));
+    let segment = Segment::open(&context, meta).expect("opens");
+    segment.verify(&table).expect("verifies");
+    let cursor = SegmentCursor::new(&segment, &table, &dictionaries, 0..ROWS as u64, 5_000).expect("a cursor");
+    let read = join(&cursor.map(|chunk| chunk.expect("a chunk")).collect::<Vec<_>>());
+    assert_eq!(read.keys, expected.keys);
+    assert_eq!(read.codes, expected.codes);
+    assert_eq!(read.rows, plain(&expected.rows));
+
+    let summaries = segment.summaries().expect("summaries");
+    let medium = summaries.measure(ColumnId(2)).expect("a measure");
+    let known = (0..8192).filter(|n| (n + 2) % 7 > 0);
+    assert_eq!(medium.counts.as_primitive::<UInt32Type>().value(0) as usize, known.clone().count());
+    let sum: i64 = known.map(|n| n % 100).sum();
+    assert_eq!(medium.sums.as_primitive::<Decimal256Type>().value(0), i256::from_i128(sum.into()));
+    let double = summaries.measure(ColumnId(5)).expect("a measure");
+    let nans = &double.floats.as_ref().expect("floats").nans;
+    assert_eq!(nans.as_primitive::<UInt32Type>().values(), &[0, 1, 0]);
+    let metadata = segment.parquet_metadata().expect("a footer");
+    let pairs = metadata.file_metadata().key_value_metadata().expect("pairs");
+    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
+    assert_eq!(value("alluvia.format").as_deref(), Some("1"));
+    assert_eq!(value("alluvia.table_id").as_deref(), Some("3"));
+    assert_eq!(value("alluvia.table_name").as_deref(), Some("golden"));
+    assert_eq!(value("alluvia.segment_id").as_deref(), Some("1"));
+}
+
+fn write_golden(version: &str) {
+    let (disk, dir, context) = context(version);
+    disk.create_dir_all(&dir).expect("a directory");
+    let (chunk, _) = golden_chunk();
+    let mut writer = SegmentWriter::create(&context, SegmentId(1), &golden_table(), Stage::Sorted, None)
+        .expect("no golden file yet");
+    writer.write(&chunk).expect("writes");
+    let meta = serde_json::to_vec_pretty(&writer.finish().expect("finishes")).expect("serialises");
+    write_atomic(&*disk, &dir.join("meta.json"), MAGIC, &meta).expect("writes");
+}
