@@ -57,7 +57,7 @@ pub async fn run(args: LoadArgs) -> Result<ExitCode> {
     let db = args.open.open()?;
     let session = db.session();
     let options = args.options()?;
-    let exists = format!("SELECT 1 FROM alluvia.tables WHERE name = {}", literal(&args.table));
+    let exists = format!("SELECT 1 FROM alluvia.tables WHERE table_name = {}", literal(&args.table));
     let exists = !session.sql(&exists).await?.collect().await?.iter().all(|batch| batch.num_rows() == 0);
     if exists && (args.dimensions.is_some() || args.measures.is_some()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("table '{}' exists; --dimensions and --measures are for new tables", args.table)));

@@ -34,7 +34,7 @@ def check(database, path):
         found = database.execute(f'SELECT count("{name}"), count(DISTINCT "{name}") FROM {relation}').fetchone()
         assert found == expected, (path, name, found, expected)
     # Whole columns, in order.
-    read = database.execute(f"SELECT * FROM {relation}").to_arrow_table()
+    read = database.sql(f"SELECT * FROM {relation}").to_arrow_table()
     for name in table.column_names:
         ours, theirs = comparable(table[name]), comparable(read[name].cast(table[name].type))
         assert ours.equals(theirs), f"{path}: {name} differs"

@@ -5,7 +5,7 @@ use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use nu_ansi_term::{Color, Style};
-use reedline::{Completer, Highlighter, Span, StyledText, Suggestion, ValidationResult, Validator};
+use reedline::{Completer, CompletionResult, Highlighter, Span, StyledText, Suggestion, ValidationResult, Validator};
 use std::sync::{Arc, Mutex};
 
 const KEYWORDS: &[&str] = &[
@@ -73,7 +73,7 @@ impl Names {
     /// Learns tables and columns anew; called after statements that may have changed them.
     pub async fn refresh(&self) {
         let mut found: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
-        let queries = ["SELECT name FROM alluvia.tables", "SELECT DISTINCT name FROM alluvia.columns"];
+        let queries = ["SELECT table_name FROM alluvia.tables", "SELECT DISTINCT column_name FROM alluvia.columns"];
         for query in queries {
             let Ok(outcome) = self.session.sql(query).await else { continue };
             let Ok(batches) = outcome.collect().await else { continue };
@@ -92,13 +92,13 @@ impl Names {
 }
 
 impl Completer for Names {
-    fn complete(&mut self, line: &str, at: usize) -> Vec<Suggestion> {
+    fn complete(&mut self, line: &str, at: usize) -> CompletionResult {
         let before = &line[..at];
         let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).map_or(0, |found| {
             found + before[found..].chars().next().map_or(1, char::len_utf8)
         });
         let word = before[start..].to_lowercase();
-        let Ok(known) = self.known.lock() else { return Vec::new() };
+        let Ok(known) = self.known.lock() else { return CompletionResult::Pending };
         let matching = known.iter().filter(|name| !word.is_empty() && name.to_lowercase().starts_with(&word));
         let suggest = |name: &String| Suggestion {
             value: name.clone(),
@@ -106,7 +106,7 @@ impl Completer for Names {
             append_whitespace: true,
             ..Suggestion::default()
         };
-        matching.map(suggest).collect()
+        CompletionResult::fresh(matching.map(suggest).collect::<Vec<Suggestion>>())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::copy::json_in::JsonInput;
 use crate::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
 use crate::copy::rejects::Rejects;
 use crate::copy::rows::Part;
-use crate::copy::sink::Sink;
+use crate::copy::sink::{Sink, compact};
 use crate::copy::statement::Source;
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
@@ -208,7 +208,8 @@ impl Committer {
             }
         }
         let mut rows = part.rows;
-        self.progress.add_rows(rows.num_rows() as u64);
+        let part_rows = rows.num_rows();
+        self.progress.add_rows(part_rows as u64);
         while rows.num_rows() > 0 {
             let room = self.batch_rows.map_or(u64::MAX, |batch_rows| batch_rows - self.rows_in_batch);
             let count = rows.num_rows().min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -217,6 +218,8 @@ impl Committer {
             self.rows_in_batch += count as u64;
             if self.is_repeated() {
                 self.report.rows_repeated += count as u64;
+            } else if count < part_rows {
+                self.sink.append(compact(&now)?)?;
             } else {
                 self.sink.append(now)?;
             }

@@ -6,10 +6,11 @@
 
 use alluvia_snapshot::{Load, NewBatch, NewRows, StagedLoad, Store};
 use alluvia_space::TableDef;
-use alluvia_types::{Error, Result, TableId, Version};
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::cast;
+use alluvia_types::{Error, Result, Version};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Schema};
+use arrow::error::ArrowError;
 use std::sync::Arc;
 
 /// What a COPY keeps in memory before it stages: below this, a log record is cheaper than a segment.
@@ -77,8 +78,8 @@ impl Sink {
         if self.held.is_empty() {
             return Ok(SinkRows::Nothing);
         }
-        let batches = self.held.into_iter().map(without_dictionaries).collect::<Result<Vec<RecordBatch>>>()?;
-        Ok(SinkRows::Inline(new_rows(self.table.id, self.checked_at, batches)))
+        let batches = self.held.iter().map(compact).collect::<Result<Vec<RecordBatch>>>()?;
+        Ok(SinkRows::Inline(NewRows { table: self.table.id, checked_at: self.checked_at, batches }))
     }
 }
 
@@ -93,23 +94,55 @@ impl SinkRows {
     }
 }
 
-fn new_rows(table: TableId, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
-    NewRows { table, checked_at, batches }
-}
-
-/// Rows that travel in the log have the plain storage types.
-fn without_dictionaries(batch: RecordBatch) -> Result<RecordBatch> {
-    let internal = |error| Error::internal(format!("a dictionary could not be unpacked: {error}"));
-    if !batch.columns().iter().any(|array| matches!(array.data_type(), DataType::Dictionary(..))) {
-        return Ok(batch);
-    }
-    let plain = |array: &ArrayRef| match array.data_type() {
-        DataType::Dictionary(..) => cast(array, &DataType::Utf8View),
-        _ => Ok(array.clone()),
+/// A copy of a slice, in the plain storage types: what waits in memory, or travels in the log, is then no more than its rows.
+/// Without it a slice keeps (and a log record holds) the texts of the whole batch that it was cut from.
+pub(crate) fn compact(slice: &RecordBatch) -> Result<RecordBatch> {
+    let internal = |error| Error::internal(format!("rows could not be copied: {error}"));
+    let all: UInt64Array = (0..slice.num_rows() as u64).collect();
+    let copied = |array: &ArrayRef| -> Result<ArrayRef, ArrowError> {
+        let plain = match array.data_type() {
+            DataType::Dictionary(..) => cast(array, &DataType::Utf8View)?,
+            _ => array.clone(),
+        };
+        Ok(match plain.data_type() {
+            DataType::Utf8View => Arc::new(plain.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(plain.as_binary_view().gc()),
+            _ => take(&plain, &all, None)?,
+        })
     };
-    let arrays = batch.columns().iter().map(plain).collect::<Result<Vec<ArrayRef>, _>>().map_err(internal)?;
+    let arrays = slice.columns().iter().map(copied).collect::<Result<Vec<ArrayRef>, _>>().map_err(internal)?;
     let field =
         |(field, array): (&Arc<Field>, &ArrayRef)| field.as_ref().clone().with_data_type(array.data_type().clone());
-    let fields: Vec<Field> = batch.schema().fields().iter().zip(&arrays).map(field).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(internal)
+    let fields: Vec<Field> = slice.schema().fields().iter().zip(&arrays).map(field).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(slice.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{DictionaryArray, Int64Array, StringViewArray};
+    use arrow::datatypes::Int32Type;
+
+    #[test]
+    fn a_compact_slice_holds_only_its_rows() {
+        let texts: Vec<String> = (0..10_000).map(|row| format!("a text that is too long for a view: {row}")).collect();
+        let dictionary: DictionaryArray<Int32Type> = texts.iter().map(|text| Some(text.as_str())).collect();
+        let arrays: Vec<ArrayRef> = vec![
+            Arc::new(StringViewArray::from_iter_values(&texts)),
+            Arc::new(dictionary),
+            Arc::new((0..10_000).collect::<Int64Array>()),
+        ];
+        let fields: Vec<Field> = arrays
+            .iter()
+            .enumerate()
+            .map(|(at, array)| Field::new(at.to_string(), array.data_type().clone(), true))
+            .collect();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+        let slice = compact(&batch.slice(5_000, 2)).unwrap();
+        assert!(slice.get_array_memory_size() < 2_000, "{}", slice.get_array_memory_size());
+        assert_eq!(slice.column(0).as_string_view().value(1), texts[5_001]);
+        assert_eq!(slice.column(0), slice.column(1));
+        assert_eq!(slice.column(2).as_ref(), &Int64Array::from(vec![5_000, 5_001]) as &dyn Array);
+    }
 }
