@@ -26,12 +26,12 @@ def check(database, path):
     metadata = pq.read_metadata(path).metadata
     assert metadata[b"alluvia.format"] == b"1" and b"alluvia.segment_id" in metadata, metadata
     relation = f"read_parquet('{path}')"
-    rows = database.execute(f"SELECT count(*) FROM {relation}").fetchone()[0]
+    rows = database.sql(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
     assert rows == table.num_rows, (rows, table.num_rows)
     for name in table.column_names:
         column = table[name]
         expected = (len(column) - column.null_count, pc.count_distinct(column, mode="only_valid").as_py())
-        found = database.execute(f'SELECT count("{name}"), count(DISTINCT "{name}") FROM {relation}').fetchone()
+        found = database.sql(f'SELECT count("{name}"), count(DISTINCT "{name}") FROM {relation}').fetchall()[0]
         assert found == expected, (path, name, found, expected)
     # Whole columns, in order.
     read = database.sql(f"SELECT * FROM {relation}").to_arrow_table()
@@ -40,7 +40,7 @@ def check(database, path):
         assert ours.equals(theirs), f"{path}: {name} differs"
     # A filter that both may answer with the page index and statistics.
     half = table["_ordinal"][table.num_rows // 2].as_py() if table.num_rows else 0
-    found = database.execute(f"SELECT count(*) FROM {relation} WHERE _ordinal > {half}").fetchone()[0]
+    found = database.sql(f"SELECT count(*) FROM {relation} WHERE _ordinal > {half}").fetchall()[0][0]
     expected = pq.read_table(path, filters=[("_ordinal", ">", half)]).num_rows
     assert found == expected, (path, found, expected)
     print(f"{path}: {rows} rows, {len(table.column_names)} columns")

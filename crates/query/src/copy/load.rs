@@ -51,7 +51,13 @@ pub(crate) struct LoadJob {
 
 impl LoadJob {
     /// Runs it on this thread and some of its own. Blocks.
-    pub(crate) fn run(mut self) -> Result<CopyReport> {
+    pub(crate) fn run(self) -> Result<CopyReport> {
+        let cancel = self.cancel.clone();
+        // Whatever a cancelled load ran into first, a read that was cut short for one, it ended because it was cancelled.
+        self.load().map_err(|error| if cancel.is_cancelled() { cancel.error() } else { error })
+    }
+
+    fn load(mut self) -> Result<CopyReport> {
         let files = resolve(&self.source, &self.roots)?;
         for file in &files {
             self.options.check(Direction::From, Some(&file.name()))?;

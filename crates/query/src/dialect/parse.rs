@@ -6,7 +6,7 @@
 //! - A syntax error refuses the whole script; a statement that is merely not built is refused when its turn comes.
 
 use crate::copy::{CopyStatement, CopyWhat, parse_copy};
-use crate::dialect::definitions::{alter_table, create_table};
+use crate::dialect::definitions::{ColumnSpec, alter_table, create_table};
 use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, name_of, parts_of, unknown_schema, user_table};
@@ -14,7 +14,7 @@ use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::statement::{
     Insert, Kind, Procedure, SettingCommand, SettingValue, Statement, TableName, literal_text,
 };
-use crate::dialect::{depth, hints};
+use crate::dialect::{depth, hints, labels};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
@@ -98,12 +98,15 @@ fn syntax(error: ParserError) -> Error {
 
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
-    let mut parser =
-        Parser::new(&Grammar).with_tokens_with_locations(tokens.to_vec()).with_recursion_limit(depth::DEPTH_MAX);
-    let kind = match known(&mut parser, hints) {
+    let (tokens, names) = without_column_names(tokens);
+    let mut parser = Parser::new(&Grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
+    let mut kind = match known(&mut parser, hints) {
         Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(Kind::Refused(error)),
         kind => kind?,
     };
+    if let Kind::CreateTable(create) = &mut kind {
+        create.columns.extend(names.into_iter().map(|name| ColumnSpec { name, data_type: None, nullable: true }));
+    }
     match parser.peek_token().token {
         Token::EOF => Ok(kind),
         _ => Err(syntax(
@@ -112,13 +115,54 @@ fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     }
 }
 
+/// Takes the list out of `CREATE TABLE t (a, b) [WITH ...] AS ...`, which the parser does not know: every other column
+/// list has types.
+fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSpan>, Vec<String>) {
+    let meaning: Vec<(usize, &Token)> = tokens
+        .iter()
+        .enumerate()
+        .map(|(at, token)| (at, &token.token))
+        .filter(|(_, token)| !matches!(token, Token::Whitespace(_)))
+        .collect();
+    let word = |at: usize| match meaning.get(at) {
+        Some((_, Token::Word(word))) => Some(word),
+        _ => None,
+    };
+    let all = || (tokens.to_vec(), Vec::new());
+    let starts = |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
+    if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
+        return all();
+    }
+    let Some(open) = meaning.iter().position(|(_, token)| **token == Token::LParen) else { return all() };
+    let mut names = Vec::new();
+    let mut at = open + 1;
+    let close = loop {
+        let Some(name) = word(at) else { return all() };
+        names.push(match name.quote_style {
+            Some(_) => name.value.clone(),
+            None => name.value.to_ascii_lowercase(),
+        });
+        match meaning.get(at + 1) {
+            Some((_, Token::Comma)) => at += 2,
+            Some((_, Token::RParen)) => break at + 1,
+            _ => return all(),
+        }
+    };
+    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) || starts(open - 1, Keyword::WITH) {
+        return all();
+    }
+    let mut rest = tokens[..meaning[open].0].to_vec();
+    rest.extend_from_slice(&tokens[meaning[close].0 + 1..]);
+    (rest, names)
+}
+
 fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
     let kind = match parser.peek_token().token {
         Token::Word(word) if word.quote_style.is_none() => match word.keyword {
             Keyword::COPY => {
-                let copy = parse_copy(parser)?;
-                if let CopyStatement::To { what: CopyWhat::Query(query), .. } = &copy {
-                    refuse::query(query)?;
+                let mut copy = parse_copy(parser)?;
+                if let CopyStatement::To { what: CopyWhat::Query(query), .. } = &mut copy {
+                    *query = checked(query.clone())?;
                 }
                 Kind::Copy(Box::new(copy))
             }
@@ -187,8 +231,7 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
         };
         return Err(not_supported(what).with_hint("explain the SELECT that the statement is made of"));
     }
-    let query = parser.parse_query().map_err(syntax)?;
-    refuse::query(&query)?;
+    let query = checked(parser.parse_query().map_err(syntax)?)?;
     Ok(Kind::Explain { query, options })
 }
 
@@ -208,20 +251,23 @@ pub(crate) fn table_name(name: &ObjectName) -> Result<TableName> {
     }
 }
 
+/// A query as planning takes it: nothing in it is ignored, and no two columns have one name unless they were named so.
+fn checked(mut query: Box<Query>) -> Result<Box<Query>> {
+    refuse::query(&query)?;
+    labels::distinguish(&mut query);
+    Ok(query)
+}
+
 /// Takes over the parser's tree.
 fn of_tree(tree: ast::Statement) -> Result<Kind> {
     use ast::Statement as Tree;
     match tree {
-        Tree::Query(query) => {
-            refuse::query(&query)?;
-            Ok(Kind::Query(query))
-        }
+        Tree::Query(query) => Ok(Kind::Query(checked(query)?)),
         Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
         Tree::CreateTable(create) => {
-            if let Some(query) = &create.query {
-                refuse::query(query)?;
-            }
-            Ok(Kind::CreateTable(Box::new(create_table(create)?)))
+            let mut create = create_table(create)?;
+            create.query = create.query.map(checked).transpose()?;
+            Ok(Kind::CreateTable(Box::new(create)))
         }
         Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
         Tree::Drop { object_type: ObjectType::Table, if_exists, names, cascade, purge, temporary, .. } => {
@@ -358,7 +404,7 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     let Some(source) = insert.source else {
         return Err(not_supported("INSERT ... DEFAULT VALUES"));
     };
-    refuse::query(&source)?;
+    let source = checked(source)?;
     Ok(Insert { table: user_table(name)?, columns: (!columns.is_empty()).then_some(columns), source })
 }
 

@@ -4,25 +4,46 @@
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
 //! - Nothing a user sees names DataFusion, except a defect's own message.
 
+use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
 use crate::table::user_error;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::error::ArrowError;
 use datafusion::common::{Column, DataFusionError, SchemaError};
+use datafusion::execution::session_state::SessionState;
 
-/// An error of planning; `catalog` is what the statement could see.
-pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog) -> Error {
-    if user_error(error).is_none()
-        && let DataFusionError::Plan(message) = leaf(error)
-        && let Some(name) = message.strip_prefix("table '").and_then(|rest| rest.split_once("' not found"))
-    {
-        let bare = name.0.rsplit('.').next().unwrap_or(name.0);
-        return match catalog.table(bare) {
-            Err(error) => error,
-            Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table {}", name.0)),
-        };
+/// An error of planning; `catalog` and `state` are what the statement could name.
+pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog, state: &SessionState) -> Error {
+    if let (None, DataFusionError::Plan(message)) = (user_error(error), leaf(error)) {
+        let quoted = |before| message.strip_prefix(before).and_then(|rest| rest.split('\'').next());
+        if let Some(name) = quoted("table '") {
+            return unknown_table(name, catalog);
+        }
+        if let Some(name) = quoted("Invalid function '") {
+            return unknown_function(name, state);
+        }
     }
     error_of(error)
+}
+
+/// `name` is whole: `alluvia.public.t`.
+fn unknown_table(name: &str, catalog: &Catalog) -> Error {
+    match name.split('.').collect::<Vec<_>>().as_slice() {
+        [_, schema, _] if *schema != PUBLIC && *schema != SYSTEM => unknown_schema(schema),
+        [.., table] => match catalog.table(table) {
+            Err(error) => error,
+            Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")),
+        },
+        [] => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")),
+    }
+}
+
+fn unknown_function(name: &str, state: &SessionState) -> Error {
+    let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
+    let names = names.chain(state.window_functions().keys());
+    let near = near_names(name, names.map(String::as_str));
+    let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
+    if near.is_empty() { error } else { error.with_hint(format!("did you mean {}?", near.join(" or "))) }
 }
 
 /// Any error that a query ends with.
@@ -111,19 +132,15 @@ fn field_not_found(field: &Column, valid: &[Column]) -> Error {
 fn plan_error(message: &str) -> Error {
     let text = clean(message);
     let lower = text.to_lowercase();
-    if let Some(rest) = text.strip_prefix("Invalid function '") {
-        let name = rest.split('\'').next().unwrap_or(rest);
-        let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
-        return match rest.split_once("Did you mean '").and_then(|(_, near)| near.split('\'').next()) {
-            Some(near) => error.with_hint(format!("did you mean {near}?")),
-            None => error,
-        };
+    if let Some(name) = text.strip_prefix("Invalid function '").and_then(|rest| rest.split('\'').next()) {
+        return Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
+    }
+    if lower.starts_with("projections require unique expression names") {
+        return Error::new(ErrorKind::DuplicateColumn, "two columns of a SELECT have the same name")
+            .with_hint("give one of them another name with AS");
     }
     if lower.starts_with("table function") && lower.contains("not found") {
         return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
-    }
-    if lower.starts_with("failed to resolve schema: ") {
-        return crate::dialect::names::unknown_schema(text.rsplit(": ").next().unwrap_or_default());
     }
     let types = ["coerc", "data type", "types ", "type mismatch", "cast", "argument type", "signature"];
     let kind = if types.iter().any(|word| lower.contains(word)) { ErrorKind::DatatypeMismatch } else { ErrorKind::Syntax };

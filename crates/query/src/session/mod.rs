@@ -12,6 +12,7 @@ mod guard;
 mod ingest;
 mod insert;
 mod memory_pool;
+mod namespace;
 mod outcome;
 pub mod progress;
 mod select;

@@ -5,12 +5,14 @@
 
 use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::dialect::outputs::name_repeated;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
+use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
 use crate::session::settings::{Settings, parse_freshness};
 use crate::session::transaction::Transaction;
-use crate::table::{SnapshotCatalog, StatementContext, UsedCounters};
+use crate::table::{StatementContext, UsedCounters};
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Freshness, Snapshot, Want};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
@@ -63,17 +65,19 @@ impl Session {
     pub(crate) async fn explain(
         &self,
         run: &Run,
-        query: Box<Query>,
+        mut query: Box<Query>,
         options: ExplainStatementOptions,
         hints: &Hints,
     ) -> Result<Outcome> {
+        name_repeated(&mut query);
         let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
         let planned = self.plan_tree(run, Tree::Explain(ExplainStatement { options, statement }), hints).await?;
         Ok(Outcome::rows("EXPLAIN", planned.execute()?).with_used(planned.used()))
     }
 
     /// Plans a query on the snapshot that it needs.
-    pub(crate) async fn plan(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Planned> {
+    pub(crate) async fn plan(&self, run: &Run, mut query: Box<Query>, hints: &Hints) -> Result<Planned> {
+        name_repeated(&mut query);
         self.plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints).await
     }
 
@@ -99,9 +103,9 @@ impl Session {
         let (mut state, runtime) = self.engine.statement_state(&run.settings);
         state.config_mut().set_extension(Arc::new(context));
         let catalogs = MemoryCatalogProviderList::new();
-        catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(SnapshotCatalog::new(Arc::clone(&snapshot.catalog))));
+        catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&snapshot.catalog, &state)));
         state.register_catalog_list(Arc::new(catalogs));
-        let planning = |error| planning_error(&error, &snapshot.catalog);
+        let planning = |error| planning_error(&error, &snapshot.catalog, &state);
         let plan = state.statement_to_plan(tree).await.map_err(planning)?;
         refuse_writes(&plan)?;
         let plan = state.create_physical_plan(&plan).await.map_err(planning)?;

@@ -14,12 +14,10 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use std::sync::Arc;
 
-/// What SQL calls the database.
-pub const CATALOG_NAME: &str = "alluvia";
 /// The schema of users' tables.
-pub const PUBLIC_SCHEMA: &str = "public";
+pub(crate) const PUBLIC_SCHEMA: &str = "public";
 /// The schema of system tables.
-pub const SYSTEM_SCHEMA: &str = "alluvia";
+const SYSTEM_SCHEMA: &str = "alluvia";
 
 /// Both schemas over one version's definitions. Cheap to make: one per statement.
 #[derive(Debug)]

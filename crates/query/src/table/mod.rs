@@ -17,12 +17,12 @@ mod statistics;
 mod tail;
 
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{CATALOG_NAME, PUBLIC_SCHEMA, SYSTEM_SCHEMA, SnapshotCatalog};
+pub use catalog::SnapshotCatalog;
 pub use context::{StatementContext, Used, UsedCounters};
 pub use error::user_error;
-pub use provider::{AlluviaTable, configure};
+pub use provider::configure;
 pub use statistics::ScanCache;

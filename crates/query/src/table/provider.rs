@@ -62,11 +62,6 @@ impl AlluviaTable {
         let schema = sql_schema(&entry.def);
         AlluviaTable { entry, schema }
     }
-
-    /// Its definition.
-    pub fn entry(&self) -> &Arc<TableEntry> {
-        &self.entry
-    }
 }
 
 #[async_trait]

@@ -1,6 +1,6 @@
 //! A table with segments, a tail and pending rows, made by hand, and the same rows in a plain in-memory table beside it.
 
-use super::catalog::{CATALOG_NAME, PUBLIC_SCHEMA, SnapshotCatalog};
+use super::catalog::{PUBLIC_SCHEMA, SnapshotCatalog};
 use super::context::{StatementContext, UsedCounters};
 use super::provider::configure;
 use super::statistics::ScanCache;
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const DIR: &str = "/db";
+const CATALOG_NAME: &str = "alluvia";
 
 pub(crate) fn column(id: u32, name: &str, data_type: DataType) -> Column {
     Column { id: ColumnId(id), name: name.to_owned(), storage_name: name.to_owned(), data_type, nullable: true }
@@ -81,25 +82,16 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     /// A table with these dimensions, and ranges learnt from `sample`.
-    pub(crate) fn new(def: TableDef, declared: &str, sample: &RecordBatch) -> Fixture {
-        Fixture::new_on(def, declared, sample, FaultDisk::new(), DIR)
-    }
-
-    pub(crate) fn new_on(
-        mut def: TableDef,
-        declared: &str,
-        sample: &RecordBatch,
-        disk: Arc<dyn Disk>,
-        dir: &str,
-    ) -> Fixture {
+    pub(crate) fn new(mut def: TableDef, declared: &str, sample: &RecordBatch) -> Fixture {
         if !declared.is_empty() {
             def.dimensions = dimensions::parse(declared, &def.columns).expect("dimensions");
         }
         let ranges = learn::ranges(&def, std::slice::from_ref(sample));
         def.dimensions.iter_mut().zip(ranges).for_each(|(dimension, range)| dimension.range = range);
-        disk.create_dir_all(Path::new(dir)).expect("directory");
-        let context = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(256 << 20)), dir);
-        let dictionaries = Dictionaries::create(disk, Path::new(dir).join("dict"), &def).expect("dictionaries");
+        let disk = FaultDisk::new();
+        disk.create_dir_all(Path::new(DIR)).expect("directory");
+        let context = TreeContext::new(disk.clone(), Arc::new(Cache::new(256 << 20)), DIR);
+        let dictionaries = Dictionaries::create(disk, Path::new(DIR).join("dict"), &def).expect("dictionaries");
         Fixture {
             now: def.clone(),
             def,

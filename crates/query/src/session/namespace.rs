@@ -1,0 +1,67 @@
+//! The names that a statement can use: the snapshot's tables, and table functions beside them.
+//!
+//! Planning looks every name after FROM up as a table first, `generate_series` in `FROM generate_series(1, 9)` too; the
+//! snapshot's catalog answers an unknown name with an error that lists near names. So names of functions are answered here.
+
+use crate::dialect::names::PUBLIC;
+use crate::table::SnapshotCatalog;
+use alluvia_catalog::Catalog;
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::common::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Tables of a snapshot and the engine's table functions.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    tables: SnapshotCatalog,
+    functions: Arc<HashSet<String>>,
+}
+
+impl Namespace {
+    /// The names of `catalog`, and of the functions that `state` knows.
+    pub(crate) fn new(catalog: &Arc<Catalog>, state: &SessionState) -> Namespace {
+        let functions = state.table_functions().keys().cloned().collect();
+        Namespace { tables: SnapshotCatalog::new(Arc::clone(catalog)), functions: Arc::new(functions) }
+    }
+}
+
+impl CatalogProvider for Namespace {
+    fn schema_names(&self) -> Vec<String> {
+        self.tables.schema_names()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let tables = self.tables.schema(name)?;
+        if name != PUBLIC {
+            return Some(tables);
+        }
+        Some(Arc::new(PublicNames { tables, functions: Arc::clone(&self.functions) }))
+    }
+}
+
+#[derive(Debug)]
+struct PublicNames {
+    tables: Arc<dyn SchemaProvider>,
+    functions: Arc<HashSet<String>>,
+}
+
+#[async_trait]
+impl SchemaProvider for PublicNames {
+    fn table_names(&self) -> Vec<String> {
+        self.tables.table_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        if self.functions.contains(name) && !self.tables.table_exist(name) {
+            return Ok(None);
+        }
+        self.tables.table(name).await
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.tables.table_exist(name)
+    }
+}
