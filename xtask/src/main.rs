@@ -8,6 +8,7 @@ mod run;
 mod tidy;
 
 use run::{Step, cargo, die, python};
+use std::path::PathBuf;
 use std::process::Command;
 
 const HELP: &str = "cargo xtask demo [--data FILE] | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | soak TIME | fuzz TIME";
@@ -36,7 +37,14 @@ fn demo(rest: &[&str]) {
 
 /// Runs the command line tool of this checkout, building it first.
 fn alluvia(args: &[&str]) {
-    cargo(&[&["run", "--quiet", "--package", "alluvia-cli", "--bin", "alluvia", "--"], args].concat()).run();
+    Step::new(built("alluvia"), args).run();
+}
+
+/// A program of this checkout. Built with the whole workspace selected: cargo unifies features over what is selected, and a
+/// selection of its own would build DataFusion anew.
+fn built(name: &str) -> PathBuf {
+    cargo(&["build", "--workspace", "--bins"]).run();
+    run::target_dir().join("debug").join(name)
 }
 
 fn lint() {
@@ -56,7 +64,6 @@ fn licences() {
 
 fn test() {
     lint();
-    cargo(&["build", "--workspace", "--all-targets", "--features", "alluvia-node/paranoid"]).run();
     cargo(&["test", "--workspace", "--features", "alluvia-node/paranoid"]).run();
     interop();
     let flights = data::nycflights();
@@ -66,8 +73,7 @@ fn test() {
 /// Segments open in DuckDB and pyarrow as they are.
 fn interop() {
     let venv = data::venv();
-    cargo(&["build", "--quiet", "--package", "alluvia-cli"]).run();
-    let binary = run::target_dir().join("debug").join("alluvia");
+    let binary = built("alluvia");
     python(&venv, &["scripts/interop.py", binary.to_str().expect("paths here are UTF-8")]).run();
 }
 
@@ -83,8 +89,8 @@ fn bench(rest: &[&str]) {
     let venv = venv.to_str().expect("paths here are UTF-8");
     let cache = data::folder();
     let cache = cache.to_str().expect("paths here are UTF-8");
-    let fixed = ["run", "--quiet", "--package", "alluvia-bench", "--", name, "--venv", venv, "--data", cache];
-    cargo(&[&fixed, args].concat()).run();
+    let fixed = [name, "--venv", venv, "--data", cache];
+    Step::new(built("alluvia-bench"), &[&fixed, args].concat()).run();
 }
 
 /// The long versions of tests, outside CI.
@@ -92,7 +98,7 @@ fn timed(kind: &str, rest: &[&str]) {
     let time = rest.first().copied().unwrap_or("1h");
     let seconds = seconds(time).unwrap_or_else(|| die(&format!("'{time}' is no duration: write 90s, 10m or 2h")));
     println!("seed and progress are printed by the test; {seconds} s");
-    cargo(&["test", "--package", "alluvia-node", "--features", "paranoid", "--test", kind, "--", "--nocapture"])
+    cargo(&["test", "--workspace", "--features", "alluvia-node/paranoid", "--test", kind, "--", "--nocapture"])
         .env("ALLUVIA_TEST_SECONDS", &seconds.to_string())
         .run();
 }

@@ -31,7 +31,7 @@ impl VisitorMut for Labels {
                 continue;
             }
             // Planning calls every scalar subquery the same.
-            let text = match expr {
+            let text = match &*expr {
                 Expr::Subquery(_) => "(<subquery>)".to_owned(),
                 other => other.to_string().to_ascii_lowercase(),
             };

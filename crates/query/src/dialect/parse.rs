@@ -493,3 +493,95 @@ pub(crate) fn query_of_table(name: &ObjectName, columns: &[ast::Ident]) -> Resul
     *place = name.clone();
     Ok(query)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(sql: &str) -> Statement {
+        let mut statements = parse(sql).unwrap();
+        assert_eq!(statements.len(), 1, "{sql}");
+        statements.remove(0)
+    }
+
+    #[test]
+    fn scripts_are_cut_at_semicolons_and_keep_each_text() {
+        let script = "SELECT 'a;b' ; -- c;\n\n  INSERT INTO t\nVALUES ('é') ;; BEGIN;";
+        let texts: Vec<String> = parse(script).unwrap().iter().map(|statement| statement.sql().to_owned()).collect();
+        assert_eq!(texts, ["SELECT 'a;b'", "INSERT INTO t\nVALUES ('é')", "BEGIN"]);
+    }
+
+    #[test]
+    fn a_syntax_error_refuses_the_script_and_what_is_not_built_only_itself() {
+        assert_eq!(parse("SELECT 1; SELEKT 2").unwrap_err().kind(), ErrorKind::Syntax);
+        let statements = parse("UPDATE t SET nonsense; SELECT 1").unwrap();
+        assert!(matches!(&statements[0].kind, Kind::Refused(error) if error.message().contains("UPDATE")));
+        assert!(matches!(statements[1].kind, Kind::Query(_)));
+    }
+
+    #[test]
+    fn create_table_as_takes_names_without_types() {
+        let Kind::CreateTable(create) = one("CREATE TABLE t (a, \"B c\") WITH (curve = 'z') AS SELECT 1, 2").kind else {
+            panic!("a CREATE TABLE")
+        };
+        let names: Vec<&str> = create.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["a", "B c"]);
+        assert_eq!(create.with.curve.as_deref(), Some("z"));
+        let Kind::CreateTable(create) = one("CREATE TABLE t WITH (curve = z) AS SELECT 1").kind else {
+            panic!("a CREATE TABLE")
+        };
+        assert!(create.columns.is_empty());
+        assert!(parse("CREATE TABLE t (a, b)").is_err());
+    }
+
+    /// Nothing here may overflow a small stack, panic, or take exponential time.
+    #[test]
+    fn deep_statements_are_refused_or_parsed_on_any_stack() {
+        const DEEP: usize = 100_000;
+        let nested = |open: &str, inside: &str, close: &str, depth: usize| {
+            format!("{}{inside}{}", open.repeat(depth), close.repeat(depth))
+        };
+        let mut statements = Vec::new();
+        for depth in [30, 100, 400, 10_000, DEEP] {
+            statements.extend([
+                format!("SELECT {}", nested("(", "1", ")", depth)),
+                format!("SELECT {}", nested("NOT ", "true", "", depth)),
+                format!("SELECT {}", nested("- ", "1", "", depth)),
+                format!("SELECT {}", nested("CASE WHEN ", "true", " THEN 1 END", depth)),
+                format!("SELECT {}", nested("CASE WHEN a THEN 1 ELSE ", "2", " END", depth)),
+                format!("SELECT {}", nested("(SELECT ", "1", ")", depth)),
+                format!("SELECT {}", nested("f(", "1", ")", depth)),
+                format!("SELECT * FROM {}", nested("(", "t", ")", depth)),
+                format!("SELECT * FROM {}", nested("(SELECT * FROM ", "t", ") AS x", depth)),
+                format!("SELECT * FROM {}", nested("(t JOIN ", "t", " ON true)", depth)),
+                format!("{}", nested("(", "SELECT 1", ")", depth)),
+                format!("SELECT 1 WHERE {}", vec!["a = 1"; depth].join(" AND ")),
+                format!("SELECT 1 WHERE {}", vec!["a = 1"; depth].join(" OR ")),
+                format!("SELECT {}", vec!["1"; depth].join(" || ")),
+                format!("SELECT 1 {}", "UNION SELECT 1 ".repeat(depth)),
+                format!("SELECT * FROM t {}", "JOIN t ON true ".repeat(depth)),
+                format!("SELECT a{}", "[1]".repeat(depth)),
+                format!("SELECT a{}", "::INT".repeat(depth)),
+                format!("CREATE TABLE t (a INT{})", "[]".repeat(depth)),
+                format!("CREATE TABLE t (a {})", nested("ARRAY<", "INT", ">", depth)),
+                format!("CREATE TABLE t (a {})", nested("STRUCT<a ", "INT", ">", depth)),
+                format!("{}SELECT 1", "EXPLAIN ".repeat(depth)),
+                format!("{}SELECT 1", "WITH x AS (".repeat(depth)),
+                format!("{}", nested("WITH x AS (", "SELECT 1", ") SELECT 1", depth)),
+                format!("INSERT INTO t VALUES {}", nested("(", "1", ")", depth)),
+                "(".repeat(depth),
+                ")".repeat(depth),
+                format!("SELECT {}", "'".repeat(depth)),
+                format!("SELECT {}", "/*".repeat(depth)),
+            ]);
+        }
+        let small = std::thread::Builder::new().stack_size(1 << 20);
+        let done = small.spawn(move || {
+            for sql in &statements {
+                let _ = parse(sql);
+            }
+            parse(&format!("SELECT {}", nested("(", "1", ")", 10_000))).unwrap_err()
+        });
+        assert_eq!(done.unwrap().join().unwrap().kind(), ErrorKind::Syntax);
+    }
+}
