@@ -24,7 +24,11 @@ pub fn venv() -> PathBuf {
     if fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
         let path = venv.to_str().unwrap_or_else(|| die("the cache folder's path is not UTF-8"));
         Step::new("python3", &["-m", "venv", "--clear", path]).run();
-        Step::new(venv.join("bin").join("pip"), &["install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS]).run();
+        Step::new(
+            venv.join("bin").join("pip"),
+            &["install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS],
+        )
+        .run();
         if let Err(error) = fs::write(&stamp, wanted) {
             die(&format!("{} cannot be written: {error}", stamp.display()));
         }

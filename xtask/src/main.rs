@@ -113,4 +113,3 @@ fn seconds(text: &str) -> Option<u64> {
         _ => None,
     }
 }
-

@@ -68,7 +68,9 @@ fn arrows(broken: &mut Vec<String>) {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(room) = name.strip_prefix("alluvia-") else { continue };
         let Some(targets) = allowed.get(room) else {
-            broken.push(format!("crates/{room}: a new room; give it its arrows in xtask/src/tidy.rs and docs/ARCHITECTURE.md"));
+            broken.push(format!(
+                "crates/{room}: a new room; give it its arrows in xtask/src/tidy.rs and docs/ARCHITECTURE.md"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {

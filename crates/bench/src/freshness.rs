@@ -110,7 +110,8 @@ async fn sample(db: Arc<Database>, stop: Arc<AtomicBool>) -> Staleness {
     let start = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let stages = db.core().stages();
-        let of = |stage| stages.iter().find(|info| info.stage == stage).map_or(0.0, |info| info.staleness.as_secs_f64());
+        let of =
+            |stage| stages.iter().find(|info| info.stage == stage).map_or(0.0, |info| info.staleness.as_secs_f64());
         seen.at.push(start.elapsed().as_secs_f64());
         seen.sorted.push(of(Stage::Sorted));
         seen.merged.push(of(Stage::Merged));
@@ -127,22 +128,40 @@ fn draw(queries: &[Value], staleness: &Staleness) -> String {
     );
     let (left, bottom, high) = (60.0, 320.0, 260.0);
     let top = queries.iter().filter_map(|query| query["p95_ms"].as_f64()).fold(1.0, f64::max);
-    let _ = writeln!(svg, "<text x='60' y='30' font-size='15'>Query latency by freshness (ms): median, 95th percentile</text>");
+    let _ = writeln!(
+        svg,
+        "<text x='60' y='30' font-size='15'>Query latency by freshness (ms): median, 95th percentile</text>"
+    );
     for (at, query) in queries.iter().enumerate() {
         let x = left + 30.0 + at as f64 * 85.0;
         for (shift, name, colour) in [(0.0, "p50_ms", "#1f6feb"), (28.0, "p95_ms", "#9ec5fe")] {
             let value = query[name].as_f64().unwrap_or(0.0);
             let bar = value / top * high;
-            let _ = writeln!(svg, "<rect x='{}' y='{}' width='26' height='{bar}' fill='{colour}'/>", x + shift, bottom - bar);
-            let _ = writeln!(svg, "<text x='{}' y='{}' text-anchor='middle'>{value:.0}</text>", x + shift + 13.0, bottom - bar - 4.0);
+            let _ = writeln!(
+                svg,
+                "<rect x='{}' y='{}' width='26' height='{bar}' fill='{colour}'/>",
+                x + shift,
+                bottom - bar
+            );
+            let _ = writeln!(
+                svg,
+                "<text x='{}' y='{}' text-anchor='middle'>{value:.0}</text>",
+                x + shift + 13.0,
+                bottom - bar - 4.0
+            );
         }
         let _ = writeln!(svg, "<text x='{}' y='340' text-anchor='middle'>{} s</text>", x + 27.0, query["freshness_s"]);
     }
     let _ = writeln!(svg, "<line x1='60' y1='320' x2='430' y2='320' stroke='black'/>");
     let end = staleness.at.last().copied().unwrap_or(1.0).max(1.0);
     let top = staleness.merged.iter().copied().fold(1.0, f64::max);
-    let _ = writeln!(svg, "<text x='520' y='30' font-size='15'>Staleness of stages over time (s), highest {top:.1} s</text>");
-    for (values, colour, name, y) in [(&staleness.sorted, "#1f6feb", "sorted", 50), (&staleness.merged, "#d1242f", "merged", 66)] {
+    let _ = writeln!(
+        svg,
+        "<text x='520' y='30' font-size='15'>Staleness of stages over time (s), highest {top:.1} s</text>"
+    );
+    for (values, colour, name, y) in
+        [(&staleness.sorted, "#1f6feb", "sorted", 50), (&staleness.merged, "#d1242f", "merged", 66)]
+    {
         let points: Vec<String> = staleness
             .at
             .iter()
@@ -152,6 +171,9 @@ fn draw(queries: &[Value], staleness: &Staleness) -> String {
         let _ = writeln!(svg, "<polyline points='{}' fill='none' stroke='{colour}'/>", points.join(" "));
         let _ = writeln!(svg, "<text x='530' y='{y}' fill='{colour}'>{name}</text>");
     }
-    let _ = writeln!(svg, "<line x1='520' y1='320' x2='920' y2='320' stroke='black'/><text x='720' y='340' text-anchor='middle'>seconds, 0 to {end:.0}</text>\n</svg>");
+    let _ = writeln!(
+        svg,
+        "<line x1='520' y1='320' x2='920' y2='320' stroke='black'/><text x='720' y='340' text-anchor='middle'>seconds, 0 to {end:.0}</text>\n</svg>"
+    );
     svg
 }

@@ -41,7 +41,8 @@ pub async fn run(args: InsertArgs) -> Anything<Value> {
         db.session().sql("CREATE TABLE events (at TIMESTAMP, who TEXT, amount DOUBLE) WITH (dimensions = 'who', measures = 'amount')").await?;
         let until = Instant::now() + Duration::from_secs(args.seconds);
         let begun = start.elapsed();
-        let writers: Vec<_> = (0..args.writers).map(|writer| tokio::spawn(write(Arc::clone(&db), writer, until))).collect();
+        let writers: Vec<_> =
+            (0..args.writers).map(|writer| tokio::spawn(write(Arc::clone(&db), writer, until))).collect();
         for writer in writers {
             latencies.extend(writer.await??);
         }
@@ -53,7 +54,11 @@ pub async fn run(args: InsertArgs) -> Anything<Value> {
         if count != latencies.len().to_string() {
             return Err(format!("{} inserts were acknowledged, {count} rows are there", latencies.len()).into());
         }
-        eprintln!("{name}: {rate:.0} inserts/s, fsync {:.3} ms, {:.2} of writers / fsync time", sync_s * 1e3, rate / bound);
+        eprintln!(
+            "{name}: {rate:.0} inserts/s, fsync {:.3} ms, {:.2} of writers / fsync time",
+            sync_s * 1e3,
+            rate / bound
+        );
         figures[name] = json!({
             "inserts_per_s": rate,
             "fsync_ms": sync_s * 1e3,
@@ -71,7 +76,9 @@ async fn write(db: Arc<Database>, writer: usize, until: Instant) -> Anything<Vec
     while Instant::now() < until {
         let start = Instant::now();
         let amount = latencies.len();
-        session.sql(&format!("INSERT INTO events VALUES ('2026-01-01 00:00:00', 'writer {writer}', {amount}.5)")).await?;
+        session
+            .sql(&format!("INSERT INTO events VALUES ('2026-01-01 00:00:00', 'writer {writer}', {amount}.5)"))
+            .await?;
         latencies.push(start.elapsed().as_secs_f64());
     }
     Ok(latencies)

@@ -53,7 +53,10 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
         sorted.push(turned.sorted);
         merged.push(turned.merged);
         opened.push(turned.opened);
-        eprintln!("turn {turn}: alluvia sorted {:.2} s, merged {:.2} s, opens in {:.3} s", turned.sorted, turned.merged, turned.opened);
+        eprintln!(
+            "turn {turn}: alluvia sorted {:.2} s, merged {:.2} s, opens in {:.3} s",
+            turned.sorted, turned.merged, turned.opened
+        );
         drop(scratch);
         if !args.alone {
             let folder = args.places.data.to_str().ok_or("the data folder's path is not UTF-8")?;

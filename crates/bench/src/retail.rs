@@ -25,10 +25,13 @@ pub const DIMENSIONS: &[(&str, &[(&str, usize)])] = &[
 
 /// The table's definition.
 pub fn create(table: &str) -> String {
-    let columns: Vec<String> = DIMENSIONS.iter().flat_map(|(_, levels)| *levels).map(|(name, _)| format!("{name} TEXT")).collect();
+    let columns: Vec<String> =
+        DIMENSIONS.iter().flat_map(|(_, levels)| *levels).map(|(name, _)| format!("{name} TEXT")).collect();
     let dimensions: Vec<String> = DIMENSIONS
         .iter()
-        .map(|(name, levels)| format!("{name}_dim({})", levels.iter().map(|level| level.0).collect::<Vec<_>>().join(", ")))
+        .map(|(name, levels)| {
+            format!("{name}_dim({})", levels.iter().map(|level| level.0).collect::<Vec<_>>().join(", "))
+        })
         .collect();
     format!(
         "CREATE TABLE {table} ({}, price DOUBLE, quantity INT) WITH (dimensions = '{}', measures = 'price, quantity')",
@@ -103,7 +106,9 @@ impl Retail {
                 at += 1;
             }
         }
-        columns.push(Arc::new(Float64Array::from_iter_values((0..rows).map(|_| (self.random.next() % 100_000) as f64 / 100.0))));
+        columns.push(Arc::new(Float64Array::from_iter_values(
+            (0..rows).map(|_| (self.random.next() % 100_000) as f64 / 100.0),
+        )));
         columns.push(Arc::new(Int32Array::from_iter_values((0..rows).map(|_| 1 + (self.random.next() % 9) as i32))));
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }

@@ -32,22 +32,51 @@ pub struct TpchArgs {
 const TABLES: [(&str, &str); 8] = [
     ("region", "r_regionkey BIGINT, r_name TEXT, r_comment TEXT"),
     ("nation", "n_nationkey BIGINT, n_name TEXT, n_regionkey BIGINT, n_comment TEXT"),
-    ("supplier", "s_suppkey BIGINT, s_name TEXT, s_address TEXT, s_nationkey BIGINT, s_phone TEXT, s_acctbal DECIMAL(15,2), s_comment TEXT"),
-    ("customer", "c_custkey BIGINT, c_name TEXT, c_address TEXT, c_nationkey BIGINT, c_phone TEXT, c_acctbal DECIMAL(15,2), c_mktsegment TEXT, c_comment TEXT"),
-    ("part", "p_partkey BIGINT, p_name TEXT, p_mfgr TEXT, p_brand TEXT, p_type TEXT, p_size INT, p_container TEXT, p_retailprice DECIMAL(15,2), p_comment TEXT"),
+    (
+        "supplier",
+        "s_suppkey BIGINT, s_name TEXT, s_address TEXT, s_nationkey BIGINT, s_phone TEXT, s_acctbal DECIMAL(15,2), s_comment TEXT",
+    ),
+    (
+        "customer",
+        "c_custkey BIGINT, c_name TEXT, c_address TEXT, c_nationkey BIGINT, c_phone TEXT, c_acctbal DECIMAL(15,2), c_mktsegment TEXT, c_comment TEXT",
+    ),
+    (
+        "part",
+        "p_partkey BIGINT, p_name TEXT, p_mfgr TEXT, p_brand TEXT, p_type TEXT, p_size INT, p_container TEXT, p_retailprice DECIMAL(15,2), p_comment TEXT",
+    ),
     ("partsupp", "ps_partkey BIGINT, ps_suppkey BIGINT, ps_availqty INT, ps_supplycost DECIMAL(15,2), ps_comment TEXT"),
-    ("orders", "o_orderkey BIGINT, o_custkey BIGINT, o_orderstatus TEXT, o_totalprice DECIMAL(15,2), o_orderdate DATE, o_orderpriority TEXT, o_clerk TEXT, o_shippriority INT, o_comment TEXT"),
-    ("lineitem", "l_orderkey BIGINT, l_partkey BIGINT, l_suppkey BIGINT, l_linenumber INT, l_quantity DECIMAL(15,2), l_extendedprice DECIMAL(15,2), l_discount DECIMAL(15,2), l_tax DECIMAL(15,2), l_returnflag TEXT, l_linestatus TEXT, l_shipdate DATE, l_commitdate DATE, l_receiptdate DATE, l_shipinstruct TEXT, l_shipmode TEXT, l_comment TEXT"),
+    (
+        "orders",
+        "o_orderkey BIGINT, o_custkey BIGINT, o_orderstatus TEXT, o_totalprice DECIMAL(15,2), o_orderdate DATE, o_orderpriority TEXT, o_clerk TEXT, o_shippriority INT, o_comment TEXT",
+    ),
+    (
+        "lineitem",
+        "l_orderkey BIGINT, l_partkey BIGINT, l_suppkey BIGINT, l_linenumber INT, l_quantity DECIMAL(15,2), l_extendedprice DECIMAL(15,2), l_discount DECIMAL(15,2), l_tax DECIMAL(15,2), l_returnflag TEXT, l_linestatus TEXT, l_shipdate DATE, l_commitdate DATE, l_receiptdate DATE, l_shipinstruct TEXT, l_shipmode TEXT, l_comment TEXT",
+    ),
 ];
 
 const QUERIES: [&str; 22] = [
-    include_str!("../tpch/q01.sql"), include_str!("../tpch/q02.sql"), include_str!("../tpch/q03.sql"),
-    include_str!("../tpch/q04.sql"), include_str!("../tpch/q05.sql"), include_str!("../tpch/q06.sql"),
-    include_str!("../tpch/q07.sql"), include_str!("../tpch/q08.sql"), include_str!("../tpch/q09.sql"),
-    include_str!("../tpch/q10.sql"), include_str!("../tpch/q11.sql"), include_str!("../tpch/q12.sql"),
-    include_str!("../tpch/q13.sql"), include_str!("../tpch/q14.sql"), include_str!("../tpch/q15.sql"),
-    include_str!("../tpch/q16.sql"), include_str!("../tpch/q17.sql"), include_str!("../tpch/q18.sql"),
-    include_str!("../tpch/q19.sql"), include_str!("../tpch/q20.sql"), include_str!("../tpch/q21.sql"),
+    include_str!("../tpch/q01.sql"),
+    include_str!("../tpch/q02.sql"),
+    include_str!("../tpch/q03.sql"),
+    include_str!("../tpch/q04.sql"),
+    include_str!("../tpch/q05.sql"),
+    include_str!("../tpch/q06.sql"),
+    include_str!("../tpch/q07.sql"),
+    include_str!("../tpch/q08.sql"),
+    include_str!("../tpch/q09.sql"),
+    include_str!("../tpch/q10.sql"),
+    include_str!("../tpch/q11.sql"),
+    include_str!("../tpch/q12.sql"),
+    include_str!("../tpch/q13.sql"),
+    include_str!("../tpch/q14.sql"),
+    include_str!("../tpch/q15.sql"),
+    include_str!("../tpch/q16.sql"),
+    include_str!("../tpch/q17.sql"),
+    include_str!("../tpch/q18.sql"),
+    include_str!("../tpch/q19.sql"),
+    include_str!("../tpch/q20.sql"),
+    include_str!("../tpch/q21.sql"),
     include_str!("../tpch/q22.sql"),
 ];
 
@@ -86,7 +115,9 @@ pub async fn run(args: TpchArgs) -> Anything<Value> {
     let plain = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(threads));
     for (table, _) in TABLES {
         let path = folder.join(format!("{table}.parquet"));
-        plain.register_parquet(table, path.to_str().ok_or("a path is not UTF-8")?, ParquetReadOptions::default()).await?;
+        plain
+            .register_parquet(table, path.to_str().ok_or("a path is not UTF-8")?, ParquetReadOptions::default())
+            .await?;
     }
     let texts = scratch.path().join("queries.json");
     std::fs::write(&texts, serde_json::to_string(&QUERIES)?)?;
@@ -113,13 +144,22 @@ pub async fn run(args: TpchArgs) -> Anything<Value> {
         if !same {
             wrong.push(at + 1);
         }
-        eprintln!("Q{:<2} alluvia {mine:>7.1} ms   DataFusion {df:>7.1} ms   DuckDB {duck:>7.1} ms   {}", at + 1, if same { "same answer" } else { "DIFFERS" });
+        eprintln!(
+            "Q{:<2} alluvia {mine:>7.1} ms   DataFusion {df:>7.1} ms   DuckDB {duck:>7.1} ms   {}",
+            at + 1,
+            if same { "same answer" } else { "DIFFERS" }
+        );
         ours.push(mine);
         theirs.push(df);
         ducks.push(duck);
     }
     let total = |times: &[f64]| times.iter().sum::<f64>();
-    eprintln!("total: alluvia {:.0} ms, DataFusion {:.0} ms, DuckDB {:.0} ms", total(&ours), total(&theirs), total(&ducks));
+    eprintln!(
+        "total: alluvia {:.0} ms, DataFusion {:.0} ms, DuckDB {:.0} ms",
+        total(&ours),
+        total(&theirs),
+        total(&ducks)
+    );
     let figures = json!({
         "bench": "tpch", "sf": args.sf,
         "alluvia_ms": ours, "datafusion_ms": theirs, "duckdb_ms": ducks,
@@ -183,7 +223,8 @@ fn equal(ours: &[RecordBatch], theirs: &Value) -> Anything<bool> {
     let order = |a: &Vec<Cell>, b: &Vec<Cell>| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
     left.sort_by(order);
     right.sort_by(order);
-    Ok(left.len() == right.len() && left.iter().zip(&right).all(|(l, r)| l.len() == r.len() && l.iter().zip(r).all(|(l, r)| l.near(r))))
+    Ok(left.len() == right.len()
+        && left.iter().zip(&right).all(|(l, r)| l.len() == r.len() && l.iter().zip(r).all(|(l, r)| l.near(r))))
 }
 
 #[derive(Debug, PartialEq, PartialOrd)]

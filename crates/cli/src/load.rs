@@ -60,7 +60,10 @@ pub async fn run(args: LoadArgs) -> Result<ExitCode> {
     let exists = format!("SELECT 1 FROM alluvia.tables WHERE table_name = {}", literal(&args.table));
     let exists = !session.sql(&exists).await?.collect().await?.iter().all(|batch| batch.num_rows() == 0);
     if exists && (args.dimensions.is_some() || args.measures.is_some()) {
-        return Err(Error::new(ErrorKind::InvalidDefinition, format!("table '{}' exists; --dimensions and --measures are for new tables", args.table)));
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("table '{}' exists; --dimensions and --measures are for new tables", args.table),
+        ));
     }
     let source = if args.source == "-" { "STDIN".to_owned() } else { literal(&args.source) };
     let copy = match exists {
@@ -114,7 +117,9 @@ async fn create(session: &Session, args: &LoadArgs, options: CopyOptions) -> Res
             "table '{}' does not exist, and standard input cannot be looked at before it is loaded",
             args.table
         );
-        return Err(Error::new(ErrorKind::UndefinedTable, message).with_hint("create the table first, or load from a file"));
+        return Err(
+            Error::new(ErrorKind::UndefinedTable, message).with_hint("create the table first, or load from a file")
+        );
     }
     let source = Source::Files(args.source.clone());
     let asked = source.clone();

@@ -28,9 +28,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs SQL: interactively, from -c, from a file, or from a pipe.
-    Sql(shell::SqlArgs),
+    Sql(Box<shell::SqlArgs>),
     /// Loads files into a table, creating it from what the first file holds if it does not exist.
-    Load(load::LoadArgs),
+    Load(Box<load::LoadArgs>),
     /// Verifies every checksum and invariant of a data directory.
     Check(check::CheckArgs),
     /// Ingests a stream at full speed while it queries it at three freshnesses.
@@ -71,7 +71,10 @@ impl OpenArgs {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .init();
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
         Ok(runtime) => runtime,
@@ -82,8 +85,8 @@ fn main() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match cli.command {
-            Command::Sql(args) => shell::run(args).await,
-            Command::Load(args) => load::run(args).await,
+            Command::Sql(args) => shell::run(*args).await,
+            Command::Load(args) => load::run(*args).await,
             Command::Check(args) => check::run(&args),
             Command::Demo(args) => demo::run(args).await,
         }

@@ -6,8 +6,8 @@ use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, open, remove_orphans};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views,
-    Want,
+    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo,
+    Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};

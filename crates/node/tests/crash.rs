@@ -24,7 +24,8 @@ fn workload(core: &Core, acknowledged: &mut dyn FnMut(Version)) -> Result<()> {
     let (second, committed) = create(core, "second")?;
     acknowledged(committed.version);
     for at in 0..3 {
-        let ours: Vec<(i64, &str)> = (0..20).map(|row| (at * 100 + row, ["red", "green", "blue"][row as usize % 3])).collect();
+        let ours: Vec<(i64, &str)> =
+            (0..20).map(|row| (at * 100 + row, ["red", "green", "blue"][row as usize % 3])).collect();
         let parts = [(first, rows(&ours)), (second, rows(&[(-at, "minus")]))];
         acknowledged(insert(core, &parts)?.version);
     }
@@ -64,7 +65,8 @@ fn model() -> (Vec<Contents>, u64) {
 
 /// Opens what survived, and holds it against the model.
 fn verify(disk: &Arc<FaultDisk>, states: &[Contents], acknowledged: Version, what: &str) {
-    let core = open(disk, &Arc::new(ManualClock::default())).unwrap_or_else(|error| panic!("{what}: does not open: {error}"));
+    let core =
+        open(disk, &Arc::new(ManualClock::default())).unwrap_or_else(|error| panic!("{what}: does not open: {error}"));
     let visible = core.info().visible;
     assert!(visible >= acknowledged, "{what}: version {acknowledged} was acknowledged, {visible} is there");
     assert_eq!(contents(&core), states[visible.0 as usize], "{what}: contents of version {visible}");
@@ -111,7 +113,12 @@ fn power_loss_at_every_call_and_again_during_recovery() {
                     let twice = retry.after_power_loss(survival);
                     if seen.insert((twice.fingerprint(), acknowledged)) {
                         again += 1;
-                        verify(&twice, &states, acknowledged, &format!("call {at} {survival:?}, recovery call {during}"));
+                        verify(
+                            &twice,
+                            &states,
+                            acknowledged,
+                            &format!("call {at} {survival:?}, recovery call {during}"),
+                        );
                     }
                 }
             }

@@ -3,10 +3,12 @@
 //! The process under test is this test binary itself, started again with a directory in its environment. It writes pairs of
 //! rows into two tables, from four threads, some as numbered producers and some as staged loads, while the pipeline
 //! sorts and merges; it prints each acknowledgement. The parent kills it, reads what was acknowledged, and looks.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 mod support;
 
-use alluvia_node::Database;
+use alluvia_node::{Database, DatabaseOptions};
+use alluvia_pipeline::PipelineOptions;
 use alluvia_snapshot::{Durability, Freshness, NewBatch, ProducerMark, Store};
 use alluvia_types::{TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,11 +27,17 @@ const SPAN: i64 = 1 << 32;
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
-    let mut options = alluvia_node::DatabaseOptions::default();
-    options.memory_limit_bytes = 512 << 20;
-    options.pipeline.sort_interval = Duration::from_millis(30);
-    options.pipeline.merge_interval = Duration::from_millis(100);
-    options.log_file_bytes_max = 64 << 10;
+    let pipeline = PipelineOptions {
+        sort_interval: Duration::from_millis(30),
+        merge_interval: Duration::from_millis(100),
+        ..PipelineOptions::default()
+    };
+    let options = DatabaseOptions {
+        memory_limit_bytes: 512 << 20,
+        log_file_bytes_max: 64 << 10,
+        pipeline,
+        ..DatabaseOptions::default()
+    };
     let db = Database::open_with(Path::new(&dir), options).unwrap();
     let tables = tables(&db);
     std::thread::scope(|scope| {
@@ -77,7 +85,10 @@ fn write(db: &Database, (first, second): (TableId, TableId), writer: i64, id: i6
         let (epoch, number) = core.producer(&name).map_or((1, 1), |(mark, _)| (mark.epoch, mark.sequence + 1));
         let mark = ProducerMark { name, epoch, sequence: number };
         let again = || {
-            let rows = vec![new_rows(&catalog, first, rows(&[(id, "logged")])), new_rows(&catalog, second, rows(&[(id, "pair")]))];
+            let rows = vec![
+                new_rows(&catalog, first, rows(&[(id, "logged")])),
+                new_rows(&catalog, second, rows(&[(id, "pair")])),
+            ];
             NewBatch { rows, producer: Some(mark.clone()), ..NewBatch::default() }
         };
         core.submit(again(), Durability::Sync).unwrap();
@@ -106,7 +117,10 @@ fn round(dir: &Path, after: Duration, acknowledged: &mut BTreeSet<i64>) -> usize
         .unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
-        let acks = out.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix("ack ").and_then(|id| id.parse().ok()));
+        let acks = out
+            .lines()
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("ack ").and_then(|id| id.parse().ok()));
         acks.collect::<Vec<i64>>()
     });
     std::thread::sleep(after);

@@ -1,4 +1,5 @@
 //! SQL behaviour, from the `.slt` files beside this one. Each file gets a database of its own.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
 use alluvia_query::Session;
@@ -40,8 +41,11 @@ impl AsyncDB for Connection {
         let mut width = 0;
         for batch in &batches {
             width = batch.num_columns();
-            let columns: Vec<ArrayFormatter> =
-                batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+            let columns: Vec<ArrayFormatter> = batch
+                .columns()
+                .iter()
+                .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
+                .collect();
             for row in 0..batch.num_rows() {
                 let shown = columns.iter().zip(batch.columns()).map(|(formatter, column)| {
                     let text = formatter.value(row).to_string();

@@ -1,4 +1,5 @@
 //! Rows are the same whatever the batching, sorting and merging; freshness is what was asked; versions never go back.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 mod support;
 
@@ -104,16 +105,26 @@ fn check_snapshots(
     let prefix = |version: Version| sorted(model.iter().filter(|row| row.0 <= version.0).cloned().collect());
     for freshness in [Freshness::Within(Duration::ZERO), Freshness::Within(Duration::from_secs(2)), Freshness::Merged] {
         let snapshot = snapshot(core, freshness);
-        prop_assert_eq!(read(&snapshot, table), prefix(snapshot.version), "{:?} at version {}", freshness, snapshot.version);
+        prop_assert_eq!(
+            read(&snapshot, table),
+            prefix(snapshot.version),
+            "{:?} at version {}",
+            freshness,
+            snapshot.version
+        );
         if let Freshness::Within(age) = freshness {
             let required = visible_at.iter().filter(|(at, _)| *at + age <= now).map(|entry| entry.1).max();
-            prop_assert!(snapshot.version >= required.unwrap_or(Version(0)), "{:?} is staler than {:?}", snapshot.version, required);
+            prop_assert!(
+                snapshot.version >= required.unwrap_or(Version(0)),
+                "{:?} is staler than {:?}",
+                snapshot.version,
+                required
+            );
         }
         // Any pinned version can be read again later, whatever was merged since.
         let half = Version(core.info().visible.0 / 2);
-        let again = core
-            .snapshot(&Want { freshness, at_least: Version(0), exactly: Some(half), tables: vec![table] })
-            .unwrap();
+        let again =
+            core.snapshot(&Want { freshness, at_least: Version(0), exactly: Some(half), tables: vec![table] }).unwrap();
         prop_assert_eq!(read(&again, table), prefix(half));
     }
     Ok(())
@@ -148,14 +159,21 @@ fn the_sum_is_always_zero_and_never_goes_back() {
                 scope.spawn(move || {
                     let (mut last, mut reads) = (Version(0), 0);
                     while std::time::Instant::now() < until {
-                        let freshness =
-                            if reader % 2 == 0 { Freshness::Within(Duration::ZERO) } else { Freshness::Within(Duration::from_millis(500)) };
+                        let freshness = if reader % 2 == 0 {
+                            Freshness::Within(Duration::ZERO)
+                        } else {
+                            Freshness::Within(Duration::from_millis(500))
+                        };
                         let tables = vec![left, right];
-                        let snapshot = core.snapshot(&Want { freshness, at_least: last, exactly: None, tables }).unwrap();
+                        let snapshot =
+                            core.snapshot(&Want { freshness, at_least: last, exactly: None, tables }).unwrap();
                         assert!(snapshot.version >= last, "back in time: {} after {last}", snapshot.version);
                         last = snapshot.version;
                         let sum = |table| -> i64 {
-                            read(&snapshot, table).iter().map(|row| row.1.split('|').next().unwrap().parse::<i64>().unwrap()).sum()
+                            read(&snapshot, table)
+                                .iter()
+                                .map(|row| row.1.split('|').next().unwrap().parse::<i64>().unwrap())
+                                .sum()
                         };
                         assert_eq!(sum(left) + sum(right), 0, "at version {last}");
                         reads += 1;

@@ -1,4 +1,5 @@
 //! The README's five-minute tour, executed: every ```sql block in order, with the answers printed below each.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
 use arrow::util::pretty::pretty_format_batches;

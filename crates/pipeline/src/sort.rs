@@ -4,7 +4,6 @@ use crate::chunk::{fixed, pieces, sorted_chunk};
 use crate::editor::Checkpoint;
 use crate::pipeline::Pipeline;
 use crate::workers::scatter;
-use alluvia_catalog::DictionaryMark;
 use alluvia_snapshot::{Space, TableBase};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::{Segment, SegmentWriter, TreeContext};
@@ -72,7 +71,7 @@ impl Pipeline {
             addition.segments.extend(segments);
             addition.space = Some(self.views.spaces().get(&entry.def)?);
         }
-        let mut marks: BTreeMap<TableId, (Vec<Arc<Segment>>, DictionaryMark, Option<Vec<KeyRange>>)> = BTreeMap::new();
+        let mut additions_durable = Vec::new();
         for (table, addition) in additions {
             let Some(space) = addition.space else { continue };
             let mark = match space.dictionaries.persist() {
@@ -82,12 +81,12 @@ impl Pipeline {
                     return Err(error);
                 }
             };
-            marks.insert(table, (addition.segments, mark, space.ranges().map(<[KeyRange]>::to_vec)));
+            additions_durable.push((table, addition.segments, mark, space.ranges().map(<[KeyRange]>::to_vec)));
         }
         let through = cut.through;
         let checkpoint = Checkpoint { through, catalog: cut.catalog, producers: cut.producers };
         self.edit(Some(checkpoint), |base| {
-            for (table, (segments, mark, ranges)) in marks {
+            for (table, segments, mark, ranges) in additions_durable {
                 let base: &mut TableBase = base.tables.entry(table).or_default();
                 base.dictionary = Some(mark);
                 base.ranges = ranges;

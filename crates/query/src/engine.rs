@@ -123,10 +123,18 @@ impl Engine {
             description: description.to_owned(),
         };
         vec![
-            row("queries_memory_max", show_bytes(self.options.memory_limit_bytes), "Memory that all queries together may hold."),
+            row(
+                "queries_memory_max",
+                show_bytes(self.options.memory_limit_bytes),
+                "Memory that all queries together may hold.",
+            ),
             row("spill_dir", self.options.spill_dir.display().to_string(), "Where queries spill."),
             row("spill_max", show_bytes(self.options.spill_bytes_max), "Bytes that all queries together may spill."),
-            row("tail_max", show_bytes(info.tail_bytes_max), "Bytes of unsorted rows in memory at which writers start to wait."),
+            row(
+                "tail_max",
+                show_bytes(info.tail_bytes_max),
+                "Bytes of unsorted rows in memory at which writers start to wait.",
+            ),
         ]
     }
 

@@ -52,6 +52,9 @@ pub struct Views {
     changed_lock: Mutex<()>,
 }
 
+/// Segments that one batch staged for a table.
+type Attached = (TableId, Vec<Arc<Segment>>);
+
 #[derive(Debug)]
 struct State {
     visible: Version,
@@ -59,7 +62,7 @@ struct State {
     base: Arc<Base>,
     tails: HashMap<TableId, TailTable>,
     /// Staged loads above the base's watermark, by version.
-    attached: BTreeMap<Version, Vec<(TableId, Vec<Arc<Segment>>)>>,
+    attached: BTreeMap<Version, Vec<Attached>>,
     producers: BTreeMap<String, ProducerState>,
     times: VisibleTimes,
     batches: VecDeque<BatchInfo>,

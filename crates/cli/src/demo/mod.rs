@@ -81,7 +81,11 @@ async fn summary(
     session.sql("CALL alluvia.merge()").await?;
     let count = stream::single(&session, &format!("SELECT count(*) FROM {}", feed.table)).await?;
     println!("\nSummary");
-    println!("  ingested  {ingested} rows in {:.1} s: {:.0} rows/s, every batch durable when acknowledged", took.as_secs_f64(), ingested as f64 / took.as_secs_f64());
+    println!(
+        "  ingested  {ingested} rows in {:.1} s: {:.0} rows/s, every batch durable when acknowledged",
+        took.as_secs_f64(),
+        ingested as f64 / took.as_secs_f64()
+    );
     for answer in answered {
         println!("  {answer}");
     }
@@ -93,7 +97,9 @@ async fn summary(
     }
     println!("\n{}", answers[0]);
     if count != ingested.to_string() || answers.iter().any(|answer| *answer != answers[0]) {
-        println!("\nDEFECT: {ingested} rows went in, {count} are counted; the answers at each freshness should agree once all is merged:");
+        println!(
+            "\nDEFECT: {ingested} rows went in, {count} are counted; the answers at each freshness should agree once all is merged:"
+        );
         answers.iter().for_each(|answer| println!("{answer}"));
         return Ok(ExitCode::FAILURE);
     }

@@ -103,12 +103,19 @@ impl Screen {
         let rate = (ingested - self.last.1) as f64 / (now - self.last.0).as_secs_f64().max(1e-9);
         self.last = (now, ingested);
         let visible = single(&db.session(), "SELECT max(version) FROM alluvia.batches").await?;
-        let mut lines = vec![format!("{:>4.0} s   {ingested:>11} rows in   {rate:>9.0} rows/s   version {visible}", now.as_secs_f64())];
+        let mut lines = vec![format!(
+            "{:>4.0} s   {ingested:>11} rows in   {rate:>9.0} rows/s   version {visible}",
+            now.as_secs_f64()
+        )];
         for stage in db.core().stages() {
             let place = if stage.stage == Stage::Ingested { "runs in memory" } else { "segments" };
             lines.push(format!(
                 "  {:<9} {:>11} rows {:>5} {place:<15} complete through {:<8} {:>6.2} s behind",
-                stage.stage, stage.rows, stage.parts, stage.watermark, stage.staleness.as_secs_f64()
+                stage.stage,
+                stage.rows,
+                stage.parts,
+                stage.watermark,
+                stage.staleness.as_secs_f64()
             ));
         }
         for asker in askers {
@@ -116,7 +123,10 @@ impl Screen {
             let last = seen.times.last().copied().unwrap_or_default();
             lines.push(format!(
                 "  freshness {:<7} answered in {:>8.2} ms from {:<9} {:>6.2} s old",
-                seen.freshness, last.as_secs_f64() * 1e3, format!("{},", seen.last_stage), seen.last_lag.as_secs_f64()
+                seen.freshness,
+                last.as_secs_f64() * 1e3,
+                format!("{},", seen.last_stage),
+                seen.last_lag.as_secs_f64()
             ));
         }
         let mut out = std::io::stdout().lock();

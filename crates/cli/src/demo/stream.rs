@@ -30,7 +30,12 @@ impl Feed {
     /// The built-in retail stream.
     pub async fn retail(db: &Database) -> Result<Feed> {
         db.session().sql(retail::CREATE).await?;
-        Ok(Feed { table: "sales", create: retail::CREATE.to_owned(), question: retail::QUESTION.to_owned(), rows: None })
+        Ok(Feed {
+            table: "sales",
+            create: retail::CREATE.to_owned(),
+            question: retail::QUESTION.to_owned(),
+            rows: None,
+        })
     }
 
     /// A user's file: read once as a table of its own, then streamed into another.
@@ -83,11 +88,14 @@ impl Feed {
 fn shape(columns: &[InferredColumn]) -> (String, String) {
     let of = |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|&kind| kind.to_owned()).collect();
-        columns.iter().filter(move |column| kinds.contains(&column.data_type.sql_name())).map(|column| quoted(&column.name))
+        columns
+            .iter()
+            .filter(move |column| kinds.contains(&column.data_type.sql_name()))
+            .map(|column| quoted(&column.name))
     };
     let texts: Vec<String> = of(&["TEXT"]).take(3).collect();
     let time = of(&["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"]).next();
-    let number = of(&["DOUBLE", "BIGINT", "INT", "REAL", "SMALLINT"]).last();
+    let number = of(&["DOUBLE", "BIGINT", "INT", "REAL", "SMALLINT"]).next_back();
     let mut dimensions = texts.clone();
     dimensions.extend(time.map(|time| format!("time({time}: year, month, day)")));
     let mut options = Vec::new();
@@ -98,7 +106,9 @@ fn shape(columns: &[InferredColumn]) -> (String, String) {
     let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
     let sum = number.map_or_else(String::new, |number| format!(", sum({number}) AS total"));
     let question = match texts.first() {
-        Some(text) => format!("SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text} ORDER BY rows DESC, {text} LIMIT 5"),
+        Some(text) => format!(
+            "SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text} ORDER BY rows DESC, {text} LIMIT 5"
+        ),
         None => format!("SELECT count(*) AS rows{sum} FROM stream"),
     };
     (with, question)

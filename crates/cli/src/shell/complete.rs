@@ -9,11 +9,56 @@ use reedline::{Completer, CompletionResult, Highlighter, Span, StyledText, Sugge
 use std::sync::{Arc, Mutex};
 
 const KEYWORDS: &[&str] = &[
-    "ALTER TABLE", "AND", "AS", "BEGIN", "BETWEEN", "BY", "CALL alluvia.flush()", "CALL alluvia.merge()", "CASE", "COMMIT",
-    "COPY", "COUNT", "CREATE TABLE", "CROSS JOIN", "DESCRIBE", "DISTINCT", "DROP TABLE", "ELSE", "END", "EXISTS", "EXPLAIN",
-    "EXPLAIN ANALYZE", "FROM", "GROUP BY", "HAVING", "IN", "INSERT INTO", "IS NULL", "JOIN", "LEFT JOIN", "LIKE", "LIMIT",
-    "NOT", "NULL", "ON", "OR", "ORDER BY", "OVER", "PARTITION BY", "ROLLBACK", "SELECT", "SET freshness =", "SHOW TABLES",
-    "SUM", "THEN", "UNION ALL", "VALUES", "WHEN", "WHERE", "WITH",
+    "ALTER TABLE",
+    "AND",
+    "AS",
+    "BEGIN",
+    "BETWEEN",
+    "BY",
+    "CALL alluvia.flush()",
+    "CALL alluvia.merge()",
+    "CASE",
+    "COMMIT",
+    "COPY",
+    "COUNT",
+    "CREATE TABLE",
+    "CROSS JOIN",
+    "DESCRIBE",
+    "DISTINCT",
+    "DROP TABLE",
+    "ELSE",
+    "END",
+    "EXISTS",
+    "EXPLAIN",
+    "EXPLAIN ANALYZE",
+    "FROM",
+    "GROUP BY",
+    "HAVING",
+    "IN",
+    "INSERT INTO",
+    "IS NULL",
+    "JOIN",
+    "LEFT JOIN",
+    "LIKE",
+    "LIMIT",
+    "NOT",
+    "NULL",
+    "ON",
+    "OR",
+    "ORDER BY",
+    "OVER",
+    "PARTITION BY",
+    "ROLLBACK",
+    "SELECT",
+    "SET freshness =",
+    "SHOW TABLES",
+    "SUM",
+    "THEN",
+    "UNION ALL",
+    "VALUES",
+    "WHEN",
+    "WHERE",
+    "WITH",
 ];
 
 /// A statement is complete at a ';' outside of quotes and comments; backslash commands at the end of the line.
@@ -45,7 +90,8 @@ fn ends(text: &str) -> bool {
             '-' if rest.peek() == Some(&'-') => drop(rest.by_ref().find(|&inner| inner == '\n')),
             '/' if rest.peek() == Some(&'*') => {
                 let mut last = ' ';
-                let closed = rest.by_ref().skip(1).any(|inner| std::mem::replace(&mut last, inner) == '*' && inner == '/');
+                let closed =
+                    rest.by_ref().skip(1).any(|inner| std::mem::replace(&mut last, inner) == '*' && inner == '/');
                 if !closed {
                     return false;
                 }
@@ -94,9 +140,9 @@ impl Names {
 impl Completer for Names {
     fn complete(&mut self, line: &str, at: usize) -> CompletionResult {
         let before = &line[..at];
-        let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).map_or(0, |found| {
-            found + before[found..].chars().next().map_or(1, char::len_utf8)
-        });
+        let start = before
+            .rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'))
+            .map_or(0, |found| found + before[found..].chars().next().map_or(1, char::len_utf8));
         let word = before[start..].to_lowercase();
         let Ok(known) = self.known.lock() else { return CompletionResult::Pending };
         let matching = known.iter().filter(|name| !word.is_empty() && name.to_lowercase().starts_with(&word));
@@ -124,7 +170,9 @@ impl Highlighter for Highlight {
             } else if first.is_alphabetic() || first == '_' {
                 let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
                 let keyword = KEYWORDS.iter().any(|known| {
-                    known.split(' ').any(|word| word.chars().all(char::is_uppercase) && word.eq_ignore_ascii_case(&rest[..end]))
+                    known
+                        .split(' ')
+                        .any(|word| word.chars().all(char::is_uppercase) && word.eq_ignore_ascii_case(&rest[..end]))
                 });
                 (end, if keyword { Style::new().bold() } else { Style::new() })
             } else if first.is_ascii_digit() {
@@ -149,7 +197,8 @@ mod tests {
         for complete in ["SELECT 1;", "SELECT ';' ; ", "SELECT 1; -- done", "SELECT 1 /* ; */ ;"] {
             assert!(ends(complete), "{complete}");
         }
-        for incomplete in ["SELECT 1", "SELECT ';", "SELECT 1 -- ;", "SELECT /* ;", "SELECT 1; SELECT 2", "SELECT 'a;'"] {
+        for incomplete in ["SELECT 1", "SELECT ';", "SELECT 1 -- ;", "SELECT /* ;", "SELECT 1; SELECT 2", "SELECT 'a;'"]
+        {
             assert!(!ends(incomplete), "{incomplete}");
         }
     }

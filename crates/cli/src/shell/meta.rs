@@ -42,9 +42,8 @@ impl Meta {
                     .with_hint("table, csv, json, arrow or parquet")
             })?),
             _ => {
-                return Err(Error::new(ErrorKind::Syntax, format!("there is no command {command}")).with_hint(format!(
-                    "the commands are:\n{HELP}"
-                )));
+                return Err(Error::new(ErrorKind::Syntax, format!("there is no command {command}"))
+                    .with_hint(format!("the commands are:\n{HELP}")));
             }
         })
     }

@@ -94,7 +94,8 @@ impl Shell {
             // Backslash commands stand on lines of their own, also in scripts.
             self.meta(line).await?;
         }
-        let sql: String = text.lines().filter(|line| !line.trim_start().starts_with('\\')).flat_map(|l| [l, "\n"]).collect();
+        let sql: String =
+            text.lines().filter(|line| !line.trim_start().starts_with('\\')).flat_map(|l| [l, "\n"]).collect();
         for statement in self.session.parse(&sql)? {
             self.statement(statement).await?;
         }
@@ -149,10 +150,8 @@ async fn interactive(db: &Database, mut shell: Shell) -> Result<ExitCode> {
     let names = Names::new(db.session());
     names.refresh().await;
     let mut keys = default_emacs_keybindings();
-    let complete = ReedlineEvent::UntilFound(vec![
-        ReedlineEvent::Menu("completion".to_owned()),
-        ReedlineEvent::MenuNext,
-    ]);
+    let complete =
+        ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu("completion".to_owned()), ReedlineEvent::MenuNext]);
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, complete);
     let menu = Box::new(ColumnarMenu::default().with_name("completion"));
     let mut editor = Reedline::create()

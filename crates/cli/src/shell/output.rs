@@ -4,8 +4,9 @@ use super::Format;
 use alluvia_query::Outcome;
 use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
 use alluvia_types::{Error, ErrorKind, Result};
+use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
-use arrow::util::display::FormatOptions;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches_with_options;
 use futures::StreamExt;
 use std::io::Write;
@@ -22,6 +23,11 @@ pub async fn print(mut outcome: Outcome, format: Format) -> Result<()> {
             }
         }
         Some(mut rows) => match format {
+            Format::Table if outcome.tag == "EXPLAIN" => {
+                while let Some(batch) = rows.next().await {
+                    plan(&batch.map_err(alluvia_query::from_datafusion)?)?;
+                }
+            }
             Format::Table => {
                 let schema = rows.schema();
                 let (mut shown, mut count): (Vec<RecordBatch>, usize) = (Vec::new(), 0);
@@ -69,10 +75,22 @@ pub async fn print(mut outcome: Outcome, format: Format) -> Result<()> {
     Ok(())
 }
 
+/// A plan is wider than any terminal: its lines are printed as they are, without a frame.
+fn plan(batch: &RecordBatch) -> Result<()> {
+    let Some(lines) = batch.columns().last() else { return Ok(()) };
+    let options = FormatOptions::default();
+    let unshown = |error: ArrowError| Error::internal(format!("a plan cannot be shown: {error}"));
+    let lines = ArrayFormatter::try_new(lines.as_ref(), &options).map_err(unshown)?;
+    for row in 0..batch.num_rows() {
+        say(&format!("{}\n", lines.value(row).to_string().trim_end()))?;
+    }
+    Ok(())
+}
+
 /// Standard output may be closed by its reader, which is no panic.
 fn say(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("writing to standard output failed: {error}"))
-    })
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Error::new(ErrorKind::Io, format!("writing to standard output failed: {error}")))
 }

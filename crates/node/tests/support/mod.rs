@@ -115,7 +115,8 @@ pub fn read(snapshot: &Snapshot, table: TableId) -> Vec<(u64, String)> {
         let versions = versions.as_primitive::<UInt64Type>();
         for row in 0..batch.num_rows() {
             if versions.value(row) <= through.0 {
-                let values: Vec<String> = def.columns.iter().map(|column| text(batch, &column.storage_name, row)).collect();
+                let values: Vec<String> =
+                    def.columns.iter().map(|column| text(batch, &column.storage_name, row)).collect();
                 found.push((versions.value(row), values.join("|")));
             }
         }

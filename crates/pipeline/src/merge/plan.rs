@@ -16,11 +16,14 @@ pub(super) struct Run {
     pub(super) rows: Range<u64>,
 }
 
+/// First and last key.
+pub(super) type KeySpan = (u128, u128);
+
 /// One segment to write.
 #[derive(Clone, Debug)]
 pub(super) struct Output {
     /// Its partition's keys; `None` for the buffer.
-    pub(super) partition: Option<(u128, u128)>,
+    pub(super) partition: Option<KeySpan>,
     /// What it is made of, oldest first. Empty when the partition gets nothing new.
     pub(super) runs: Vec<Run>,
 }
@@ -34,7 +37,7 @@ pub(super) struct MergePlan {
     /// Sorted segments that become merged as they are.
     pub(super) promoted: Vec<Arc<Segment>>,
     /// Partitions that are cut, and into what. A table's first partition is cut from nothing.
-    pub(super) cuts: Vec<((u128, u128), Vec<(u128, u128)>)>,
+    pub(super) cuts: Vec<(KeySpan, Vec<KeySpan>)>,
 }
 
 /// Plans the merge of a table's sorted segments. `def` has fixed ranges.

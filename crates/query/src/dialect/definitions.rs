@@ -7,11 +7,11 @@ use crate::dialect::refuse::not_supported;
 use crate::dialect::statement::literal_text;
 use alluvia_space::{Column, Curve, DataType, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
+use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use datafusion::sql::sqlparser::ast::{
     self, AlterTableOperation, CharacterLength, ColumnDef, ColumnOption, CreateTableOptions, ExactNumberInfo, Query,
     RenameTableNameKind, SqlOption, TableConstraint, TimezoneInfo,
 };
-use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 
 /// A parsed CREATE TABLE.
 #[derive(Clone, Debug)]
@@ -128,7 +128,9 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         return Err(not_supported("a clause of this ALTER TABLE"));
     }
     let [operation] = alter.operations.as_slice() else {
-        return Err(not_supported("more than one change in one ALTER TABLE").with_hint("write one ALTER TABLE for each"));
+        return Err(
+            not_supported("more than one change in one ALTER TABLE").with_hint("write one ALTER TABLE for each")
+        );
     };
     let change = match operation {
         AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
@@ -146,7 +148,8 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
             TableChange::DropColumn { name: name_of(name), if_exists: *if_exists }
         }
         AlterTableOperation::DropColumn { .. } => {
-            return Err(not_supported("CASCADE or RESTRICT in DROP COLUMN").with_hint("nothing depends on a column: leave it out"));
+            return Err(not_supported("CASCADE or RESTRICT in DROP COLUMN")
+                .with_hint("nothing depends on a column: leave it out"));
         }
         AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
             TableChange::RenameColumn { from: name_of(old_column_name), to: name_of(new_column_name) }
@@ -157,7 +160,8 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
         AlterTableOperation::AlterColumn { .. } => {
-            return Err(not_supported("ALTER COLUMN").with_hint("add a new column, or create the table anew with CREATE TABLE ... AS"));
+            return Err(not_supported("ALTER COLUMN")
+                .with_hint("add a new column, or create the table anew with CREATE TABLE ... AS"));
         }
         other => return Err(not_supported(format!("ALTER TABLE ... {}", leading_words(other)))),
     };
@@ -223,7 +227,9 @@ pub(crate) fn data_type_of(written: &ast::DataType) -> Result<DataType> {
     };
     let timestamp = |digits: &Option<u64>, data_type| match digits {
         None | Some(6) => Ok(data_type),
-        Some(_) => Err(not_supported(written).with_hint("timestamps hold microseconds: write TIMESTAMP or TIMESTAMPTZ")),
+        Some(_) => {
+            Err(not_supported(written).with_hint("timestamps hold microseconds: write TIMESTAMP or TIMESTAMPTZ"))
+        }
     };
     match written {
         Sql::Boolean | Sql::Bool => Ok(DataType::Boolean),
@@ -239,7 +245,9 @@ pub(crate) fn data_type_of(written: &ast::DataType) -> Result<DataType> {
         Sql::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             timestamp(digits, DataType::Timestamp)
         }
-        Sql::Timestamp(digits, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => timestamp(digits, DataType::TimestampTz),
+        Sql::Timestamp(digits, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
+            timestamp(digits, DataType::TimestampTz)
+        }
         Sql::Text | Sql::String(None) | Sql::Varchar(None) | Sql::CharacterVarying(None) | Sql::CharVarying(None) => {
             Ok(DataType::Text)
         }

@@ -99,10 +99,7 @@ fn too_deep(token: &TokenWithSpan) -> Error {
     let start = token.span.start;
     Error::new(
         ErrorKind::Syntax,
-        format!(
-            "the statement is nested more than {DEPTH_MAX} deep at line {}, column {}",
-            start.line, start.column
-        ),
+        format!("the statement is nested more than {DEPTH_MAX} deep at line {}, column {}", start.line, start.column),
     )
     .with_hint("a chain of operators counts as nesting; write many alternatives as x IN (...), or join with VALUES")
 }

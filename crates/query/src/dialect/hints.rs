@@ -43,11 +43,8 @@ pub(crate) fn read(tokens: &[TokenWithSpan]) -> Result<Hints> {
 
 fn misplaced(token: &TokenWithSpan) -> Error {
     let start = token.span.start;
-    Error::new(
-        ErrorKind::Syntax,
-        format!("a hint is out of place at line {}, column {}", start.line, start.column),
-    )
-    .with_hint("a hint follows SELECT: SELECT /*+ freshness('5s') */ ...")
+    Error::new(ErrorKind::Syntax, format!("a hint is out of place at line {}, column {}", start.line, start.column))
+        .with_hint("a hint follows SELECT: SELECT /*+ freshness('5s') */ ...")
 }
 
 fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
@@ -106,7 +103,10 @@ mod tests {
     fn hints_are_read_after_select_and_refused_otherwise() {
         let found = hints("SELECT /*+ Freshness('5s') */ 1").unwrap();
         assert_eq!(found.freshness.as_deref(), Some("5s"));
-        assert_eq!(hints("WITH a AS (SELECT /*+ freshness(merged) */ 1) SELECT 2").unwrap().freshness.unwrap(), "merged");
+        assert_eq!(
+            hints("WITH a AS (SELECT /*+ freshness(merged) */ 1) SELECT 2").unwrap().freshness.unwrap(),
+            "merged"
+        );
         assert_eq!(hints("SELECT /* + no hint */ 1 /* nor this */").unwrap(), Hints::default());
         for refused in [
             "SELECT /*+ freshnes('5s') */ 1",

@@ -16,5 +16,5 @@ pub(crate) mod statement;
 
 pub(crate) use hints::Hints;
 pub(crate) use parse::{parse, query_of_table};
-pub use statement::Statement;
 pub(crate) use statement::Kind;
+pub use statement::Statement;

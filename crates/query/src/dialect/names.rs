@@ -33,10 +33,9 @@ pub(crate) fn user_table(name: &ObjectName) -> Result<String> {
     match parts.as_slice() {
         [table] => Ok(table.clone()),
         [schema, table] if schema == PUBLIC => Ok(table.clone()),
-        [schema, table] if schema == SYSTEM => Err(Error::new(
-            ErrorKind::NotSupported,
-            format!("{schema}.{table} is a system table: it can only be read"),
-        )),
+        [schema, table] if schema == SYSTEM => {
+            Err(Error::new(ErrorKind::NotSupported, format!("{schema}.{table} is a system table: it can only be read")))
+        }
         [schema, _] => Err(unknown_schema(schema)),
         _ => Err(Error::new(ErrorKind::UndefinedObject, format!("{name} has too many parts"))
             .with_hint("name a table as t or public.t")),

@@ -129,7 +129,8 @@ fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSpan>, Vec<St
         _ => None,
     };
     let all = || (tokens.to_vec(), Vec::new());
-    let starts = |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
+    let starts =
+        |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
     if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
         return all();
     }
@@ -272,7 +273,9 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
         Tree::Drop { object_type: ObjectType::Table, if_exists, names, cascade, purge, temporary, .. } => {
             if cascade {
-                return Err(not_supported("DROP TABLE ... CASCADE").with_hint("nothing depends on a table: leave it out"));
+                return Err(
+                    not_supported("DROP TABLE ... CASCADE").with_hint("nothing depends on a table: leave it out")
+                );
             }
             if purge || temporary {
                 return Err(not_supported("this form of DROP TABLE"));
@@ -286,7 +289,9 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::ShowTables)
         }
         Tree::ShowColumns { extended, full, show_options } => show_columns(extended || full, show_options),
-        Tree::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => Ok(Kind::ShowCreate(user_table(&obj_name)?)),
+        Tree::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
+            Ok(Kind::ShowCreate(user_table(&obj_name)?))
+        }
         Tree::ShowCreate { obj_type, .. } => Err(not_supported(format!("SHOW CREATE {obj_type}"))),
         Tree::ShowVariable { variable } => show_variable(&variable),
         Tree::Set(set) => Ok(Kind::Setting(set_of(set)?)),
@@ -309,7 +314,9 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         }
         Tree::Rollback { chain, savepoint } => {
             if chain || savepoint.is_some() {
-                return Err(not_supported("ROLLBACK with a clause").with_hint("a transaction is rolled back as a whole"));
+                return Err(
+                    not_supported("ROLLBACK with a clause").with_hint("a transaction is rolled back as a whole")
+                );
             }
             Ok(Kind::Rollback)
         }
@@ -362,7 +369,8 @@ fn transaction_mode(mode: &TransactionMode) -> Result<()> {
             | TransactionIsolationLevel::ReadUncommitted,
         ) => Ok(()),
         TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
-            Err(not_supported("ISOLATION LEVEL SERIALIZABLE").with_hint("transactions read one snapshot: REPEATABLE READ"))
+            Err(not_supported("ISOLATION LEVEL SERIALIZABLE")
+                .with_hint("transactions read one snapshot: REPEATABLE READ"))
         }
     }
 }
@@ -431,7 +439,9 @@ fn set_of(set: Set) -> Result<SettingCommand> {
         }
         Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION")),
         Set::SetRole { .. } => Err(not_supported("SET ROLE")),
-        Set::SetNames { .. } | Set::SetNamesDefault {} => Err(not_supported("SET NAMES").with_hint("text is always UTF-8")),
+        Set::SetNames { .. } | Set::SetNamesDefault {} => {
+            Err(not_supported("SET NAMES").with_hint("text is always UTF-8"))
+        }
         Set::SetSessionAuthorization(_) => Err(not_supported("SET SESSION AUTHORIZATION")),
         _ => Err(not_supported("this form of SET").with_hint("write SET name = value")),
     }
@@ -521,7 +531,8 @@ mod tests {
 
     #[test]
     fn create_table_as_takes_names_without_types() {
-        let Kind::CreateTable(create) = one("CREATE TABLE t (a, \"B c\") WITH (curve = 'z') AS SELECT 1, 2").kind else {
+        let Kind::CreateTable(create) = one("CREATE TABLE t (a, \"B c\") WITH (curve = 'z') AS SELECT 1, 2").kind
+        else {
             panic!("a CREATE TABLE")
         };
         let names: Vec<&str> = create.columns.iter().map(|column| column.name.as_str()).collect();

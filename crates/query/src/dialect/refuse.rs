@@ -84,9 +84,8 @@ const STATEMENTS: &[(&str, &str)] = &[
 const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CONCURRENTLY", "LOCAL", "GLOBAL"];
 
 /// Kinds of tables that are not ours.
-const TABLE_KINDS: &[&str] = &[
-    "TEMP", "TEMPORARY", "UNLOGGED", "EXTERNAL", "FOREIGN", "TRANSIENT", "VOLATILE", "DYNAMIC", "ICEBERG", "VIRTUAL",
-];
+const TABLE_KINDS: &[&str] =
+    &["TEMP", "TEMPORARY", "UNLOGGED", "EXTERNAL", "FOREIGN", "TRANSIENT", "VOLATILE", "DYNAMIC", "ICEBERG", "VIRTUAL"];
 
 /// Refuses a statement by its leading words (upper case), if it is of a kind that is not built.
 pub(crate) fn statement(words: &[String]) -> Result<()> {

@@ -35,8 +35,10 @@ impl Session {
     pub(crate) async fn commit(&self, run: &Arc<Run>) -> Result<Outcome> {
         let transaction = std::mem::take(&mut self.state.lock().transaction);
         match transaction {
-            Transaction::None => Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
-                .with_hint("BEGIN opens one")),
+            Transaction::None => {
+                Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
+                    .with_hint("BEGIN opens one"))
+            }
             Transaction::Failed(settings) => {
                 self.state.lock().settings = *settings;
                 Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
@@ -78,8 +80,10 @@ impl Session {
     pub(crate) fn rollback(&self) -> Result<Outcome> {
         let mut state = self.state.lock();
         match std::mem::take(&mut state.transaction) {
-            Transaction::None => Err(Error::new(ErrorKind::Transaction, "there is no transaction to roll back")
-                .with_hint("BEGIN opens one")),
+            Transaction::None => {
+                Err(Error::new(ErrorKind::Transaction, "there is no transaction to roll back")
+                    .with_hint("BEGIN opens one"))
+            }
             Transaction::Failed(settings) => {
                 state.settings = *settings;
                 Ok(Outcome::done("ROLLBACK"))

@@ -33,12 +33,16 @@ impl Session {
                 }
                 let mut outcome = Outcome::done(format!("COPY {}", report.rows));
                 if report.skipped > 0 {
-                    let place = report.rejects_file.map_or_else(String::new, |file| format!("; they are in {}", file.display()));
+                    let place = report
+                        .rejects_file
+                        .map_or_else(String::new, |file| format!("; they are in {}", file.display()));
                     outcome = outcome.with_notice(format!("{} bad rows were skipped{place}", report.skipped));
                 }
                 if report.batches_repeated > 0 {
-                    outcome = outcome
-                        .with_notice(format!("{} batches had been loaded before, and were left out", report.batches_repeated));
+                    outcome = outcome.with_notice(format!(
+                        "{} batches had been loaded before, and were left out",
+                        report.batches_repeated
+                    ));
                 }
                 Ok(outcome)
             }

@@ -139,7 +139,8 @@ impl Session {
         let settings = self.state.lock().settings.clone();
         let mut stop = Stop::new(token.clone(), settings.statement_timeout);
         let record = Record::begin(&self.engine, self.id, text);
-        let run = Arc::new(Run { token: token.clone(), progress: Arc::clone(&progress), settings, query_id: record.id() });
+        let run =
+            Arc::new(Run { token: token.clone(), progress: Arc::clone(&progress), settings, query_id: record.id() });
         let mut work = Guarded::new(work(run));
         let result = tokio::select! {
             biased;
@@ -200,10 +201,11 @@ impl Session {
         match (&self.state.lock().transaction, kind) {
             (Transaction::None, _) => Ok(()),
             (_, Kind::Commit | Kind::Rollback) => Ok(()),
-            (Transaction::Failed(_), _) => {
-                Err(Error::new(ErrorKind::Transaction, "the transaction has failed: statements are refused until it ends")
-                    .with_hint("ROLLBACK ends it"))
-            }
+            (Transaction::Failed(_), _) => Err(Error::new(
+                ErrorKind::Transaction,
+                "the transaction has failed: statements are refused until it ends",
+            )
+            .with_hint("ROLLBACK ends it")),
             (Transaction::Open(_), Kind::CreateTable(_)) => refused("CREATE TABLE"),
             (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
             (Transaction::Open(_), Kind::AlterTable(_)) => refused("ALTER TABLE"),

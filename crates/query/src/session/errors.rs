@@ -65,7 +65,9 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
             Some(own) => own.clone(),
             None => Error::io("the spill directory", "using", error),
         },
-        DataFusionError::ParquetError(error) => Error::new(ErrorKind::Corrupt, format!("reading a segment failed: {error}")),
+        DataFusionError::ParquetError(error) => {
+            Error::new(ErrorKind::Corrupt, format!("reading a segment failed: {error}"))
+        }
         DataFusionError::Internal(message) => Error::internal(clean(message)),
         other => Error::internal(clean(&other.message())),
     }
@@ -143,15 +145,18 @@ fn plan_error(message: &str) -> Error {
         return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
     }
     let types = ["coerc", "data type", "types ", "type mismatch", "cast", "argument type", "signature"];
-    let kind = if types.iter().any(|word| lower.contains(word)) { ErrorKind::DatatypeMismatch } else { ErrorKind::Syntax };
+    let kind =
+        if types.iter().any(|word| lower.contains(word)) { ErrorKind::DatatypeMismatch } else { ErrorKind::Syntax };
     Error::new(kind, text)
 }
 
 fn arrow_error(error: &ArrowError) -> Error {
     match error {
         ArrowError::DivideByZero => Error::new(ErrorKind::InvalidValue, "division by zero"),
-        ArrowError::ArithmeticOverflow(message) => Error::new(ErrorKind::InvalidValue, format!("out of range: {message}"))
-            .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
+        ArrowError::ArithmeticOverflow(message) => {
+            Error::new(ErrorKind::InvalidValue, format!("out of range: {message}"))
+                .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))")
+        }
         ArrowError::CastError(message) | ArrowError::ParseError(message) => {
             Error::new(ErrorKind::InvalidValue, lower_first(&clean(message)))
         }
@@ -237,7 +242,10 @@ mod tests {
             (DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None), ErrorKind::InvalidValue),
             (DataFusionError::ResourcesExhausted("x".into()), ErrorKind::OutOfMemory),
             (DataFusionError::NotImplemented("x".into()), ErrorKind::NotSupported),
-            (DataFusionError::Plan("Invalid function 'smu'.\nDid you mean 'sum'?".into()), ErrorKind::UndefinedFunction),
+            (
+                DataFusionError::Plan("Invalid function 'smu'.\nDid you mean 'sum'?".into()),
+                ErrorKind::UndefinedFunction,
+            ),
             (DataFusionError::Internal("x".into()), ErrorKind::Internal),
         ];
         for (error, kind) in kinds {

@@ -75,8 +75,11 @@ impl Session {
         producer: Option<ProducerMark>,
     ) -> Result<Committed> {
         if !matches!(self.state.lock().transaction, Transaction::None) {
-            return Err(Error::new(ErrorKind::Transaction, "an append is a batch of its own, and a transaction is open")
-                .with_hint("COMMIT or ROLLBACK first, or use another session"));
+            return Err(Error::new(
+                ErrorKind::Transaction,
+                "an append is a batch of its own, and a transaction is open",
+            )
+            .with_hint("COMMIT or ROLLBACK first, or use another session"));
         }
         let mut rows: Vec<NewRows> = Vec::new();
         for (table, batches) in tables {
@@ -86,8 +89,11 @@ impl Session {
             match rows.iter_mut().find(|known| known.table == entry.def.id) {
                 Some(known) if known.checked_at == entry.changed_at => known.batches.extend(bound),
                 Some(_) => {
-                    return Err(Error::new(ErrorKind::Conflict, format!("table '{table}' was changed by another session"))
-                        .with_hint("append again"));
+                    return Err(Error::new(
+                        ErrorKind::Conflict,
+                        format!("table '{table}' was changed by another session"),
+                    )
+                    .with_hint("append again"));
                 }
                 None => rows.push(NewRows { table: entry.def.id, checked_at: entry.changed_at, batches: bound }),
             }

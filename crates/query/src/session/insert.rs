@@ -16,8 +16,8 @@ use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
 use crate::session::values::literal_rows;
 use alluvia_catalog::TableEntry;
-use alluvia_space::TableDef;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
+use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::DataType as ArrowType;
@@ -154,9 +154,9 @@ impl Session {
 fn inserted(rows: u64, committed: Option<Committed>) -> Outcome {
     let outcome = Outcome::done(format!("INSERT 0 {rows}"));
     match committed {
-        Some(Committed { version, duplicate: true }) => {
-            outcome.with_notice(format!("the producer had sent this batch before: it is version {version}, and was not applied again"))
-        }
+        Some(Committed { version, duplicate: true }) => outcome.with_notice(format!(
+            "the producer had sent this batch before: it is version {version}, and was not applied again"
+        )),
         _ => outcome,
     }
 }
@@ -185,11 +185,8 @@ pub(crate) fn targets(def: &TableDef, listed: Option<&[Ident]>, width: usize) ->
 
 fn too_many(def: &TableDef, width: usize, wanted: usize) -> Error {
     let names: Vec<&str> = def.columns.iter().map(|column| column.name.as_str()).collect();
-    Error::new(
-        ErrorKind::Syntax,
-        format!("INSERT INTO {} has {width} expressions for {wanted} columns", def.name),
-    )
-    .with_hint(format!("the table's columns are {}", names.join(", ")))
+    Error::new(ErrorKind::Syntax, format!("INSERT INTO {} has {width} expressions for {wanted} columns", def.name))
+        .with_hint(format!("the table's columns are {}", names.join(", ")))
 }
 
 /// For each column of the table the index of its source.

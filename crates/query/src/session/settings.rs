@@ -88,7 +88,8 @@ impl Settings {
         };
         let text = text.trim();
         let wrong = |takes: &str| {
-            Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}")).with_hint(format!("it takes {takes}"))
+            Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
+                .with_hint(format!("it takes {takes}"))
         };
         let number = |least: u64, most: u64| {
             let takes = format!("a whole number from {least} to {most}");
@@ -267,9 +268,9 @@ fn show_duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     match micros {
         0 => "0s".to_owned(),
-        _ if micros % 60_000_000 == 0 => format!("{}min", micros / 60_000_000),
-        _ if micros % 1_000_000 == 0 => format!("{}s", micros / 1_000_000),
-        _ if micros % 1_000 == 0 => format!("{}ms", micros / 1_000),
+        _ if micros.is_multiple_of(60_000_000) => format!("{}min", micros / 60_000_000),
+        _ if micros.is_multiple_of(1_000_000) => format!("{}s", micros / 1_000_000),
+        _ if micros.is_multiple_of(1_000) => format!("{}ms", micros / 1_000),
         _ => format!("{micros}us"),
     }
 }

@@ -95,6 +95,9 @@ impl OpenTransaction {
 }
 
 fn changed(table: &str) -> Error {
-    Error::new(ErrorKind::Conflict, format!("table {table} was changed by another session since this transaction wrote to it"))
-        .with_hint("roll back and try again")
+    Error::new(
+        ErrorKind::Conflict,
+        format!("table {table} was changed by another session since this transaction wrote to it"),
+    )
+    .with_hint("roll back and try again")
 }

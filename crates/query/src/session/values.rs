@@ -104,7 +104,8 @@ fn of_value(value: &Value) -> Option<Literal<'_>> {
         Value::Null => Some(Literal::Null),
         Value::Boolean(value) => Some(Literal::Boolean(*value)),
         Value::Number(text, false) => {
-            let digits = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'));
+            let digits =
+                text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'));
             digits.then_some(Literal::Number(Cow::Borrowed(text)))
         }
         Value::SingleQuotedString(text)
@@ -188,7 +189,8 @@ mod tests {
 
     #[test]
     fn literals_of_every_form_are_bound() {
-        let rows = "(1, 'x', '2026-01-02 03:04:05', true), (-2.5, 7, TIMESTAMP '2026-01-02', 'f'), ('3', true, NULL, DEFAULT)";
+        let rows =
+            "(1, 'x', '2026-01-02 03:04:05', true), (-2.5, 7, TIMESTAMP '2026-01-02', 'f'), ('3', true, NULL, DEFAULT)";
         let batch = bind(rows, &[0, 1, 2, 3]).unwrap().unwrap();
         let ints: Vec<i32> = batch.column(0).as_primitive::<Int32Type>().values().to_vec();
         assert_eq!(ints, [1, -3, 3]);

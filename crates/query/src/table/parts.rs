@@ -115,7 +115,7 @@ impl<'a> Part<'a> {
             rows: self.rows,
         };
         // Without a size, DataFusion does not cut parts further by byte ranges.
-        PartitionedFile::new(format!("seg-{}", self.of.segment.meta().id), 0)
+        PartitionedFile::new(format!("seg-{}.parquet", self.of.segment.meta().id), 0)
             .with_extension(ParquetAccessPlan::new(self.access))
             .with_extension(part)
     }

@@ -261,6 +261,37 @@ fn count_of_all_merged_rows_reads_nothing() {
 }
 
 #[test]
+fn what_is_answered_from_statistics_is_what_rows_say() {
+    let mut random = Random(9);
+    let all = rows(&mut random, 0, 30_000);
+    let mut fixture = Fixture::new(sales(), DIMENSIONS, &all);
+    fixture.add_segment(&all.slice(0, 9_000));
+    fixture.add_segment(&all.slice(9_000, 1));
+    // A segment all of whose notes are NULL, and one that was written before there was a column for them.
+    let mut columns = all.slice(9_001, 12_999).columns().to_vec();
+    columns[7] = new_null_array(&ArrowType::Utf8View, 12_999);
+    let noteless = RecordBatch::try_new(all.schema(), columns).expect("rows of sales");
+    fixture.add_segment(&noteless);
+    fixture.def.columns.pop();
+    fixture.add_segment(&all.slice(22_000, 8_000).project(&[0, 1, 2, 3, 4, 5, 6]).expect("seven columns"));
+    let mut columns = all.slice(22_000, 8_000).columns().to_vec();
+    columns[7] = new_null_array(&ArrowType::Utf8View, 8_000);
+    let last = RecordBatch::try_new(all.schema(), columns).expect("rows of sales");
+    let parts = [&all.slice(0, 9_001), &noteless, &last];
+    let plain = arrow::compute::concat_batches(&all.schema(), parts).expect("one schema");
+    let (session, _) = fixture.session(&plain);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+    runtime.block_on(async {
+        for column in ["n", "country", "city", "sold_at", "id", "price", "quantity", "note"] {
+            let sql = format!("SELECT count(*), count({column}), min({column}), max({column}) FROM @");
+            let ours = values(&text(&session, &sql.replace('@', "sales")).await);
+            let plain = values(&text(&session, &sql.replace('@', "memory.public.plain")).await);
+            assert_eq!(ours, plain, "{sql}");
+        }
+    });
+}
+
+#[test]
 fn renamed_added_and_dropped_columns_are_read_from_old_segments() {
     let mut random = Random(8);
     let all = rows(&mut random, 0, 20_000);
