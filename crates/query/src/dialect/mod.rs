@@ -9,7 +9,6 @@ mod grammar;
 mod hints;
 mod labels;
 pub(crate) mod names;
-pub(crate) mod outputs;
 mod parse;
 mod refuse;
 pub(crate) mod statement;

@@ -5,7 +5,6 @@
 
 use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
-use crate::dialect::outputs::name_repeated;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
 use crate::session::namespace::Namespace;
@@ -65,19 +64,17 @@ impl Session {
     pub(crate) async fn explain(
         &self,
         run: &Run,
-        mut query: Box<Query>,
+        query: Box<Query>,
         options: ExplainStatementOptions,
         hints: &Hints,
     ) -> Result<Outcome> {
-        name_repeated(&mut query);
         let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
         let planned = self.plan_tree(run, Tree::Explain(ExplainStatement { options, statement }), hints).await?;
         Ok(Outcome::rows("EXPLAIN", planned.execute()?).with_used(planned.used()))
     }
 
     /// Plans a query on the snapshot that it needs.
-    pub(crate) async fn plan(&self, run: &Run, mut query: Box<Query>, hints: &Hints) -> Result<Planned> {
-        name_repeated(&mut query);
+    pub(crate) async fn plan(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Planned> {
         self.plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints).await
     }
 

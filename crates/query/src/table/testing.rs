@@ -179,9 +179,6 @@ impl Fixture {
             .with_default_catalog_and_schema(CATALOG_NAME, PUBLIC_SCHEMA)
             .with_create_default_catalog_and_schema(false);
         configure(&mut config);
-        if std::env::var("Q2_PUSHDOWN").is_ok() {
-            config.options_mut().execution.parquet.pushdown_filters = true;
-        }
         config.set_extension(Arc::new(context));
         let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
         let session = SessionContext::new_with_state(state);

@@ -77,6 +77,8 @@ fn rows(random: &mut Random, first: i64, count: usize) -> RecordBatch {
 struct World {
     runtime: Runtime,
     session: SessionContext,
+    /// The same, with filters evaluated while Parquet is decoded.
+    late: SessionContext,
     fixture: Fixture,
     plain: RecordBatch,
 }
@@ -104,8 +106,10 @@ fn world() -> &'static World {
         fixture.pending = (701..900).map(|row| batches[4].slice(row, 1)).collect();
         let plain = arrow::compute::concat_batches(&sales().storage_schema(), &batches).expect("one schema");
         let (session, _) = fixture.session(&plain);
+        let (late, _) = fixture.session(&plain);
+        late.state_ref().write().config_mut().options_mut().execution.parquet.pushdown_filters = true;
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
-        World { runtime, session, fixture, plain }
+        World { runtime, session, late, fixture, plain }
     })
 }
 
@@ -171,12 +175,13 @@ fn predicate() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn pruned_scan_returns_what_the_filter_does(predicate in predicate()) {
+    fn pruned_scan_returns_what_the_filter_does(predicate in predicate(), late: bool) {
         let world = world();
+        let session = if late { &world.late } else { &world.session };
         let ours = format!("SELECT n FROM sales WHERE {predicate} ORDER BY n");
         let plain = format!("SELECT n FROM memory.public.plain WHERE {predicate} ORDER BY n");
         world.runtime.block_on(async {
-            assert_eq!(numbers(&world.session, &ours).await, numbers(&world.session, &plain).await, "{predicate}");
+            assert_eq!(numbers(session, &ours).await, numbers(session, &plain).await, "{predicate}");
         });
     }
 }
