@@ -66,7 +66,7 @@ fn golden_table() -> TableDef {
 
 /// Row `n` of the golden segment; every seventh value of a column is NULL, another column's turn in each row.
 fn golden_rows() -> RecordBatch {
-    let known = |n: usize, column: usize| (n + column) % 7 > 0;
+    let known = |n: usize, column: usize| !(n + column).is_multiple_of(7);
     fn each<T>(column: usize, known: impl Fn(usize, usize) -> bool, value: impl Fn(i64) -> T) -> Vec<Option<T>> {
         (0..ROWS).map(|n| known(n, column).then(|| value(n as i64))).collect()
     }

@@ -163,7 +163,7 @@ mod tests {
             let mut seen = Vec::new();
             let worker = || {
                 |item: u64| {
-                    if item % 7 == 0 {
+                    if item.is_multiple_of(7) {
                         std::thread::yield_now();
                     }
                     Ok(item * 10)

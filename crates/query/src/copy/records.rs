@@ -286,7 +286,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn scan(text: &str) -> Vec<(Vec<(String, bool)>, Option<Malformed>)> {
+    /// A record's fields, each with whether it was quoted, and what is wrong with it.
+    type Scanned = (Vec<(String, bool)>, Option<Malformed>);
+
+    fn scan(text: &str) -> Vec<Scanned> {
         let mut scanner = Scanner::new(b',', b'"', b'"');
         let (mut at, mut out) = (0, Vec::new());
         while let Some(record) = scanner.next(text.as_bytes(), at) {

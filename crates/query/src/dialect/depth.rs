@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn brackets_give_back_what_they_held() {
-        let sql = format!("SELECT {}", vec!["(1 + 2 * (3 - 4))"; 5].join(" + "));
+        let sql = format!("SELECT {}", ["(1 + 2 * (3 - 4))"; 5].join(" + "));
         assert!(depth(&sql).unwrap() < 12);
         assert!(depth("SELECT CASE WHEN a THEN 1 END, CASE WHEN a THEN 1 END").unwrap() < 5);
         assert!(depth(") ) ]").is_ok());

@@ -98,7 +98,7 @@ fn model(row: &Row, def: &TableDef) -> Vec<u32> {
     let time = line(row.0.map(|at| at as f64), 1_577_836_800e6, 1_893_456_000e6, bits(1));
     let price = line(row.4, 0.0, 1000.0, bits(2));
     let band = [1.0, 10.0, 100.0].iter().filter(|&&cut| row.4.is_some_and(|price| cut <= price)).count() as u32;
-    let user = row.5.map_or(0, |user| codes::hash::hash_integer(user));
+    let user = row.5.map_or(0, codes::hash::hash_integer);
     vec![store, time, price, band, top(user, bits(4)), top(user, bits(5))]
 }
 

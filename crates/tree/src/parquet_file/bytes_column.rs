@@ -1,7 +1,7 @@
 //! Encoding of a text or binary column into Parquet column chunks.
 //!
 //! The `parquet` crate hashes and compares every value of every row. Here rows come mostly as dictionaries, and so the
-//! work per row is a look-up, a mark and a few bits: an order of magnitude less, for the columns that a table has most of.
+//! work per row is a look-up, a mark and a few bits, for the columns that a table has most of.
 //! The pages are the same: a dictionary page, then data pages of indices (RLE/bit-packed), one per block. A dictionary
 //! that outgrows [`DICTIONARY_BYTES_MAX`] ends there: pages after that hold the values themselves.
 

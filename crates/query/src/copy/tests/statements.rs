@@ -42,7 +42,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(batches: usize, error: Option<Error>) -> SendableRecordBatchStream {
+    fn stream(batches: usize, error: Option<Error>) -> SendableRecordBatchStream {
         let batch = |first: usize| {
             let values: Int64Array = (first as i64 * 2..first as i64 * 2 + 2).collect();
             crate::copy::assign::storage_batch(&table("a BIGINT"), vec![Arc::new(values)], 2).unwrap()
@@ -98,7 +98,7 @@ async fn what_copy_to_writes_copy_from_reads() {
     let bench = Bench::new("a BIGINT");
     let file = bench.path("out.csv.gz");
     let target = Target::File(file.clone());
-    let written = copy_to(context(&bench), Rows::new(3, None), target, CopyOptions::default()).await.unwrap();
+    let written = copy_to(context(&bench), Rows::stream(3, None), target, CopyOptions::default()).await.unwrap();
     assert_eq!(written, 6);
     let source = Source::Files(file.display().to_string());
     let report = copy_from(context(&bench), entry(&bench), Vec::new(), source, CopyOptions::default()).await.unwrap();
@@ -110,9 +110,9 @@ async fn what_copy_to_writes_copy_from_reads() {
     let mut to_stdout = context(&bench);
     to_stdout.stdout = Some(Box::new(out.clone()));
     let options = CopyOptions { format: Some(OutputFormat::JsonArray), ..CopyOptions::default() };
-    copy_to(to_stdout, Rows::new(1, None), Target::Stdout, options).await.unwrap();
+    copy_to(to_stdout, Rows::stream(1, None), Target::Stdout, options).await.unwrap();
     assert_eq!(String::from_utf8(out.0.lock().clone()).unwrap(), "[{\"a\":0},{\"a\":1}]\n");
-    let refused = copy_to(context(&bench), Rows::new(1, None), Target::Stdout, CopyOptions::default()).await;
+    let refused = copy_to(context(&bench), Rows::stream(1, None), Target::Stdout, CopyOptions::default()).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotSupported);
 }
 
@@ -120,13 +120,13 @@ async fn what_copy_to_writes_copy_from_reads() {
 async fn a_result_that_fails_leaves_no_file() {
     let bench = Bench::new("a BIGINT");
     for name in ["out.csv", "out.parquet"] {
-        let rows = Rows::new(2, Some(Error::new(ErrorKind::OutOfMemory, "too much")));
+        let rows = Rows::stream(2, Some(Error::new(ErrorKind::OutOfMemory, "too much")));
         let failed = copy_to(context(&bench), rows, Target::File(bench.path(name)), CopyOptions::default()).await;
         assert!(failed.unwrap_err().message().contains("too much"));
     }
     bench.cancel.cancel();
     let cancelled =
-        copy_to(context(&bench), Rows::new(2, None), Target::File(bench.path("out.csv")), CopyOptions::default());
+        copy_to(context(&bench), Rows::stream(2, None), Target::File(bench.path("out.csv")), CopyOptions::default());
     assert_eq!(cancelled.await.unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(bench.files(), Vec::<String>::new());
 }
