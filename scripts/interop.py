@@ -43,7 +43,7 @@ def main() -> None:
         theirs = duckdb.sql(f"SELECT id, kind, price FROM read_parquet({[str(f) for f in files]!r}) ORDER BY id").fetchall()
         assert [row["id"] for row in ours] == [row[0] for row in theirs] == [1, 2, 3], (ours, theirs)
         assert [row.get("kind") for row in ours] == [row[1] for row in theirs], (ours, theirs)
-        prices = duckdb.sql(f"SELECT sum(price) FROM read_parquet({[str(f) for f in files]!r})").fetchone()
+        prices = duckdb.sql(f"SELECT sum(price) FROM read_parquet({[str(f) for f in files]!r})").fetchall()[0]
         assert str(prices[0]) == "9.25", prices
     print("interop: DuckDB", duckdb.__version__, "and pyarrow", parquet.__name__, "read our segments")
     print("1 passed, 0 failed")

@@ -13,7 +13,7 @@ use arrow::util::display::array_value_to_string;
 use clap::Args;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -180,28 +180,14 @@ fn generate(args: &TpchArgs) -> Anything<PathBuf> {
         std::fs::create_dir_all(&folder)?;
         let tool = args.places.venv.join("bin").join("tpchgen-cli");
         let status = Command::new(tool)
-            .args(["--scale-factor", &args.sf.to_string(), "--format", "parquet", "--output-dir"])
+            .args(["parquet", "--scale-factor", &args.sf.to_string(), "--output-dir"])
             .arg(&folder)
             .status()?;
         if !status.success() {
             return Err("tpchgen-cli failed".into());
         }
-        flatten(&folder)?;
     }
     Ok(folder)
-}
-
-/// Some versions of the generator write `lineitem/lineitem.1.parquet`.
-fn flatten(folder: &Path) -> Anything<()> {
-    for (table, _) in TABLES {
-        let wanted = folder.join(format!("{table}.parquet"));
-        let inner = folder.join(table);
-        if !wanted.exists() && inner.is_dir() {
-            let file = std::fs::read_dir(&inner)?.next().ok_or("the generator made an empty folder")??;
-            std::fs::rename(file.path(), wanted)?;
-        }
-    }
-    Ok(())
 }
 
 /// Row by row, column by column; numbers to one part in a million, since engines type averages differently. Rows that an

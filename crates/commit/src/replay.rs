@@ -24,7 +24,8 @@ impl Committer {
         };
         let rows = body.rows(changed.as_ref().unwrap_or(catalog))?;
         for load in &body.loads {
-            spaces.require(load.table, Some(&load.dictionary), Some(&load.ranges));
+            let ranges = (!load.ranges.is_empty()).then_some(load.ranges.as_slice());
+            spaces.require(load.table, Some(&load.dictionary), ranges);
         }
         let batch = NewBatch { changes: body.changes, rows, loads: body.loads, producer: body.producer };
         Committer::recovered(record.version, record.commit_micros, batch, changed, record.body.len() as u64)

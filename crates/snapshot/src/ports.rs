@@ -99,7 +99,7 @@ pub struct StagedLoad {
     pub segments: Vec<SegmentMeta>,
     /// How much of the table's dictionaries must be durable for these segments; it is.
     pub dictionary: DictionaryMark,
-    /// The table's key ranges as these segments used them.
+    /// The table's key ranges as these segments used them; empty when there are no rows, or no dimensions.
     pub ranges: Vec<KeyRange>,
     /// Rows in all.
     pub rows: u64,
