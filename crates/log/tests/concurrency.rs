@@ -315,8 +315,11 @@ fn a_later_fsync_does_not_cover_up_a_failed_one() {
     let second = commit(&log, 2);
     gate.wait_for(2);
     disk.fail_sync(2); // the second to get there, which is the first group's
+    let calls = disk.calls();
     gate.release(1);
-    thread::sleep(Duration::from_millis(20)); // either order must do; this makes the hard one likely
+    while disk.calls() == calls {
+        thread::yield_now(); // until the second group's fsync has succeeded
+    }
     gate.release(0);
     for thread in [first, second] {
         assert_eq!(thread.join().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
