@@ -10,9 +10,12 @@
 
 use crate::codec::encode;
 use crate::replay::with_hidden_columns;
+use crate::waiting::WaitingBatches;
 use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
-use alluvia_snapshot::{BatchInfo, Committed, Durability, NewBatch, ProducerMark, ProducerState, Published, Views};
+use alluvia_snapshot::{
+    BatchInfo, Committed, Done, Durability, NewBatch, ProducerMark, ProducerState, Published, Views,
+};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +29,7 @@ pub struct Committer {
     sequencer: Mutex<Sequencer>,
     /// Held while durable batches are moved from `pending` to the views, so that they arrive in order.
     publisher: Mutex<()>,
+    waiting: WaitingBatches,
     batch_bytes_max: u64,
 }
 
@@ -43,12 +47,12 @@ struct Sequencer {
 
 /// A batch that has its version.
 #[derive(Clone, Copy, Debug)]
-struct Sequenced {
-    version: Version,
-    duplicate: bool,
+pub(crate) struct Sequenced {
+    pub(crate) version: Version,
+    pub(crate) duplicate: bool,
     /// To wait for; a duplicate waits for its version, which no rewind can have taken from it once it is visible.
     ticket: Option<Ticket>,
-    generation: u64,
+    pub(crate) generation: u64,
 }
 
 impl Committer {
@@ -64,7 +68,14 @@ impl Committer {
             pending: VecDeque::new(),
             generation: 0,
         };
-        Committer { log, views, sequencer: Mutex::new(sequencer), publisher: Mutex::new(()), batch_bytes_max }
+        Committer {
+            log,
+            views,
+            sequencer: Mutex::new(sequencer),
+            publisher: Mutex::new(()),
+            waiting: WaitingBatches::default(),
+            batch_bytes_max,
+        }
     }
 
     /// The log.
@@ -72,34 +83,73 @@ impl Committer {
         &self.log
     }
 
+    pub(crate) fn waiting(&self) -> &WaitingBatches {
+        &self.waiting
+    }
+
     /// Commits a batch; with [`Durability::Sync`] it is durable and visible on return (C2).
     pub fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
-        let body = encode(&batch)?;
-        let bytes = body.len() as u64;
-        if bytes > self.batch_bytes_max {
-            let (size, limit) = (bytes >> 20, self.batch_bytes_max >> 20);
+        let body = self.encode(&batch)?;
+        if !batch.rows.is_empty() {
+            self.views.wait_room(body.len() as u64)?;
+        }
+        let sequenced = self.sequence_or_rewind(batch, body, None)?;
+        if durability == Durability::Sync {
+            self.finish(sequenced)?;
+        }
+        Ok(Committed { version: sequenced.version, duplicate: sequenced.duplicate })
+    }
+
+    /// As [`Committer::submit`] with [`Durability::Sync`], without waiting: `done` is called by a thread that is in
+    /// [`Committer::serve`]. Gives everything back if there is none, or the batch would have to wait for room in the tail.
+    pub fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
+        if !self.waiting.is_served() {
+            return Some((batch, done));
+        }
+        let body = match self.encode(&batch) {
+            Ok(body) if batch.rows.is_empty() || self.views.has_room(body.len() as u64) => body,
+            Ok(_) => return Some((batch, done)),
+            Err(error) => {
+                done(Err(error));
+                return None;
+            }
+        };
+        let mut done = Some(done);
+        let sequenced = self.sequence_or_rewind(batch, body, Some(&mut done));
+        if let Some(done) = done {
+            // Refused, or the threads have just stopped.
+            done(sequenced.and_then(|batch| {
+                self.finish(batch)?;
+                Ok(Committed { version: batch.version, duplicate: batch.duplicate })
+            }));
+        }
+        None
+    }
+
+    fn encode(&self, batch: &NewBatch) -> Result<Vec<u8>> {
+        let body = encode(batch)?;
+        if body.len() as u64 > self.batch_bytes_max {
+            let (size, limit) = (body.len() as u64 >> 20, self.batch_bytes_max >> 20);
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!("the batch has {size} MiB; a batch in the log may have {limit} MiB"),
             )
             .with_hint("load large data with COPY or alluvia load, or in several batches"));
         }
-        if !batch.rows.is_empty() {
-            self.views.wait_room(bytes)?;
+        Ok(body)
+    }
+
+    /// Sequences a batch. If the log had failed for want of room, whoever meets that first makes it writable again, and this
+    /// batch is refused.
+    fn sequence_or_rewind(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
+        let sequenced = self.sequence(batch, body, done);
+        if let Err(error) = &sequenced
+            && error.kind() == ErrorKind::DiskFull
+        {
+            let generation = self.sequencer.lock().generation;
+            self.drop_not_durable(generation)?;
         }
-        let sequenced = match self.sequence(batch, &body) {
-            Err(error) if error.kind() == ErrorKind::DiskFull => {
-                // The log had failed before: whoever meets that first makes it writable again, and this batch is refused.
-                let generation = self.sequencer.lock().generation;
-                self.drop_not_durable(generation)?;
-                return Err(error);
-            }
-            sequenced => sequenced?,
-        };
-        if durability == Durability::Sync {
-            self.finish(sequenced)?;
-        }
-        Ok(Committed { version: sequenced.version, duplicate: sequenced.duplicate })
+        sequenced
     }
 
     /// Makes everything that was sequenced durable and visible.
@@ -111,9 +161,18 @@ impl Committer {
         self.finish(Sequenced { version: last, duplicate: false, ticket: None, generation })
     }
 
-    /// C1: gives the batch its version and its place in the log.
-    fn sequence(&self, batch: NewBatch, body: &[u8]) -> Result<Sequenced> {
+    /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
+    /// taken then.
+    fn sequence(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
         let mut sequencer = self.sequencer.lock();
+        let sequenced = self.sequence_locked(&mut sequencer, batch, body)?;
+        if let Some(done) = done {
+            *done = done.take().and_then(|taken| self.waiting.push(sequenced, taken));
+        }
+        Ok(sequenced)
+    }
+
+    fn sequence_locked(&self, sequencer: &mut Sequencer, batch: NewBatch, body: Vec<u8>) -> Result<Sequenced> {
         let generation = sequencer.generation;
         if let Some(mark) = &batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
@@ -134,7 +193,7 @@ impl Committer {
         }
         let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
         let published = published(version, commit_micros, batch, catalog.clone(), body.len() as u64)?;
-        let ticket = Some(self.log.append(version, commit_micros, body)?);
+        let ticket = Some(self.log.append_owned(version, commit_micros, body)?);
 
         // From here on the batch is in the log's buffer: nothing may fail.
         if let Some(catalog) = catalog {
@@ -151,7 +210,7 @@ impl Committer {
     }
 
     /// Waits until the batch is durable, and publishes it if nobody has yet.
-    fn finish(&self, batch: Sequenced) -> Result<()> {
+    pub(crate) fn finish(&self, batch: Sequenced) -> Result<()> {
         if batch.ticket.is_none() && self.views.visible() >= batch.version {
             return Ok(());
         }

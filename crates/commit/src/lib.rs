@@ -6,11 +6,13 @@
 //! - C3: a producer's batch is applied at most once, also after a restart: its number travels in the log with it.
 //! - C4: rows are applied by the definition they were checked against, or not at all.
 //!
-//! The room is synchronous and owns no threads: whoever waits longest leads the group commit.
+//! The room is synchronous and owns no threads: whoever waits longest leads the group commit, or whichever thread of the
+//! caller's serves those that do not wait themselves ([`Committer::serve`]).
 
 mod codec;
 mod committer;
 mod replay;
+mod waiting;
 
 pub use codec::{Body, decode, encode};
 pub use committer::Committer;

@@ -6,8 +6,8 @@ use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, open, remove_orphans};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo,
-    Views, Want,
+    BatchInfo, Committed, Done, Durability, Load, NewBatch, ProducerMark, Snapshot, Spaces, StageInfo, Store,
+    StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -20,6 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Names a data directory may hold.
 const KNOWN_NAMES: [&str; 6] = ["lock", "log", "segments", "spill", "manifest", "manifest.tmp"];
+
+/// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
+/// too long for a thread that must not block.
+const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// One open data directory.
 #[derive(Debug)]
@@ -145,6 +149,17 @@ impl Core {
         self.committer.flush()
     }
 
+    /// The way of batches into the log.
+    pub(crate) fn committer(&self) -> &Committer {
+        &self.committer
+    }
+
+    /// Ends the log with a statement that all of it is durable, so that later damage to its end is told from a torn write.
+    pub(crate) fn seal(&self) -> Result<()> {
+        self.committer.flush()?;
+        self.committer.log().seal()
+    }
+
     /// Whether a relaxed batch came since the last call.
     pub(crate) fn take_relaxed(&self) -> bool {
         self.relaxed.swap(false, Ordering::Relaxed)
@@ -170,6 +185,10 @@ impl Core {
     pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
+}
+
+fn rows_bytes(batch: &NewBatch) -> usize {
+    batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
 }
 
 /// A directory that holds something else is left alone.
@@ -210,6 +229,11 @@ impl Store for Core {
             self.relaxed.store(true, Ordering::Relaxed);
         }
         self.committer.submit(batch, durability)
+    }
+
+    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
+        let is_small = batch.loads.is_empty() && rows_bytes(&batch) <= SMALL_BYTES_MAX;
+        if is_small { self.committer.submit_then(batch, done) } else { Some((batch, done)) }
     }
 
     fn wait_visible(&self, version: Version) -> Result<()> {

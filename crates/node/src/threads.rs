@@ -1,7 +1,7 @@
 //! The threads that keep the pipeline running.
 //!
 //! Each looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on its interval
-//! or when segments pile up, the flusher while relaxed batches come. A failure is remembered where writers and
+//! or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for their fsync. A failure is remembered where writers and
 //! `alluvia.settings` see it, and tried again after a pause: a full disk that gets room resumes by itself.
 
 use crate::core::Core;
@@ -14,6 +14,9 @@ use std::time::Duration;
 const SORT_LOOK: Duration = Duration::from_millis(20);
 const MERGE_LOOK: Duration = Duration::from_millis(50);
 const FLUSH_LOOK: Duration = Duration::from_millis(5);
+/// Threads that make waiting batches durable: one for each fsync that the log lets overlap, and one that is about to.
+const COMMITTERS: usize = 5;
+const COMMIT_LOOK: Duration = Duration::from_millis(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Tells the threads to stop, and wakes them for it.
@@ -24,6 +27,10 @@ struct Stop {
 }
 
 impl Stop {
+    fn is_asked(&self) -> bool {
+        *self.asked.lock()
+    }
+
     /// Sleeps; returns whether to stop.
     fn wait(&self, time: Duration) -> bool {
         let mut asked = self.asked.lock();
@@ -37,13 +44,14 @@ impl Stop {
 /// The running threads; stopped and awaited when dropped.
 #[derive(Debug)]
 pub(crate) struct Threads {
+    core: Arc<Core>,
     stop: Arc<Stop>,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
     pub(crate) fn start(core: &Arc<Core>) -> Threads {
-        let mut threads = Threads { stop: Arc::default(), handles: Vec::new() };
+        let mut threads = Threads { core: Arc::clone(core), stop: Arc::default(), handles: Vec::new() };
         threads.spawn("alluvia-sort", core, |core, stop| {
             while !stop.wait(SORT_LOOK) {
                 if core.sort_is_due() {
@@ -70,6 +78,14 @@ impl Threads {
                 }
             }
         });
+        core.committer().set_served(true);
+        for _ in 0..COMMITTERS {
+            threads.spawn("alluvia-commit", core, |core, stop| {
+                while !stop.is_asked() {
+                    core.committer().serve(COMMIT_LOOK);
+                }
+            });
+        }
         threads
     }
 
@@ -92,8 +108,14 @@ impl Drop for Threads {
     fn drop(&mut self) {
         *self.stop.asked.lock() = true;
         self.stop.changed.notify_all();
+        self.core.committer().set_served(false);
         for handle in self.handles.drain(..) {
             let _ = handle.join();
+        }
+        self.core.committer().serve(Duration::ZERO);
+        // What cannot be sealed is recovered all the same; who wrote was told of any failure.
+        if let Err(error) = self.core.seal() {
+            tracing::warn!(%error, "the log was not sealed");
         }
     }
 }

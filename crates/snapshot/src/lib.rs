@@ -19,8 +19,8 @@ pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use ports::{
-    BatchInfo, Committed, Durability, Freshness, Load, NewBatch, NewRows, ProducerMark, StageInfo, StagedLoad, Store,
-    StoreInfo, Want,
+    BatchInfo, Committed, Done, Durability, Freshness, Load, NewBatch, NewRows, ProducerMark, StageInfo, StagedLoad,
+    Store, StoreInfo, Want,
 };
 pub use snapshot::{SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

@@ -88,6 +88,9 @@ pub struct Committed {
     pub duplicate: bool,
 }
 
+/// Told what became of a batch, once.
+pub type Done = Box<dyn FnOnce(Result<Committed>) + Send>;
+
 /// A large batch, staged as synced segments that no manifest names yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StagedLoad {
@@ -182,6 +185,10 @@ pub trait Store: Send + Sync + Debug {
     fn snapshot(&self, want: &Want) -> Result<Snapshot>;
     /// Commits a batch. With `Sync` it is durable and visible on return.
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed>;
+    /// As [`Store::submit`] with [`Durability::Sync`], for a batch whose rows are few, without waiting: `done` is called
+    /// from another thread. Gives everything back where that cannot be (the tail is full, nobody serves the log): then
+    /// submit it on a thread that may block.
+    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)>;
     /// Returns once `version` is visible.
     fn wait_visible(&self, version: Version) -> Result<()>;
     /// An id for a table about to be created; never handed out twice.

@@ -304,12 +304,18 @@ impl Views {
         self.notify();
     }
 
+    /// Whether the tail has room for `bytes` more, or nothing in it.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let state = self.state.read();
+        state.tail_bytes == 0 || state.tail_bytes + bytes <= self.tail_bytes_max
+    }
+
     /// Waits until the tail has room for `bytes` more, or nothing in it; then the batch may be appended.
     pub fn wait_room(&self, bytes: u64) -> Result<()> {
-        let full = |state: &State| state.tail_bytes > 0 && state.tail_bytes + bytes > self.tail_bytes_max;
-        if !full(&self.state.read()) {
+        if self.has_room(bytes) {
             return Ok(());
         }
+        let full = |state: &State| state.tail_bytes > 0 && state.tail_bytes + bytes > self.tail_bytes_max;
         self.writers_waiting.fetch_add(1, Ordering::Relaxed);
         let result = self.wait_until(|state| match &state.pipeline_error {
             _ if !full(state) => Some(Ok(())),

@@ -15,7 +15,7 @@ use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Committed, Durability, NewBatch};
+use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -235,7 +235,7 @@ impl Session {
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
         let store = Arc::clone(self.engine.store());
-        let committed = blocking(move || store.submit(batch, durability)).await;
+        let committed = submit(store, batch, durability).await;
         run.progress.set_phase(Phase::Idle);
         let committed = committed?;
         self.wrote(committed.version, durability);
@@ -265,6 +265,23 @@ impl Session {
             state.unseen = None;
         }
         Ok(())
+    }
+}
+
+/// Commits a batch, if it may be without holding a thread.
+async fn submit(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
+    if durability == Durability::Relaxed {
+        return blocking(move || store.submit(batch, durability)).await;
+    }
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // A receiver that is gone was dropped with its session; the batch is committed or refused all the same.
+    let done = Box::new(move |result| drop(sender.send(result)));
+    match store.submit_then(batch, done) {
+        Some((batch, _)) => blocking(move || store.submit(batch, durability)).await,
+        None => match receiver.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::internal("a batch was dropped on its way into the log")),
+        },
     }
 }
 

@@ -7,8 +7,8 @@ use super::statistics::ScanCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, SegmentRead, Snapshot, StageInfo, Store, StoreInfo,
-    TableRead, TailRead, Want,
+    BatchInfo, Committed, Done, Durability, Load, NewBatch, ProducerMark, SegmentRead, Snapshot, StageInfo, Store,
+    StoreInfo, TableRead, TailRead, Want,
 };
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
@@ -270,6 +270,10 @@ impl Store for FixedStore {
 
     fn submit(&self, _batch: NewBatch, _durability: Durability) -> Result<Committed> {
         refused()
+    }
+
+    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
+        Some((batch, done))
     }
 
     fn wait_visible(&self, _version: Version) -> Result<()> {
