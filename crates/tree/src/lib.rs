@@ -13,9 +13,12 @@
 //! makes it an index: keys and level codes packed per block, so that merges and filters need not look at values, and per
 //! block the codes present, bounds, NULL counts and measures. Its format is in docs/FORMAT.md, section "Segments".
 
+mod answer;
 mod chunk;
 mod context;
 mod cursor;
+pub mod estimate;
+mod filter;
 mod layout;
 mod meta;
 mod parquet_file;
@@ -26,6 +29,10 @@ mod summary;
 mod verify;
 mod writer;
 
+pub use answer::{
+    Answer, BoxQuery, CodeSet, Counters, GroupKeys, GroupSpan, LevelFilter, MeasureTotals, Totals, Wanted,
+    WantedMeasure, add_rows, answer,
+};
 pub use chunk::RowChunk;
 pub use context::{TreeContext, segment_of_file};
 pub use cursor::SegmentCursor;

@@ -4,15 +4,19 @@
 //! context's bound ([`TreeContext::with_loaded_bytes_max`]), so that a database of any size opens at once and thousands of
 //! open segments cost little.
 
+use crate::answer::NodeTree;
 use crate::context::TreeContext;
-use crate::layout::{block_rows, blocks_of};
+use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::meta::SegmentMeta;
-use crate::parquet_file::ParquetInput;
+use crate::parquet_file::{ParquetInput, RowReader};
 use crate::pool::Slot;
 use crate::side::{SideFile, Stripes, key_width, unpack_codes, unpack_keys};
 use crate::summary::{BlockSummaries, BlockTable};
+use alluvia_space::VERSION_COLUMN;
 use alluvia_storage::CheckedFile;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, UInt64Type};
 use parking_lot::Mutex;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use std::ops::Range;
@@ -30,6 +34,9 @@ pub struct Segment {
     index: Arc<Slot<BlockIndex>>,
     summaries: Arc<Slot<BlockSummaries>>,
     parquet: Arc<Slot<Arc<ParquetMetaData>>>,
+    /// By stream: each level, then each measure.
+    streams: OnceLock<Vec<Arc<Slot<PackedStream>>>>,
+    nodes: Arc<Slot<NodeTree>>,
     retired: AtomicBool,
 }
 
@@ -45,6 +52,21 @@ struct Files {
 pub(crate) struct BlockIndex {
     pub(crate) table: Arc<BlockTable>,
     pub(crate) stripes: Stripes,
+}
+
+/// One stream of the side file in memory: a level's codes or a measure's values, packed block by block.
+#[derive(Debug, Default)]
+pub(crate) struct PackedStream {
+    bytes: Vec<u8>,
+    /// Where each block begins, and where the last one ends.
+    starts: Vec<usize>,
+}
+
+impl PackedStream {
+    /// The packed codes or values of a block.
+    pub(crate) fn block(&self, block: usize) -> &[u8] {
+        &self.bytes[self.starts[block]..self.starts[block + 1]]
+    }
 }
 
 impl Segment {
@@ -63,6 +85,8 @@ impl Segment {
             index: Arc::default(),
             summaries: Arc::default(),
             parquet: Arc::default(),
+            streams: OnceLock::new(),
+            nodes: Arc::default(),
             retired: AtomicBool::new(false),
         }))
     }
@@ -210,6 +234,77 @@ impl Segment {
         let packed = self.packed(index, 1 + level, block, &rows, bounds.width())?;
         unpack_codes(&packed, bounds, (rows.end - rows.start) as usize, out);
         Ok(())
+    }
+
+    /// The versions of a block's rows.
+    pub(crate) fn versions(self: &Arc<Segment>, block: usize) -> Result<Vec<u64>> {
+        let rows = self.block_rows(block);
+        let count = (rows.end - rows.start) as usize;
+        if let Some(version) = self.meta.fixed_version {
+            return Ok(vec![version.0; count]);
+        }
+        let mut reader = RowReader::open(self, &[(VERSION_COLUMN, DataType::UInt64)], rows, count)?;
+        let mut versions = Vec::with_capacity(count);
+        while let Some(batch) = reader.next_batch()? {
+            versions.extend_from_slice(batch.column(0).as_primitive::<UInt64Type>().values());
+        }
+        if versions.len() == count {
+            Ok(versions)
+        } else {
+            let message = format!("the Parquet file of segment {} ends within block {block}", self.meta.id);
+            Err(Error::new(ErrorKind::Corrupt, message))
+        }
+    }
+
+    /// All packed codes of a level, held in memory while there is room.
+    pub(crate) fn level_stream(&self, level: usize) -> Result<Arc<PackedStream>> {
+        self.stream(level)
+    }
+
+    /// All packed values of a measure, by its place among the segment's measures.
+    pub(crate) fn measure_stream(&self, measure: usize) -> Result<Arc<PackedStream>> {
+        self.stream(self.index()?.table.levels.len() + measure)
+    }
+
+    /// Summaries of runs of blocks, held in memory while there is room.
+    pub(crate) fn nodes(&self) -> Result<Arc<NodeTree>> {
+        Slot::get(&self.nodes, &self.context.pool, || {
+            let nodes = NodeTree::new(&*self.summaries()?);
+            let bytes = nodes.bytes();
+            Ok((nodes, bytes))
+        })
+    }
+
+    fn stream(&self, at: usize) -> Result<Arc<PackedStream>> {
+        let index = self.index()?;
+        let side = &self.files()?.side;
+        let streams = self.streams.get_or_init(|| (1..side.streams()).map(|_| Arc::default()).collect());
+        Slot::get(&streams[at], &self.context.pool, || {
+            let mut starts = Vec::with_capacity(self.blocks() + 1);
+            let mut bytes = Vec::new();
+            for stripe in 0..self.blocks().div_ceil(STRIPE_BLOCKS) {
+                let first = stripe * STRIPE_BLOCKS;
+                let offset = bytes.len();
+                let whole = index.stripes.stream(&index.table, self.meta.rows, stripe, 1 + at);
+                for block in first..(first + STRIPE_BLOCKS).min(self.blocks()) {
+                    let range = index.stripes.block(&index.table, self.meta.rows, block, 1 + at);
+                    starts.push(offset + (range.start - whole.start) as usize);
+                }
+                bytes.extend_from_slice(&self.diagnosed(side.packed(whole, 1 + at, first))?);
+            }
+            starts.push(bytes.len());
+            let size = (bytes.len() + 8 * starts.len()) as u64;
+            Ok((PackedStream { bytes, starts }, size))
+        })
+    }
+
+    /// The packed values of a block of a measure; `None` if the column was no measure when the segment was written.
+    pub(crate) fn measure(&self, column: ColumnId, block: usize) -> Result<Option<bytes::Bytes>> {
+        let index = self.index()?;
+        let Some(at) = index.table.measures.iter().position(|(id, _)| *id == column) else { return Ok(None) };
+        let width = index.table.measures[at].1.encodings[block].width();
+        let stream = 1 + index.table.levels.len() + at;
+        self.packed(&index, stream, block, &self.block_rows(block), width).map(Some)
     }
 
     fn packed(

@@ -69,7 +69,16 @@ impl Segment {
                 }
                 place += batch.num_rows();
             }
-            builder.end_block(&keys, &codes);
+            let found = builder.end_block(&keys, &codes);
+            let measures = table.columns.iter().filter(|column| builder.is_measure(column.id));
+            for (column, packed) in measures.zip(&found.measures) {
+                if self.measure(column.id, block)?.is_some_and(|stored| stored != packed.as_slice()) {
+                    let name = &column.name;
+                    return Err(wrong(format!(
+                        "the packed values of column {name} in block {block} do not fit the rows"
+                    )));
+                }
+            }
         }
         let (table, levels) = builder.finish();
         Ok(BlockSummaries { table: Arc::new(table), levels, rows })
@@ -162,4 +171,5 @@ fn same_measure(old: &MeasureSummary, new: &MeasureSummary) -> bool {
         && old.counts.as_ref() == new.counts.as_ref()
         && old.sums.as_ref() == new.sums.as_ref()
         && old.squares.as_ref() == new.squares.as_ref()
+        && old.encodings == new.encodings
 }

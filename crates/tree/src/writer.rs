@@ -94,7 +94,8 @@ impl SegmentWriter {
         let path = context.parquet_path(id);
         writer.parquet = Parquet::Empty(CheckedWriter::create(context.disk.as_ref(), &path)?);
         writer.unfinished.push(path);
-        let header = Header { segment: id, table: table.id, levels: levels as u32 };
+        let measures = writer.summaries.as_ref().map_or(0, SummaryBuilder::measures) as u32;
+        let header = Header { segment: id, table: table.id, levels: levels as u32, measures };
         writer.side = Some(SideWriter::create(context, &header)?);
         writer.unfinished.push(context.side_path(id));
         Ok(writer)

@@ -64,6 +64,8 @@ pub(crate) struct Header {
     pub(crate) table: TableId,
     /// Levels that have a stream in each stripe.
     pub(crate) levels: u32,
+    /// Measures that have a stream behind the levels'.
+    pub(crate) measures: u32,
 }
 
 /// One section of the table.
@@ -100,13 +102,14 @@ pub(crate) fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
     bytes[20..24].copy_from_slice(&header.levels.to_le_bytes());
     bytes[24..28].copy_from_slice(&(BLOCK_ROWS as u32).to_le_bytes());
     bytes[28..32].copy_from_slice(&(STRIPE_BLOCKS as u32).to_le_bytes());
+    bytes[32..36].copy_from_slice(&header.measures.to_le_bytes());
     let crc = crc32c(&bytes[..HEADER_BYTES - 4]);
     bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 
-/// Reads the header and compares it with what the manifest says.
-pub(crate) fn check_header(path: &Path, bytes: &[u8], segment: SegmentId, table: TableId) -> Result<u32> {
+/// Reads the header and compares it with what the manifest says. Gives the numbers of levels and measures.
+pub(crate) fn check_header(path: &Path, bytes: &[u8], segment: SegmentId, table: TableId) -> Result<(u32, u32)> {
     let bytes: &[u8; HEADER_BYTES] =
         bytes.try_into().map_err(|_| corrupt(path, "header", "the file is too short to have one"))?;
     check_magic(path, "header", &bytes[0..8])?;
@@ -126,7 +129,7 @@ pub(crate) fn check_header(path: &Path, bytes: &[u8], segment: SegmentId, table:
             Error::new(ErrorKind::IncompatibleFormat, message).with_hint("open it with the build that wrote it")
         );
     }
-    Ok(u32_at(bytes, 20))
+    Ok((u32_at(bytes, 20), u32_at(bytes, 32)))
 }
 
 /// The section table and the trailer.

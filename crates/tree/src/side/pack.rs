@@ -79,7 +79,7 @@ impl CodeBounds {
     }
 
     /// What is subtracted from a code that is not NULL.
-    fn base(self) -> u32 {
+    pub(crate) fn base(self) -> u32 {
         self.min - u32::from(self.has_null)
     }
 }

@@ -23,6 +23,7 @@ pub(crate) struct SideFile {
     /// Where the sections end.
     end: u64,
     pub(crate) levels: usize,
+    pub(crate) measures: usize,
     pub(crate) rows: u64,
 }
 
@@ -39,7 +40,7 @@ enum Source {
 #[derive(Debug)]
 pub(crate) struct Stripes {
     offsets: Vec<u64>,
-    /// Per stripe: of the keys, then of each level.
+    /// Per stripe: of the keys, then of each level, then of each measure.
     crcs: Vec<u32>,
 }
 
@@ -68,7 +69,8 @@ impl SideFile {
         }
         let in_section = |name: &'static str| move |error: Error| error.at(format!("section {name}"));
         let header = source.read(0..HEADER_BYTES as u64).map_err(in_section("header"))?;
-        let levels = check_header(path, &header, segment, table)? as usize;
+        let (levels, measures) = check_header(path, &header, segment, table)?;
+        let (levels, measures) = (levels as usize, measures as usize);
         let trailer_at = len - TRAILER_BYTES as u64;
         let trailer = source.read(trailer_at..len).map_err(in_section("trailer"))?;
         let trailer = decode_trailer(path, &trailer)?;
@@ -77,7 +79,7 @@ impl SideFile {
         // The checksum also covers the trailer's row count and section count.
         let table_bytes = source.read(end..trailer_at + 12).map_err(in_section("trailer"))?;
         let sections = decode_sections(path, &table_bytes, &trailer)?;
-        Ok(SideFile { source, sections, end, levels, rows: trailer.rows })
+        Ok(SideFile { source, sections, end, levels, measures, rows: trailer.rows })
     }
 
     /// A section's bytes, which pass its checksum.
@@ -108,7 +110,7 @@ impl SideFile {
     pub(crate) fn stripes(&self) -> Result<Stripes> {
         let kind = SectionKind::Stripes;
         let bytes = self.section(kind)?;
-        let entry = 8 + 4 * (1 + self.levels);
+        let entry = 8 + 4 * self.streams();
         let count = blocks_of(self.rows).div_ceil(STRIPE_BLOCKS);
         if bytes.len() != count * entry {
             return Err(corrupt(self.source.path(), kind.name(), "it has the wrong length"));
@@ -125,7 +127,17 @@ impl SideFile {
         let kind = SectionKind::Blocks;
         let bytes = self.section(kind)?;
         let decoded = BlockTable::decode(&bytes, blocks_of(self.rows), self.levels);
-        Ok((decoded.map_err(|what| corrupt(self.source.path(), kind.name(), what))?, bytes.len() as u64))
+        let table = decoded.map_err(|what| corrupt(self.source.path(), kind.name(), what))?;
+        if table.measures.len() != self.measures {
+            let what = format!("it has {} measures instead of {}", table.measures.len(), self.measures);
+            return Err(corrupt(self.source.path(), kind.name(), what));
+        }
+        Ok((table, bytes.len() as u64))
+    }
+
+    /// Streams of a stripe: keys, levels, measures.
+    pub(crate) fn streams(&self) -> usize {
+        1 + self.levels + self.measures
     }
 
     /// Codes present, and how many bytes they take.
@@ -140,7 +152,8 @@ impl SideFile {
     pub(crate) fn packed(&self, range: Range<u64>, stream: usize, block: usize) -> Result<Bytes> {
         let place = || match stream {
             0 => format!("keys of block {block}"),
-            level => format!("codes of level {} of block {block}", level - 1),
+            level if level <= self.levels => format!("codes of level {} of block {block}", level - 1),
+            measure => format!("measure {} of block {block}", measure - 1 - self.levels),
         };
         if range.start > range.end || range.end > self.end {
             return Err(corrupt(self.source.path(), "stripes", format!("{} lie outside the file", place())));
@@ -159,11 +172,15 @@ impl SideFile {
             }
         }
         for stripe in 0..stripes.offsets.len() {
-            for stream in 0..=self.levels {
+            for stream in 0..self.streams() {
                 let range = stripes.stream(table, self.rows, stripe, stream);
                 let first = stripe * STRIPE_BLOCKS;
-                if crc32c(&self.packed(range, stream, first)?) != stripes.crcs[stripe * (1 + self.levels) + stream] {
-                    let name = if stream == 0 { "keys".to_owned() } else { format!("codes of level {}", stream - 1) };
+                if crc32c(&self.packed(range, stream, first)?) != stripes.crcs[stripe * self.streams() + stream] {
+                    let name = match stream {
+                        0 => "keys".to_owned(),
+                        level if level <= self.levels => format!("codes of level {}", level - 1),
+                        measure => format!("measure {}", measure - 1 - self.levels),
+                    };
                     return Err(corrupt(
                         self.source.path(),
                         "stripes",
@@ -197,7 +214,7 @@ impl Source {
 }
 
 impl Stripes {
-    /// Bytes of one block in one stream: 0 for the keys, 1 + level for codes.
+    /// Bytes of one block in one stream: 0 for the keys, 1 + level for codes, 1 + levels + measure for values.
     pub(crate) fn block(&self, table: &BlockTable, rows: u64, block: usize, stream: usize) -> Range<u64> {
         let stripe = block / STRIPE_BLOCKS;
         let start = self.stream(table, rows, stripe, stream).start
@@ -206,7 +223,7 @@ impl Stripes {
     }
 
     /// Bytes of one stream of a stripe.
-    fn stream(&self, table: &BlockTable, rows: u64, stripe: usize, stream: usize) -> Range<u64> {
+    pub(crate) fn stream(&self, table: &BlockTable, rows: u64, stripe: usize, stream: usize) -> Range<u64> {
         let blocks = stripe * STRIPE_BLOCKS..((stripe + 1) * STRIPE_BLOCKS).min(table.key_first.len());
         let bytes = |stream| blocks.clone().map(|block| packed_bytes(table, rows, block, stream)).sum::<u64>();
         let start = self.offsets[stripe].saturating_add((0..stream).map(bytes).sum());
@@ -222,7 +239,8 @@ impl Stripes {
 fn packed_bytes(table: &BlockTable, rows: u64, block: usize, stream: usize) -> u64 {
     let width = match stream.checked_sub(1) {
         None => key_width(table.key_first[block], table.key_last[block]),
-        Some(level) => table.levels[level].code_bounds(block).width(),
+        Some(level) if level < table.levels.len() => table.levels[level].code_bounds(block).width(),
+        Some(measure) => table.measures[measure - table.levels.len()].1.encodings[block].width(),
     };
     let rows = block_rows(block, rows);
     (rows.end - rows.start) * width as u64

@@ -19,7 +19,7 @@ pub(crate) struct SideWriter {
     file: CheckedWriter,
     path: PathBuf,
     offset: u64,
-    /// The stripe being filled: keys, then each level.
+    /// The stripe being filled: keys, then each level, then each measure.
     streams: Vec<Vec<u8>>,
     blocks: usize,
     /// The section `stripes`.
@@ -30,7 +30,7 @@ impl SideWriter {
     pub(crate) fn create(context: &TreeContext, header: &Header) -> Result<SideWriter> {
         let path = context.side_path(header.segment);
         let file = CheckedWriter::create(context.disk.as_ref(), &path)?;
-        let streams = vec![Vec::new(); 1 + header.levels as usize];
+        let streams = vec![Vec::new(); 1 + header.levels as usize + header.measures as usize];
         let mut writer = SideWriter { file, path, offset: 0, streams, blocks: 0, stripes: Vec::new() };
         writer.put(&encode_header(header))?;
         Ok(writer)
@@ -45,8 +45,13 @@ impl SideWriter {
     pub(crate) fn block(&mut self, keys: &[u128], codes: &[Vec<u32>], bounds: &BlockCodes) -> Result<()> {
         let (key_stream, level_streams) = self.streams.split_first_mut().expect("there is a stream of keys");
         pack_keys(keys, key_width(bounds.key_first, bounds.key_last), key_stream);
+        let (level_streams, measure_streams) = level_streams.split_at_mut(codes.len());
         for ((stream, codes), &bounds) in level_streams.iter_mut().zip(codes).zip(&bounds.codes) {
             pack_codes(codes, bounds, stream);
+        }
+        assert_eq!(measure_streams.len(), bounds.measures.len(), "every measure has a stream");
+        for (stream, values) in measure_streams.iter_mut().zip(&bounds.measures) {
+            stream.extend_from_slice(values);
         }
         self.blocks += 1;
         if self.blocks == STRIPE_BLOCKS {

@@ -6,7 +6,7 @@ use super::presence::PresenceBuilder;
 use super::table::BlockTable;
 use super::{ColumnSummary, LevelSummary};
 use crate::layout::segment_schema;
-use crate::side::CodeBounds;
+use crate::side::{CodeBounds, Encoding, MeasureValues};
 use alluvia_space::TableDef;
 use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -25,7 +25,7 @@ struct ColumnBuilder {
     /// `None` for the hidden columns.
     id: Option<ColumnId>,
     bounds: Bounds,
-    measure: Option<MeasureBuilder>,
+    measure: Option<(MeasureBuilder, MeasureValues)>,
     null_count: u32,
     nulls: Vec<u32>,
 }
@@ -35,11 +35,13 @@ enum Bounds {
     Bytes(ByteBounds),
 }
 
-/// A block's bounds of keys and codes, which say how they are packed.
+/// A block's bounds of keys and codes, which say how they are packed, and its packed measures.
 pub(crate) struct BlockCodes {
     pub(crate) key_first: u128,
     pub(crate) key_last: u128,
     pub(crate) codes: Vec<CodeBounds>,
+    /// In the order of the table's columns.
+    pub(crate) measures: Vec<Vec<u8>>,
 }
 
 impl SummaryBuilder {
@@ -56,7 +58,10 @@ impl SummaryBuilder {
                     Some(bounds) => Bounds::Fixed(bounds),
                     None => Bounds::Bytes(ByteBounds::new(*data_type == DataType::Utf8View)),
                 },
-                measure: measured.then(|| MeasureBuilder::new(data_type)).flatten(),
+                measure: measured
+                    .then(|| MeasureBuilder::new(data_type))
+                    .flatten()
+                    .map(|builder| (builder, MeasureValues::new(data_type))),
                 null_count: 0,
                 nulls: Vec::new(),
             }
@@ -64,6 +69,16 @@ impl SummaryBuilder {
         let columns = columns.collect();
         let levels = (0..levels).map(|_| PresenceBuilder::default()).collect();
         SummaryBuilder { columns, levels, key_first: Vec::new(), key_last: Vec::new() }
+    }
+
+    /// Whether a column is summed, and packed.
+    pub(crate) fn is_measure(&self, id: ColumnId) -> bool {
+        self.columns.iter().any(|column| column.id == Some(id) && column.measure.is_some())
+    }
+
+    /// How many columns are summed, and packed.
+    pub(crate) fn measures(&self) -> usize {
+        self.columns.iter().filter(|column| column.measure.is_some()).count()
     }
 
     /// Takes in some of the current block's values of a fixed-width column, the first of them at row `place` of the block.
@@ -74,8 +89,9 @@ impl SummaryBuilder {
             Bounds::Fixed(bounds) => bounds.update(values),
             Bounds::Bytes(_) => unreachable!("text and binary bounds come from `bytes`"),
         }
-        if let Some(measure) = &mut column.measure {
+        if let Some((measure, packed)) = &mut column.measure {
             measure.update(values, place);
+            packed.push(values);
         }
     }
 
@@ -100,21 +116,25 @@ impl SummaryBuilder {
 
     /// Ends a block, which is not empty; its keys ascend.
     pub(crate) fn end_block(&mut self, keys: &[u128], codes: &[Vec<u32>]) -> BlockCodes {
+        let mut measures = Vec::new();
         for column in &mut self.columns {
             column.nulls.push(std::mem::take(&mut column.null_count));
             match &mut column.bounds {
                 Bounds::Fixed(bounds) => bounds.end_block(),
                 Bounds::Bytes(bounds) => bounds.end_block(),
             }
-            if let Some(measure) = &mut column.measure {
-                measure.end_block();
+            if let Some((measure, values)) = &mut column.measure {
+                let mut packed = Vec::new();
+                let encoding: Encoding = values.pack(&mut packed);
+                measure.end_block(encoding);
+                measures.push(packed);
             }
         }
         let (key_first, key_last) = (keys[0], keys[keys.len() - 1]);
         self.key_first.push(key_first);
         self.key_last.push(key_last);
         let codes = self.levels.iter_mut().zip(codes).map(|(level, codes)| level.block(codes)).collect();
-        BlockCodes { key_first, key_last, codes }
+        BlockCodes { key_first, key_last, codes, measures }
     }
 
     /// The summaries of all blocks.
@@ -133,7 +153,7 @@ impl SummaryBuilder {
                 Some(id) => columns.push((id, summary)),
                 None => hidden.push(summary),
             }
-            if let (Some(id), Some(measure)) = (column.id, column.measure) {
+            if let (Some(id), Some((measure, _))) = (column.id, column.measure) {
                 measures.push((id, measure.finish()));
             }
         }

@@ -6,6 +6,7 @@
 //! counted and left out of everything else. The smallest and largest value of an integer or decimal are the column's
 //! bounds, which are exact; those of a float, without NaN and infinities, are kept here.
 
+use crate::side::Encoding;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal256Array, Float64Array, PrimitiveArray, UInt32Array};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, DecimalType, Float32Type, Float64Type, Int16Type,
@@ -29,6 +30,8 @@ pub struct MeasureSummary {
     pub squares: ArrayRef,
     /// Of floats only.
     pub floats: Option<FloatSummary>,
+    /// How the values are packed.
+    pub(crate) encodings: Vec<Encoding>,
 }
 
 /// What a float measure has beside its sums, one entry per block.
@@ -50,8 +53,19 @@ pub struct FloatSummary {
 
 /// Gathers one measure.
 pub(crate) enum MeasureBuilder {
-    Exact { scale: i8, block: ExactBlock, counts: Vec<u32>, sums: Vec<Option<i256>>, squares: Vec<Option<i256>> },
-    Float { block: Box<FloatBlock>, done: Vec<FloatBlock> },
+    Exact {
+        scale: i8,
+        block: ExactBlock,
+        counts: Vec<u32>,
+        sums: Vec<Option<i256>>,
+        squares: Vec<Option<i256>>,
+        encodings: Vec<Encoding>,
+    },
+    Float {
+        block: Box<FloatBlock>,
+        done: Vec<FloatBlock>,
+        encodings: Vec<Encoding>,
+    },
 }
 
 impl MeasureBuilder {
@@ -63,12 +77,13 @@ impl MeasureBuilder {
             counts: Vec::new(),
             sums: Vec::new(),
             squares: Vec::new(),
+            encodings: Vec::new(),
         };
         match data_type {
             DataType::Int16 | DataType::Int32 | DataType::Int64 => Some(exact(0)),
             DataType::Decimal128(_, scale) => Some(exact(*scale)),
             DataType::Float32 | DataType::Float64 => {
-                Some(MeasureBuilder::Float { block: Box::default(), done: Vec::new() })
+                Some(MeasureBuilder::Float { block: Box::default(), done: Vec::new(), encodings: Vec::new() })
             }
             _ => None,
         }
@@ -89,28 +104,33 @@ impl MeasureBuilder {
         }
     }
 
-    pub(crate) fn end_block(&mut self) {
+    pub(crate) fn end_block(&mut self, encoding: Encoding) {
         match self {
-            MeasureBuilder::Exact { block, counts, sums, squares, .. } => {
+            MeasureBuilder::Exact { block, counts, sums, squares, encodings, .. } => {
+                encodings.push(encoding);
                 let block = std::mem::take(block);
                 counts.push(block.count);
                 sums.push(Some(block.sum));
                 squares.push(block.squares.filter(|_| !block.overflown));
             }
-            MeasureBuilder::Float { block, done } => done.push(std::mem::take(block)),
+            MeasureBuilder::Float { block, done, encodings } => {
+                encodings.push(encoding);
+                done.push(std::mem::take(block));
+            }
         }
     }
 
     pub(crate) fn finish(self) -> MeasureSummary {
         match self {
-            MeasureBuilder::Exact { scale, counts, sums, squares, .. } => MeasureSummary {
+            MeasureBuilder::Exact { scale, counts, sums, squares, encodings, .. } => MeasureSummary {
                 counts: Arc::new(UInt32Array::from(counts)),
                 sums: wide(sums, scale),
                 // A scale above 38 squares to more digits than there are: no Decimal(38) has one.
                 squares: wide(squares, scale.saturating_mul(2)),
                 floats: None,
+                encodings,
             },
-            MeasureBuilder::Float { done, .. } => {
+            MeasureBuilder::Float { done, encodings, .. } => {
                 let numbers = |pick: &dyn Fn(&FloatBlock) -> u32| -> ArrayRef {
                     Arc::new(UInt32Array::from_iter_values(done.iter().map(pick)))
                 };
@@ -129,6 +149,7 @@ impl MeasureBuilder {
                         infinities: numbers(&|block| block.infinities),
                         negative_infinities: numbers(&|block| block.negative_infinities),
                     }),
+                    encodings,
                 }
             }
         }
@@ -329,7 +350,7 @@ mod tests {
             builder.update(piece, place);
             place += piece.len();
         }
-        builder.end_block();
+        builder.end_block(Encoding::Floats);
         builder.finish()
     }
 

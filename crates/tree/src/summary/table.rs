@@ -4,13 +4,14 @@
 
 use super::measures::{FloatSummary, MeasureSummary};
 use super::{ColumnSummary, LevelSummary};
-use crate::side::CodeBounds;
+use crate::side::{CodeBounds, Encoding};
 use alluvia_types::{ColumnId, Error, Result};
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch, RecordBatchOptions,
+    UInt8Array, UInt32Array,
 };
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Field, Schema, UInt32Type};
+use arrow::datatypes::{Field, Int64Type, Schema, UInt8Type, UInt32Type};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
@@ -66,6 +67,7 @@ impl BlockTable {
             add("count", &measure.counts);
             add("sum", &measure.sums);
             add("squares", &measure.squares);
+            encoding_arrays(&measure.encodings).iter().for_each(|(name, array)| add(name, array));
             if let Some(floats) = &measure.floats {
                 add("sum_rest", &floats.sum_rests);
                 add("min", &floats.mins);
@@ -141,7 +143,34 @@ fn measure(batch: &RecordBatch, id: ColumnId) -> Result<MeasureSummary, String> 
             negative_infinities: get("neg_inf")?,
         }),
     };
-    Ok(MeasureSummary { counts: get("count")?, sums: get("sum")?, squares: get("squares")?, floats })
+    let encodings = encodings(&get)?;
+    Ok(MeasureSummary { counts: get("count")?, sums: get("sum")?, squares: get("squares")?, floats, encodings })
+}
+
+fn encoding_arrays(encodings: &[Encoding]) -> [(&'static str, ArrayRef); 4] {
+    let parts: Vec<_> = encodings.iter().map(|encoding| encoding.to_parts()).collect();
+    [
+        ("kind", Arc::new(UInt8Array::from_iter_values(parts.iter().map(|part| part.0)))),
+        ("base", Arc::new(Int64Array::from_iter_values(parts.iter().map(|part| part.1)))),
+        ("width", Arc::new(UInt8Array::from_iter_values(parts.iter().map(|part| part.2)))),
+        ("scale", Arc::new(UInt8Array::from_iter_values(parts.iter().map(|part| part.3)))),
+    ]
+}
+
+fn encodings(get: &dyn Fn(&str) -> Result<ArrayRef, String>) -> Result<Vec<Encoding>, String> {
+    let (kinds, bases, widths, scales) = (get("kind")?, get("base")?, get("width")?, get("scale")?);
+    let bytes =
+        |array: &ArrayRef| array.as_primitive_opt::<UInt8Type>().cloned().filter(|array| array.null_count() == 0);
+    let bases = bases.as_primitive_opt::<Int64Type>().filter(|array| array.null_count() == 0);
+    let (Some(kinds), Some(bases), Some(widths), Some(scales)) = (bytes(&kinds), bases, bytes(&widths), bytes(&scales))
+    else {
+        return Err("a measure's encodings have other types".to_owned());
+    };
+    let encoding = |block: usize| {
+        Encoding::from_parts(kinds.value(block), bases.value(block), widths.value(block), scales.value(block))
+            .ok_or_else(|| format!("a measure has an encoding that cannot be in block {block}"))
+    };
+    (0..kinds.len()).map(encoding).collect()
 }
 
 /// The section `presence`.

@@ -1,0 +1,276 @@
+//! Sets of codes of one level.
+//!
+//! Invariant: runs ascend, do not touch, and hold no NULL (code 0), which is kept apart: it may be far from the others, and
+//! predicates treat it apart.
+
+/// Codes spanned at most by a set that also has a bitmap.
+const BITMAP_SPAN_MAX: u64 = 1 << 24;
+
+/// A set of codes of one level.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodeSet {
+    /// First and last code of each run.
+    runs: Vec<(u32, u32)>,
+    /// How many codes the runs before have.
+    before: Vec<u64>,
+    has_null: bool,
+    /// Bit `i` is code `first + i`; empty where the codes span too much.
+    bitmap: Vec<u64>,
+    first: u32,
+}
+
+/// How a block's codes lie to a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Overlap {
+    /// None of them is in it.
+    Disjoint,
+    /// All of them are in it.
+    Covered,
+    /// Some may be, and some may not.
+    Cut,
+}
+
+impl CodeSet {
+    /// The set of these codes, in any order.
+    pub fn of_codes(mut codes: Vec<u32>) -> CodeSet {
+        codes.sort_unstable();
+        codes.dedup();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for code in codes.iter().copied().filter(|&code| code > 0) {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == code => *last = code,
+                _ => runs.push((code, code)),
+            }
+        }
+        CodeSet::of_runs(runs, codes.first() == Some(&0))
+    }
+
+    /// The codes from `low` to `high`, both included, without NULL.
+    pub fn of_range(low: u32, high: u32) -> CodeSet {
+        let low = low.max(1);
+        CodeSet::of_runs(if low <= high { vec![(low, high)] } else { Vec::new() }, false)
+    }
+
+    fn of_runs(runs: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
+        let before = runs
+            .iter()
+            .scan(0u64, |sum, &(low, high)| {
+                let before = *sum;
+                *sum += u64::from(high - low) + 1;
+                Some(before)
+            })
+            .collect();
+        let first = runs.first().map_or(0, |run| run.0) / 64 * 64;
+        let span = runs.last().map_or(0, |run| u64::from(run.1) + 1 - u64::from(first));
+        let mut bitmap = Vec::new();
+        if span <= BITMAP_SPAN_MAX {
+            bitmap = vec![0u64; span.div_ceil(64) as usize];
+            for &(low, high) in &runs {
+                set_bits(&mut bitmap, (low - first) as usize, (high - first) as usize);
+            }
+        }
+        CodeSet { runs, before, has_null, bitmap, first }
+    }
+
+    /// How many codes, NULL included.
+    pub fn len(&self) -> u64 {
+        let last = self.runs.last().zip(self.before.last());
+        last.map_or(0, |(run, before)| before + u64::from(run.1 - run.0) + 1) + u64::from(self.has_null)
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty() && !self.has_null
+    }
+
+    /// Whether a code is in it.
+    pub fn contains(&self, code: u32) -> bool {
+        if code == 0 {
+            return self.has_null;
+        }
+        if !self.bitmap.is_empty() {
+            let bit = code.wrapping_sub(self.first) as usize;
+            return code >= self.first && self.bitmap.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1);
+        }
+        let run = self.runs.partition_point(|run| run.1 < code);
+        self.runs.get(run).is_some_and(|run| run.0 <= code)
+    }
+
+    /// Whether NULL is in it.
+    pub fn holds_null(&self) -> bool {
+        self.has_null
+    }
+
+    /// Runs of codes beside NULL: first and last of each, ascending.
+    pub fn runs(&self) -> &[(u32, u32)] {
+        &self.runs
+    }
+
+    /// The codes that are in both.
+    pub fn intersect(&self, other: &CodeSet) -> CodeSet {
+        let (mut a, mut b) = (self.runs.iter().peekable(), other.runs.iter().peekable());
+        let mut runs = Vec::new();
+        while let (Some(&&(a_low, a_high)), Some(&&(b_low, b_high))) = (a.peek(), b.peek()) {
+            let (low, high) = (a_low.max(b_low), a_high.min(b_high));
+            if low <= high {
+                runs.push((low, high));
+            }
+            if a_high <= b_high {
+                a.next();
+            } else {
+                b.next();
+            }
+        }
+        CodeSet::of_runs(runs, self.has_null && other.has_null)
+    }
+
+    /// How many of its codes beside NULL lie in `min..=max`.
+    pub(crate) fn count_in(&self, min: u32, max: u32) -> u64 {
+        self.rank(max.saturating_add(1)) - self.rank(min)
+    }
+
+    /// How many of its codes beside NULL are below this one.
+    fn rank(&self, code: u32) -> u64 {
+        match self.runs.partition_point(|run| run.0 < code).checked_sub(1) {
+            None => 0,
+            Some(run) => {
+                let (low, high) = self.runs[run];
+                self.before[run] + u64::from(high.min(code - 1) - low) + 1
+            }
+        }
+    }
+
+    /// 64 bits of the set: bit `i` is code `from + i`.
+    fn word(&self, from: u32) -> u64 {
+        let bit = i64::from(from) - i64::from(self.first);
+        let (place, shift) = (bit.div_euclid(64), bit.rem_euclid(64) as u32);
+        let get =
+            |place: i64| usize::try_from(place).ok().and_then(|place| self.bitmap.get(place)).copied().unwrap_or(0);
+        match shift {
+            0 => get(place),
+            _ => get(place) >> shift | get(place + 1) << (64 - shift),
+        }
+    }
+
+    /// Whether it has a bitmap, so that [`CodeSet::words`] can be had.
+    pub(crate) fn has_bitmap(&self) -> bool {
+        !self.bitmap.is_empty() || self.runs.is_empty()
+    }
+
+    /// Bits of the codes from `from` on, `count` words of them, into `out`.
+    pub(crate) fn words(&self, from: u32, count: usize, out: &mut Vec<u64>) {
+        out.clear();
+        out.extend((0..count as u32).map(|word| self.word(from.saturating_add(64 * word))));
+    }
+
+    /// How codes that are all within `min..=max` lie to it; `present` are the bits of those that are there, from `min` on, as
+    /// bytes, if they are known.
+    pub(crate) fn overlap(&self, min: u32, max: u32, has_null: bool, present: Option<&[u8]>) -> Overlap {
+        // A block of NULL alone has min and max 0.
+        let null = match has_null || min == 0 {
+            false => None,
+            true => Some(self.has_null),
+        };
+        if min == 0 {
+            return if self.has_null { Overlap::Covered } else { Overlap::Disjoint };
+        }
+        let span = u64::from(max - min) + 1;
+        let inside = self.count_in(min, max);
+        let others = match (inside, present) {
+            (0, _) => Overlap::Disjoint,
+            _ if inside == span => Overlap::Covered,
+            (_, Some(bits)) if self.has_bitmap() => {
+                let (mut any, mut missing) = (0, 0);
+                for (at, bytes) in bits.chunks(8).enumerate() {
+                    let mut word = [0; 8];
+                    word[..bytes.len()].copy_from_slice(bytes);
+                    let there = u64::from_le_bytes(word);
+                    let wanted = self.word(min + 64 * at as u32);
+                    any |= there & wanted;
+                    missing |= there & !wanted;
+                }
+                match (any, missing) {
+                    (0, _) => Overlap::Disjoint,
+                    (_, 0) => Overlap::Covered,
+                    _ => Overlap::Cut,
+                }
+            }
+            _ => Overlap::Cut,
+        };
+        match (others, null) {
+            (others, None) => others,
+            (Overlap::Covered, Some(true)) => Overlap::Covered,
+            (Overlap::Disjoint, Some(false)) => Overlap::Disjoint,
+            _ => Overlap::Cut,
+        }
+    }
+}
+
+/// Sets the bits from `low` to `high`, both included.
+fn set_bits(words: &mut [u64], low: usize, high: usize) {
+    let (first, last) = (low / 64, high / 64);
+    for (place, word) in words.iter_mut().enumerate().take(last + 1).skip(first) {
+        let from = if place == first { low % 64 } else { 0 };
+        let to = if place == last { high % 64 } else { 63 };
+        *word |= (u64::MAX >> (63 - to)) & (u64::MAX << from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn sets_are_the_model(
+            base in prop::sample::select(vec![0u32, 1, 63, 1 << 31, u32::MAX - 400]),
+            a in prop::collection::btree_set(0u32..300, 0..80), b in prop::collection::btree_set(0u32..300, 0..80),
+            present in prop::collection::btree_set(1u32..300, 1..40),
+            null: bool,
+        ) {
+            let moved = |set: &BTreeSet<u32>| -> BTreeSet<u32> {
+                set.iter().map(|&code| if code == 0 { 0 } else { base + code }).collect()
+            };
+            let (a, b, present) = (moved(&a), moved(&b), moved(&present));
+            let set = CodeSet::of_codes(a.iter().rev().copied().collect());
+            prop_assert_eq!(set.len(), a.len() as u64);
+            for code in (base..=base.saturating_add(310)).chain([0]) {
+                prop_assert_eq!(set.contains(code), a.contains(&code), "{}", code);
+            }
+            let both = set.intersect(&CodeSet::of_codes(b.iter().copied().collect()));
+            prop_assert_eq!(both, CodeSet::of_codes(a.intersection(&b).copied().collect()));
+
+            let (min, max) = (*present.first().unwrap(), *present.last().unwrap());
+            let mut bits = vec![0u8; (max - min) as usize / 8 + 1];
+            present.iter().for_each(|code| bits[(code - min) as usize / 8] |= 1 << ((code - min) % 8));
+            let mut all = present.clone();
+            if null {
+                all.insert(0);
+            }
+            let inside = all.iter().filter(|code| a.contains(code)).count();
+            let expected = match inside {
+                0 => Overlap::Disjoint,
+                _ if inside == all.len() => Overlap::Covered,
+                _ => Overlap::Cut,
+            };
+            prop_assert_eq!(set.overlap(min, max, null, Some(&bits)), expected);
+            let by_range = set.overlap(min, max, null, None);
+            prop_assert!(by_range == expected || by_range == Overlap::Cut);
+            prop_assert_eq!(set.count_in(min, max), a.range(min.max(1)..=max).count() as u64);
+        }
+    }
+
+    #[test]
+    fn ranges_and_nulls() {
+        let range = CodeSet::of_range(5, u32::MAX);
+        assert!(range.contains(u32::MAX) && !range.contains(4) && !range.contains(0));
+        assert_eq!(range.len(), u64::from(u32::MAX) - 4);
+        let null = CodeSet::of_codes(vec![0]);
+        assert_eq!(null.overlap(0, 0, false, None), Overlap::Covered);
+        assert_eq!(null.overlap(3, 9, true, None), Overlap::Cut);
+        assert_eq!(range.overlap(0, 0, false, None), Overlap::Disjoint);
+        assert!(CodeSet::of_range(7, 3).is_empty());
+    }
+}

@@ -1,0 +1,25 @@
+//! Exact aggregates of boxes: counts, sums, bounds of the rows whose codes lie in given sets, by groups.
+//!
+//! Invariants:
+//! - An answer is exact: it is what adding up every matching row gives (docs/SQL.md says what that means for floats).
+//! - A node that no row of which can match is not read; a node all of whose rows match, and which lies in one group, is
+//!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
+//!
+//! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`nodes`] finds disjoint, covered and cut,
+//! [`blocks`] reads what is cut, [`rows`] what is in no segment yet, [`totals`] adds up.
+
+mod blocks;
+mod code_set;
+mod groups;
+mod nodes;
+mod question;
+mod rows;
+mod totals;
+
+pub use blocks::{Answer, answer};
+pub use code_set::CodeSet;
+pub use groups::{GroupKeys, GroupSpan};
+pub(crate) use nodes::NodeTree;
+pub use question::{BoxQuery, Counters, LevelFilter};
+pub use rows::add_rows;
+pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};

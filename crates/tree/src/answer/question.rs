@@ -1,0 +1,53 @@
+//! What is asked of a table's rows.
+
+use super::code_set::CodeSet;
+use super::totals::WantedMeasure;
+
+/// Rows must have one of these codes at a level.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LevelFilter {
+    /// Counted over all dimensions in the definition's order.
+    pub level: usize,
+    /// The codes.
+    pub codes: CodeSet,
+}
+
+/// Aggregates of the rows of a box, by groups.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BoxQuery {
+    /// All must hold; at most one for each level.
+    pub filters: Vec<LevelFilter>,
+    /// Levels whose codes make a group.
+    pub groups: Vec<usize>,
+    /// Measures, and what of them.
+    pub measures: Vec<WantedMeasure>,
+}
+
+/// What answering took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Nodes none of whose rows match.
+    pub disjoint: u64,
+    /// Nodes answered from summaries.
+    pub covered: u64,
+    /// Blocks that were read.
+    pub cut: u64,
+    /// Rows of the blocks that were read.
+    pub rows_filtered: u64,
+    /// Blocks below the disjoint nodes.
+    pub blocks_skipped: u64,
+    /// Rows from the tail.
+    pub tail_rows: u64,
+}
+
+impl Counters {
+    /// Adds others.
+    pub fn add(&mut self, other: &Counters) {
+        self.disjoint += other.disjoint;
+        self.covered += other.covered;
+        self.cut += other.cut;
+        self.rows_filtered += other.rows_filtered;
+        self.blocks_skipped += other.blocks_skipped;
+        self.tail_rows += other.tail_rows;
+    }
+}

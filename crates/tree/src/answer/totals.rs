@@ -1,0 +1,471 @@
+//! Running totals of groups: what box queries, cuboids and samples add rows to.
+//!
+//! Invariants:
+//! - Totals are sums: adding the totals of two disjoint sets of rows gives those of both, in any order. Of integers,
+//!   decimals, and floats that are decimal numbers in disguise the result is the same bits whatever the order; other floats are
+//!   summed with compensation, so that the order shows at most in the last place.
+//! - Nothing wraps: what passes 128 bits, and NaN and infinities, which sums cannot show rightly, set [`Totals::is_spoilt`],
+//!   and the caller answers by the general way.
+
+use crate::filter::{FloatSums, PackedSums};
+use crate::side::{SCALE_MAX, powi};
+use alluvia_types::ColumnId;
+
+/// Floats beyond this are left to the general way: sums of their squares might pass what a float holds.
+const LARGE: f64 = 1e140;
+
+/// What is wanted of a measure beside the count of its values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Wanted {
+    /// The sum.
+    pub sum: bool,
+    /// The sum of squares.
+    pub squares: bool,
+    /// The least and the greatest value.
+    pub min_max: bool,
+}
+
+impl Wanted {
+    /// Whether all that `other` wants is wanted here, too.
+    pub fn contains(self, other: Wanted) -> bool {
+        self.sum >= other.sum && self.squares >= other.squares && self.min_max >= other.min_max
+    }
+
+    /// What either wants.
+    pub fn or(self, other: Wanted) -> Wanted {
+        Wanted {
+            sum: self.sum || other.sum,
+            squares: self.squares || other.squares,
+            min_max: self.min_max || other.min_max,
+        }
+    }
+}
+
+/// A measure, and what is wanted of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct WantedMeasure {
+    /// The column.
+    pub column: ColumnId,
+    /// Whether it is REAL or DOUBLE.
+    pub is_float: bool,
+    /// What of it.
+    pub wanted: Wanted,
+}
+
+/// A float sum and what is to be added to it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Compensated {
+    sum: f64,
+    rest: f64,
+}
+
+impl Compensated {
+    #[inline]
+    pub(crate) fn add(&mut self, value: f64) {
+        // Knuth's two-sum.
+        let sum = self.sum + value;
+        let of_value = sum - self.sum;
+        self.rest += (self.sum - (sum - of_value)) + (value - of_value);
+        self.sum = sum;
+    }
+
+    pub(crate) fn total(self) -> f64 {
+        self.sum + self.rest
+    }
+}
+
+/// Totals of one measure, one entry per group.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MeasureTotals {
+    of: WantedMeasure,
+    /// Values that are not NULL.
+    counts: Vec<u64>,
+    /// Sums of integers; of floats that are integers over a power of ten, in units of 10^-[`SCALE_MAX`].
+    exact: Vec<i128>,
+    /// Sums of other floats.
+    raw: Vec<Compensated>,
+    /// Sums of squares of integers.
+    exact_squares: Vec<i128>,
+    /// Sums of squares of floats.
+    raw_squares: Vec<Compensated>,
+    exact_bounds: Vec<(i128, i128)>,
+    raw_bounds: Vec<(f64, f64)>,
+}
+
+impl MeasureTotals {
+    fn new(of: WantedMeasure, groups: usize) -> MeasureTotals {
+        let mut totals = MeasureTotals {
+            of,
+            counts: Vec::new(),
+            exact: Vec::new(),
+            raw: Vec::new(),
+            exact_squares: Vec::new(),
+            raw_squares: Vec::new(),
+            exact_bounds: Vec::new(),
+            raw_bounds: Vec::new(),
+        };
+        totals.resize(groups);
+        totals
+    }
+
+    fn resize(&mut self, groups: usize) {
+        let Wanted { sum, squares, min_max } = self.of.wanted;
+        let float = self.of.is_float;
+        let size = |wanted: bool| if wanted { groups } else { 0 };
+        self.counts.resize(groups, 0);
+        self.exact.resize(size(sum), 0);
+        self.raw.resize(size(sum && float), Compensated::default());
+        self.exact_squares.resize(size(squares && !float), 0);
+        self.raw_squares.resize(size(squares && float), Compensated::default());
+        self.exact_bounds.resize(size(min_max && !float), (i128::MAX, i128::MIN));
+        self.raw_bounds.resize(size(min_max && float), (f64::INFINITY, f64::NEG_INFINITY));
+    }
+
+    /// What it is of.
+    pub fn of(&self) -> WantedMeasure {
+        self.of
+    }
+
+    /// Values of a group that are not NULL.
+    pub fn count(&self, group: usize) -> u64 {
+        self.counts[group]
+    }
+
+    /// The sum of an integer or decimal measure, in units of its scale.
+    pub fn exact_sum(&self, group: usize) -> i128 {
+        self.exact[group]
+    }
+
+    /// The sum of a float measure.
+    pub fn float_sum(&self, group: usize) -> f64 {
+        let mut sum = self.raw[group];
+        let exact = self.exact[group];
+        if exact != 0 {
+            let unit = powi(SCALE_MAX) as i128;
+            // Whole and fraction apart: a sum of cents comes out as the float nearest to it.
+            let nearest = exact as f64 / powi(SCALE_MAX);
+            if sum == Compensated::default() {
+                return nearest;
+            }
+            sum.add((exact / unit) as f64);
+            sum.add((exact % unit) as f64 / powi(SCALE_MAX));
+        }
+        sum.total()
+    }
+
+    /// The sum of squares of an integer or decimal measure, in units of its scale squared.
+    pub fn exact_squares(&self, group: usize) -> i128 {
+        self.exact_squares[group]
+    }
+
+    /// The sum of squares of a float measure.
+    pub fn float_squares(&self, group: usize) -> f64 {
+        self.raw_squares[group].total()
+    }
+
+    /// The least and greatest value of an integer or decimal measure; `None` of no values.
+    pub fn exact_bounds(&self, group: usize) -> Option<(i128, i128)> {
+        (self.counts[group] > 0).then(|| self.exact_bounds[group])
+    }
+
+    /// The least and greatest value of a float measure; `None` of no values.
+    pub fn float_bounds(&self, group: usize) -> Option<(f64, f64)> {
+        (self.counts[group] > 0).then(|| self.raw_bounds[group])
+    }
+}
+
+/// Totals of groups.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Totals {
+    rows: Vec<u64>,
+    measures: Vec<MeasureTotals>,
+    is_spoilt: bool,
+}
+
+impl Totals {
+    /// Of no rows.
+    pub fn new(measures: &[WantedMeasure], groups: usize) -> Totals {
+        let measures = measures.iter().map(|&of| MeasureTotals::new(of, groups)).collect();
+        Totals { rows: vec![0; groups], measures, is_spoilt: false }
+    }
+
+    /// How many groups.
+    pub fn groups(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Makes room for more groups.
+    pub(crate) fn grow(&mut self, groups: usize) {
+        self.rows.resize(groups, 0);
+        self.measures.iter_mut().for_each(|measure| measure.resize(groups));
+    }
+
+    /// Rows of a group.
+    pub fn rows(&self, group: usize) -> u64 {
+        self.rows[group]
+    }
+
+    /// The measures, in the order in which they were asked for.
+    pub fn measures(&self) -> &[MeasureTotals] {
+        &self.measures
+    }
+
+    /// Whether something was met that totals cannot hold.
+    pub fn is_spoilt(&self) -> bool {
+        self.is_spoilt
+    }
+
+    /// Bytes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        let each = |measure: &MeasureTotals| {
+            8 * measure.counts.len()
+                + 16 * (measure.exact.len()
+                    + measure.raw.len()
+                    + measure.exact_squares.len()
+                    + measure.raw_squares.len())
+                + 32 * measure.exact_bounds.len()
+                + 16 * measure.raw_bounds.len()
+        };
+        (8 * self.rows.len() + self.measures.iter().map(each).sum::<usize>()) as u64
+    }
+
+    pub(crate) fn spoil(&mut self) {
+        self.is_spoilt = true;
+    }
+
+    #[inline]
+    pub(crate) fn add_rows(&mut self, group: usize, rows: u64) {
+        self.rows[group] += rows;
+    }
+
+    #[inline]
+    pub(crate) fn add_count(&mut self, measure: usize, group: usize) {
+        self.measures[measure].counts[group] += 1;
+    }
+
+    /// Adds a value of an integer measure.
+    #[inline]
+    pub(crate) fn add_integer(&mut self, measure: usize, group: usize, value: i128) {
+        let totals = &mut self.measures[measure];
+        totals.counts[group] += 1;
+        if let Some(sum) = totals.exact.get_mut(group) {
+            let (next, over) = sum.overflowing_add(value);
+            *sum = next;
+            self.is_spoilt |= over;
+        }
+        if let Some(sum) = totals.exact_squares.get_mut(group) {
+            match value.checked_mul(value).and_then(|square| sum.checked_add(square)) {
+                Some(next) => *sum = next,
+                None => self.is_spoilt = true,
+            }
+        }
+        if let Some((min, max)) = totals.exact_bounds.get_mut(group) {
+            *min = value.min(*min);
+            *max = value.max(*max);
+        }
+    }
+
+    /// Adds a float that is an integer over 10^`scale`.
+    #[inline]
+    pub(crate) fn add_scaled(&mut self, measure: usize, group: usize, integer: i128, scale: u8) {
+        let totals = &mut self.measures[measure];
+        totals.counts[group] += 1;
+        if let Some(sum) = totals.exact.get_mut(group) {
+            // At most 2^53 * 10^6 a row: 2^54 rows fit.
+            *sum += integer * powi(SCALE_MAX - scale) as i128;
+        }
+        if totals.of.wanted.squares || totals.of.wanted.min_max {
+            self.add_float_parts(measure, group, integer as f64 / powi(scale));
+        }
+    }
+
+    /// Adds any float.
+    #[inline]
+    pub(crate) fn add_float(&mut self, measure: usize, group: usize, value: f64) {
+        if !value.is_finite() || value.abs() > LARGE {
+            self.is_spoilt = true;
+            return;
+        }
+        let totals = &mut self.measures[measure];
+        totals.counts[group] += 1;
+        if let Some(sum) = totals.raw.get_mut(group) {
+            sum.add(value);
+        }
+        self.add_float_parts(measure, group, value);
+    }
+
+    #[inline]
+    fn add_float_parts(&mut self, measure: usize, group: usize, value: f64) {
+        let totals = &mut self.measures[measure];
+        if let Some(sum) = totals.raw_squares.get_mut(group) {
+            sum.add(value * value);
+        }
+        if let Some((min, max)) = totals.raw_bounds.get_mut(group) {
+            *min = if value < *min { value } else { *min };
+            *max = if value > *max { value } else { *max };
+        }
+    }
+
+    /// Adds packed values that stand for `base + packed`, over 10^`scale` for floats.
+    pub(crate) fn add_packed(&mut self, measure: usize, group: usize, sums: &PackedSums, base: i64, scale: u8) {
+        if sums.count == 0 {
+            return;
+        }
+        let totals = &mut self.measures[measure];
+        let (count, base) = (i128::from(sums.count), i128::from(base));
+        totals.counts[group] += sums.count;
+        // A block's packed sum is below 2^77, and so is 8192 times the base.
+        let total = base * count + sums.sum as i128;
+        let unit = if totals.of.is_float { powi(SCALE_MAX - scale) as i128 } else { 1 };
+        if let Some(sum) = totals.exact.get_mut(group) {
+            match total.checked_mul(unit).and_then(|total| sum.checked_add(total)) {
+                Some(next) => *sum = next,
+                None => self.is_spoilt = true,
+            }
+        }
+        if totals.of.wanted.squares {
+            // Sum of (base + p)^2 = n base^2 + 2 base sum(p) + sum(p^2).
+            let squares = (sums.squares_carry == 0)
+                .then(|| i128::try_from(sums.squares).ok())
+                .flatten()
+                .and_then(|squares| (2 * base).checked_mul(sums.sum as i128)?.checked_add(squares))
+                .and_then(|squares| squares.checked_add(base.checked_mul(base)?.checked_mul(count)?));
+            match (squares, totals.of.is_float) {
+                (None, _) => self.is_spoilt = true,
+                (Some(squares), true) => totals.raw_squares[group].add(squares as f64 / powi(scale) / powi(scale)),
+                (Some(squares), false) => match totals.exact_squares[group].checked_add(squares) {
+                    Some(next) => totals.exact_squares[group] = next,
+                    None => self.is_spoilt = true,
+                },
+            }
+        }
+        if totals.of.wanted.min_max {
+            let (min, max) = (base + i128::from(sums.min), base + i128::from(sums.max));
+            if totals.of.is_float {
+                totals.merge_float_bounds(group, min as f64 / powi(scale), max as f64 / powi(scale));
+            } else {
+                totals.merge_exact_bounds(group, min, max);
+            }
+        }
+    }
+
+    /// Adds sums of floats.
+    pub(crate) fn add_floats(&mut self, measure: usize, group: usize, sums: &FloatSums) {
+        self.is_spoilt |= sums.nans + sums.infinities + sums.negative_infinities > 0;
+        let (sum, squares) = (sums.sum.total(), sums.squares.total());
+        self.add_float_summary(measure, group, sums.count, sum, squares.0 + squares.1, (sums.min, sums.max));
+    }
+
+    /// Adds what is known of many floats: their count, sum (in two parts), sum of squares, least and greatest.
+    pub(crate) fn add_float_summary(
+        &mut self,
+        measure: usize,
+        group: usize,
+        count: u64,
+        sum: (f64, f64),
+        squares: f64,
+        bounds: (f64, f64),
+    ) {
+        // Of a block: beside what a value may be, its sums may be a few thousand times that.
+        let is_tame = sum.0.abs() <= LARGE * 1e4 && squares <= LARGE * LARGE * 1e4;
+        if !is_tame {
+            self.is_spoilt = true;
+            return;
+        }
+        let totals = &mut self.measures[measure];
+        totals.counts[group] += count;
+        if let Some(total) = totals.raw.get_mut(group) {
+            total.add(sum.0);
+            total.add(sum.1);
+        }
+        if let Some(total) = totals.raw_squares.get_mut(group) {
+            total.add(squares);
+        }
+        if totals.of.wanted.min_max && count > 0 {
+            totals.merge_float_bounds(group, bounds.0, bounds.1);
+        }
+    }
+
+    /// Adds what is known of many integers; `None` for a sum of squares that is not known.
+    pub(crate) fn add_exact_summary(
+        &mut self,
+        measure: usize,
+        group: usize,
+        count: u64,
+        sum: Option<i128>,
+        squares: Option<i128>,
+        bounds: Option<(i128, i128)>,
+    ) {
+        let totals = &mut self.measures[measure];
+        totals.counts[group] += count;
+        let mut add = |place: Option<&mut i128>, value: Option<i128>| {
+            if let Some(place) = place {
+                match value.and_then(|value| place.checked_add(value)) {
+                    Some(next) => *place = next,
+                    None => self.is_spoilt = true,
+                }
+            }
+        };
+        add(totals.exact.get_mut(group), sum);
+        add(totals.exact_squares.get_mut(group), squares);
+        if totals.of.wanted.min_max && count > 0 {
+            match bounds {
+                Some((min, max)) => totals.merge_exact_bounds(group, min, max),
+                None => self.is_spoilt = true,
+            }
+        }
+    }
+
+    /// Adds one group of other totals, of the same measures or more, to a group of these.
+    pub fn add_group(&mut self, group: usize, other: &Totals, from: usize, measures: &[usize]) {
+        self.rows[group] += other.rows[from];
+        self.is_spoilt |= other.is_spoilt;
+        for (at, &their) in measures.iter().enumerate() {
+            let theirs = &other.measures[their];
+            let totals = &mut self.measures[at];
+            if theirs.counts[from] == 0 {
+                continue;
+            }
+            totals.counts[group] += theirs.counts[from];
+            if let Some(sum) = totals.exact.get_mut(group) {
+                let (next, over) = sum.overflowing_add(theirs.exact[from]);
+                *sum = next;
+                self.is_spoilt |= over;
+            }
+            if let Some(sum) = totals.raw.get_mut(group) {
+                sum.add(theirs.raw[from].sum);
+                sum.add(theirs.raw[from].rest);
+            }
+            if let Some(sum) = totals.exact_squares.get_mut(group) {
+                let (next, over) = sum.overflowing_add(theirs.exact_squares[from]);
+                *sum = next;
+                self.is_spoilt |= over;
+            }
+            if let Some(sum) = totals.raw_squares.get_mut(group) {
+                sum.add(theirs.raw_squares[from].sum);
+                sum.add(theirs.raw_squares[from].rest);
+            }
+            if totals.of.wanted.min_max {
+                if totals.of.is_float {
+                    let (min, max) = theirs.raw_bounds[from];
+                    totals.merge_float_bounds(group, min, max);
+                } else {
+                    let (min, max) = theirs.exact_bounds[from];
+                    totals.merge_exact_bounds(group, min, max);
+                }
+            }
+        }
+    }
+}
+
+impl MeasureTotals {
+    fn merge_exact_bounds(&mut self, group: usize, min: i128, max: i128) {
+        let bounds = &mut self.exact_bounds[group];
+        *bounds = (bounds.0.min(min), bounds.1.max(max));
+    }
+
+    fn merge_float_bounds(&mut self, group: usize, min: f64, max: f64) {
+        let bounds = &mut self.raw_bounds[group];
+        *bounds = (if min < bounds.0 { min } else { bounds.0 }, if max > bounds.1 { max } else { bounds.1 });
+    }
+}

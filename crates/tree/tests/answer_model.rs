@@ -1,0 +1,274 @@
+//! Box queries over segments and unsorted rows give what adding up row by row gives.
+
+mod common;
+
+use alluvia_catalog::Dictionaries;
+use alluvia_space::{LevelCodes, TableDef};
+use alluvia_tree::{
+    Answer, BoxQuery, CodeSet, GroupKeys, GroupSpan, LevelFilter, RowChunk, Segment, SegmentWriter, Wanted,
+    WantedMeasure, add_rows, answer,
+};
+use alluvia_types::{SegmentId, Stage, Version};
+use arrow::array::*;
+use arrow::compute::take;
+use arrow::datatypes::*;
+use common::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Rows in the order of their codes, so that blocks are neighbourhoods.
+fn by_codes(chunk: &RowChunk) -> RowChunk {
+    let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
+    let levels = &chunk.codes.levels;
+    order.sort_by_key(|&row| levels.iter().map(|level| level[row as usize]).collect::<Vec<_>>());
+    let indices = UInt32Array::from(order.clone());
+    let columns = chunk.rows.columns().iter().map(|column| take(column, &indices, None).expect("takes")).collect();
+    RowChunk {
+        rows: RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits"),
+        keys: (0..chunk.len() as u128).collect(),
+        codes: LevelCodes {
+            levels: levels.iter().map(|level| order.iter().map(|&row| level[row as usize]).collect()).collect(),
+        },
+    }
+}
+
+/// What a group's measure is: values that are not NULL, exact or as floats.
+#[derive(Default, Debug)]
+struct Expected {
+    count: u64,
+    integers: Vec<i128>,
+    floats: Vec<f64>,
+}
+
+/// The slow way.
+fn model(
+    table: &TableDef,
+    query: &BoxQuery,
+    chunks: &[(RowChunk, Option<u64>)],
+) -> BTreeMap<Vec<u32>, (u64, Vec<Expected>)> {
+    let mut groups: BTreeMap<Vec<u32>, (u64, Vec<Expected>)> = BTreeMap::new();
+    for (chunk, through) in chunks {
+        let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
+        for row in 0..chunk.len() {
+            let seen = through.is_none_or(|through| versions.value(row) <= through);
+            let matches = |filter: &LevelFilter| filter.codes.contains(chunk.codes.levels[filter.level][row]);
+            if !seen || !query.filters.iter().all(matches) {
+                continue;
+            }
+            let key = query.groups.iter().map(|&level| chunk.codes.levels[level][row]).collect();
+            let (rows, measures) =
+                groups.entry(key).or_insert_with(|| (0, query.measures.iter().map(|_| Expected::default()).collect()));
+            *rows += 1;
+            for (measure, expected) in query.measures.iter().zip(measures) {
+                let name = &table.column_by_id(measure.column).expect("a column").storage_name;
+                let values = chunk.rows.column_by_name(name).expect("a column");
+                if values.is_null(row) {
+                    continue;
+                }
+                expected.count += 1;
+                match values.data_type() {
+                    DataType::Int16 => expected.integers.push(values.as_primitive::<Int16Type>().value(row).into()),
+                    DataType::Int32 => expected.integers.push(values.as_primitive::<Int32Type>().value(row).into()),
+                    DataType::Int64 => expected.integers.push(values.as_primitive::<Int64Type>().value(row).into()),
+                    DataType::Decimal128(..) => {
+                        expected.integers.push(values.as_primitive::<Decimal128Type>().value(row));
+                    }
+                    DataType::Float32 => {
+                        expected.floats.push(values.as_primitive::<Float32Type>().value(row).into());
+                    }
+                    _ => expected.floats.push(values.as_primitive::<Float64Type>().value(row)),
+                }
+            }
+        }
+    }
+    groups
+}
+
+/// Whether 128 bits hold a sum of the values' squares (or of the values).
+fn fits(values: &[i128], wanted: Wanted) -> bool {
+    let sum = values.iter().try_fold(0i128, |sum, &value| sum.checked_add(value)).is_some();
+    let square = |sum: i128, &value: &i128| sum.checked_add(value.checked_mul(value)?);
+    (!wanted.sum || sum) && (!wanted.squares || values.iter().try_fold(0i128, square).is_some())
+}
+
+fn check(answer: &Answer, query: &BoxQuery, expected: &BTreeMap<Vec<u32>, (u64, Vec<Expected>)>) {
+    let special = |expected: &Expected| expected.floats.iter().any(|value| !value.is_finite() || value.abs() > 1e140);
+    let tame = expected.values().all(|(_, measures)| {
+        measures
+            .iter()
+            .zip(&query.measures)
+            .all(|(expected, of)| !special(expected) && fits(&expected.integers, of.wanted))
+    });
+    if answer.totals.is_spoilt() {
+        // Sums of partial sums may pass 128 bits where the whole does not: refused then, never wrong.
+        let wide = expected
+            .values()
+            .flat_map(|(_, measures)| measures)
+            .any(|expected| expected.integers.iter().any(|value| value.unsigned_abs() > 1 << 48) || special(expected));
+        assert!(!tame || wide, "spoilt without a reason");
+        return;
+    }
+    let mut found = 0;
+    for group in 0..answer.totals.groups() {
+        if answer.totals.rows(group) == 0 {
+            continue;
+        }
+        found += 1;
+        let codes = answer.keys.codes(group);
+        let (rows, measures) = expected.get(&codes).unwrap_or_else(|| panic!("a group too many: {codes:?}"));
+        assert_eq!(answer.totals.rows(group), *rows);
+        for (totals, expected) in answer.totals.measures().iter().zip(measures) {
+            let wanted = totals.of().wanted;
+            assert_eq!(totals.count(group), expected.count);
+            if !totals.of().is_float {
+                if wanted.sum {
+                    assert_eq!(totals.exact_sum(group), expected.integers.iter().sum::<i128>());
+                }
+                if wanted.squares {
+                    assert_eq!(totals.exact_squares(group), expected.integers.iter().map(|v| v * v).sum::<i128>());
+                }
+                if wanted.min_max {
+                    let bounds = expected.integers.iter().min().zip(expected.integers.iter().max());
+                    assert_eq!(totals.exact_bounds(group), bounds.map(|(min, max)| (*min, *max)));
+                }
+            } else {
+                let size: f64 = expected.floats.iter().map(|value| value.abs()).sum();
+                if wanted.sum {
+                    let sum: f64 = expected.floats.iter().sum();
+                    assert!((totals.float_sum(group) - sum).abs() <= 1e-9 * size, "{} {sum}", totals.float_sum(group));
+                }
+                if wanted.squares {
+                    let squares: f64 = expected.floats.iter().map(|value| value * value).sum();
+                    let found = totals.float_squares(group);
+                    assert!((found - squares).abs() <= 1e-9 * squares, "{found} {squares}");
+                }
+                if wanted.min_max {
+                    let min = expected.floats.iter().copied().reduce(f64::min);
+                    let max = expected.floats.iter().copied().reduce(f64::max);
+                    assert_eq!(totals.float_bounds(group), min.zip(max));
+                }
+            }
+        }
+    }
+    assert_eq!(found, expected.len(), "groups are missing");
+}
+
+/// A set of codes that rows have, and some others.
+fn set(random: &mut Random, codes: &[u32]) -> CodeSet {
+    let mut present: Vec<u32> = codes.to_vec();
+    present.sort_unstable();
+    present.dedup();
+    match random.below(4) {
+        0 => CodeSet::of_codes(vec![present[random.below(present.len() as u64) as usize]]),
+        1 => {
+            let a = present[random.below(present.len() as u64) as usize];
+            let b = present[random.below(present.len() as u64) as usize];
+            CodeSet::of_range(a.min(b), a.max(b))
+        }
+        _ => {
+            let share = 1 + random.below(9);
+            CodeSet::of_codes(present.into_iter().filter(|_| random.below(10) < share).collect())
+        }
+    }
+}
+
+fn span(level: usize, chunks: &[(RowChunk, Option<u64>)]) -> GroupSpan {
+    let codes =
+        || chunks.iter().flat_map(|(chunk, _)| chunk.codes.levels[level].iter().copied()).filter(|&code| code > 0);
+    let first = codes().min().unwrap_or(1);
+    GroupSpan { level, first, count: codes().max().map_or(0, |last| last - first + 1) }
+}
+
+struct Data {
+    table: TableDef,
+    chunks: Vec<(RowChunk, Option<u64>)>,
+    segments: Vec<(Arc<Segment>, Option<Version>)>,
+    _dictionaries: Dictionaries,
+}
+
+fn data(seed: u64, sizes: &[usize], distinct: u64, nulls: u64) -> Data {
+    let mut random = Random(seed | 1);
+    let disk = disk();
+    let table = table(true);
+    let dictionaries = dictionaries(&disk, &table);
+    let context = context(&disk);
+    let (mut chunks, mut segments) = (Vec::new(), Vec::new());
+    for (at, &size) in sizes.iter().enumerate() {
+        let rows = rows(&table, &mut random, size, distinct, nulls, 9);
+        let chunk = by_codes(&chunk(&table, &dictionaries, rows, vec![0; size]));
+        let id = SegmentId(at as u64 + 1);
+        let mut writer = SegmentWriter::create(&context, id, &table, Stage::Merged, None).expect("creates");
+        writer.write(&chunk).expect("writes");
+        let segment = Segment::open(&context, writer.finish().expect("finishes")).expect("opens");
+        let through = (random.below(2) == 0).then(|| 7 + random.below(10));
+        segments.push((segment, through.map(Version)));
+        chunks.push((chunk, through));
+    }
+    Data { table, chunks, segments, _dictionaries: dictionaries }
+}
+
+fn question(random: &mut Random, data: &Data) -> BoxQuery {
+    let levels = data.chunks[0].0.codes.levels.len();
+    let mut query = BoxQuery::default();
+    for level in 0..levels {
+        if random.below(3) == 0 {
+            let codes = &data.chunks[random.below(data.chunks.len() as u64) as usize].0.codes.levels[level];
+            query.filters.push(LevelFilter { level, codes: set(random, codes) });
+        }
+        if random.below(4) == 0 && query.groups.len() < 3 {
+            query.groups.push(level);
+        }
+    }
+    for (at, &column) in data.table.measures.iter().enumerate() {
+        if random.below(3) == 0 {
+            let wanted =
+                Wanted { sum: random.below(2) == 0, squares: random.below(3) == 0, min_max: random.below(2) == 0 };
+            // Real and Double are the fourth and fifth.
+            query.measures.push(WantedMeasure { column, is_float: at == 3 || at == 4, wanted });
+        }
+    }
+    query
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn answers_are_the_model(
+        seed: u64,
+        sizes in prop::collection::vec(prop_oneof![1usize..300, 8_000usize..20_000], 1..4),
+        distinct in prop::sample::select(vec![8u64, 30, 300, 5_000]),
+        nulls in prop::sample::select(vec![0u64, 2, 20]),
+        threads in 1usize..4,
+    ) {
+        let data = data(seed, &sizes, distinct, nulls);
+        let mut random = Random(seed.rotate_left(7) | 1);
+        for _ in 0..12 {
+            let query = question(&mut random, &data);
+            let spans = query.groups.iter().map(|&level| span(level, &data.chunks)).collect();
+            let Some(keys) = GroupKeys::new(spans) else { continue };
+            let expected = model(&data.table, &query, &data.chunks);
+
+            let mut by_segments = Answer::new(&query, keys.clone());
+            assert!(answer(&query, &data.segments, threads, &mut by_segments).expect("answers"));
+            check(&by_segments, &query, &expected);
+
+            let mut by_rows = Answer::new(&query, keys);
+            for (chunk, through) in &data.chunks {
+                let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
+                let measures: Vec<Option<ArrayRef>> = query
+                    .measures
+                    .iter()
+                    .map(|measure| {
+                        let column = data.table.column_by_id(measure.column).expect("a column");
+                        chunk.rows.column_by_name(&column.storage_name).cloned()
+                    })
+                    .collect();
+                for row in (0..chunk.len()).filter(|&row| through.is_none_or(|through| versions.value(row) <= through)) {
+                    add_rows(&query, &chunk.codes, &measures, row..row + 1, &mut by_rows).expect("adds");
+                }
+            }
+            check(&by_rows, &query, &expected);
+        }
+    }
+}
