@@ -1,9 +1,18 @@
 //! `alluvia load`: files into a table, with progress.
+//!
+//! Invariants:
+//! - All files of a load are one COPY: one batch, or with `--batch-rows` one numbered sequence of batches.
+//! - Run again, a load is the same COPY, whether the table was there or this created it: else what was loaded in batches would
+//!   not be known again, and be loaded twice.
+//! - A load that is refused leaves no table that it created, unless rows are in it.
 
-use crate::OpenArgs;
-use alluvia_query::Session;
-use alluvia_query::copy::{CopyOptions, Source, infer};
+use crate::{OpenArgs, say, say_error};
+use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer};
+use alluvia_query::{Outcome, Session};
 use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{Array, AsArray, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -16,27 +25,34 @@ pub struct LoadArgs {
     open: OpenArgs,
     /// The table; created if it does not exist.
     table: String,
-    /// A file, a quoted glob ('data/*.parquet'), or - for standard input.
-    source: String,
-    /// csv, ndjson, parquet or arrow [default: by the file's name].
+    /// Files and quoted patterns ('data/**/*.parquet'), loaded together in the order of their names; or - for standard input.
+    #[arg(required = true, value_name = "FILE")]
+    sources: Vec<String>,
+    /// csv, ndjson, parquet or arrow [default: by each file's name; csv for standard input].
     #[arg(long)]
     format: Option<String>,
-    /// CSV: the separator [default: sniffed for a new table, else ','].
+    /// CSV: the separator [default: found from the first rows; ',' for standard input].
     #[arg(long, value_name = "CHAR")]
     delimiter: Option<String>,
-    /// CSV: whether the first line names the columns [default: sniffed for a new table, else true].
+    /// CSV: what goes around a field [default: a double quote].
+    #[arg(long, value_name = "CHAR")]
+    quote: Option<String>,
+    /// CSV: what goes before a quote within quotes [default: the quote itself].
+    #[arg(long, value_name = "CHAR")]
+    escape: Option<String>,
+    /// CSV: whether the first line names the columns [default: found from the first line].
     #[arg(long, value_name = "BOOL")]
     header: Option<bool>,
     /// CSV: the text that means NULL [default: the empty unquoted field].
     #[arg(long, value_name = "TEXT")]
     null: Option<String>,
-    /// gzip, zstd or none [default: by the file's name].
+    /// gzip, zstd or none [default: by the file's first bytes].
     #[arg(long)]
     compression: Option<String>,
-    /// What a bad row does: 'refuse' the whole load, or 'skip' the row and keep it in a rejects file.
+    /// What a bad row does: 'refuse' the load, or 'skip' the row and keep it in a rejects file.
     #[arg(long, default_value = "refuse")]
     on_error: String,
-    /// Where skipped rows go [default: SOURCE.rejects.csv].
+    /// Where skipped rows go [default: FILE.rejects; TABLE.rejects beside the first of several files].
     #[arg(long, value_name = "FILE")]
     rejects: Option<String>,
     /// Loads in batches of so many rows, each atomic; run again to resume [default: one batch].
@@ -48,40 +64,47 @@ pub struct LoadArgs {
     /// For a new table: its measures, such as 'price, quantity'.
     #[arg(long)]
     measures: Option<String>,
+    /// For a new table: the curve that orders its rows, 'hilbert' or 'z' [default: hilbert].
+    #[arg(long)]
+    curve: Option<String>,
+    /// For a new table: how far behind answers from it may be, such as '5s' or 'merged' [default: 0s].
+    #[arg(long, value_name = "TIME")]
+    freshness: Option<String>,
     /// Returns only when all rows are merged.
     #[arg(long)]
     merge: bool,
 }
 
 pub async fn run(args: LoadArgs) -> Result<ExitCode> {
+    let (options, source) = (args.options()?, args.source()?);
     let db = args.open.open()?;
     let session = db.session();
-    let options = args.options()?;
-    let exists = format!("SELECT 1 FROM alluvia.tables WHERE table_name = {}", literal(&args.table));
-    let exists = !session.sql(&exists).await?.collect().await?.iter().all(|batch| batch.num_rows() == 0);
-    if exists && (args.dimensions.is_some() || args.measures.is_some()) {
-        return Err(Error::new(
-            ErrorKind::InvalidDefinition,
-            format!("table '{}' exists; --dimensions and --measures are for new tables", args.table),
-        ));
-    }
-    let source = if args.source == "-" { "STDIN".to_owned() } else { literal(&args.source) };
-    let copy = match exists {
-        true => format!("COPY {} FROM {source}{}", identifier(&args.table), options.to_sql()),
-        false => create(&session, &args, options).await?,
+    let columns = columns_of(&session, &args.table).await?;
+    let copy = match columns.as_slice() {
+        [] => create(&session, &args, &source, options).await?,
+        columns => existing(&args, columns, &source, options).await?,
     };
     let start = Instant::now();
-    let outcome = watch(&session, session.sql(&copy)).await?;
+    let outcome = match watch(&session, execute(&session, &copy)).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            if columns.is_empty()
+                && let Err(stays) = take_back(&session, &args.table).await
+            {
+                say_error(&stays.at(format!("dropping table '{}' again", args.table)));
+            }
+            return Err(error);
+        }
+    };
     let rows = session.progress().rows();
     for notice in outcome.notices() {
-        println!("{notice}");
+        say(&format!("{notice}\n"))?;
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{} in {seconds:.2} s ({:.0} rows/s), durable and sorted", outcome.tag, rows as f64 / seconds.max(1e-9));
+    let rate = |seconds: f64| format!("{seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
+    say(&format!("{} in {}, durable and sorted\n", outcome.tag, rate(start.elapsed().as_secs_f64())))?;
     if args.merge {
         session.sql("CALL alluvia.merge()").await?;
-        let seconds = start.elapsed().as_secs_f64();
-        println!("merged after {seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
+        say(&format!("merged after {}\n", rate(start.elapsed().as_secs_f64())))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -93,6 +116,8 @@ impl LoadArgs {
         let given = [
             ("FORMAT", self.format.as_deref()),
             ("DELIMITER", self.delimiter.as_deref()),
+            ("QUOTE", self.quote.as_deref()),
+            ("ESCAPE", self.escape.as_deref()),
             ("HEADER", header.as_deref()),
             ("NULL", self.null.as_deref()),
             ("COMPRESSION", self.compression.as_deref()),
@@ -108,11 +133,79 @@ impl LoadArgs {
         }
         Ok(options)
     }
+
+    fn source(&self) -> Result<Source> {
+        match self.sources.as_slice() {
+            [only] if only == "-" => Ok(Source::Stdin),
+            [only] => Ok(Source::Files(only.clone())),
+            several if several.iter().any(|source| source == "-") => {
+                Err(Error::new(ErrorKind::NotSupported, "standard input (-) is not loaded together with files")
+                    .with_hint("load it by itself, or save it to a file"))
+            }
+            several => Ok(Source::Several(several.to_vec())),
+        }
+    }
+
+    /// What is said about a new table, as WITH takes it.
+    fn with(&self) -> Vec<(&'static str, &str)> {
+        let given = [
+            ("dimensions", &self.dimensions),
+            ("measures", &self.measures),
+            ("curve", &self.curve),
+            ("freshness", &self.freshness),
+        ];
+        given.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+    }
 }
 
-/// Infers a new table from the first file, shows it, creates it, and returns the COPY that goes with what was sniffed.
-async fn create(session: &Session, args: &LoadArgs, options: CopyOptions) -> Result<String> {
-    if args.source == "-" {
+/// The columns of a table; none if there is no such table.
+async fn columns_of(session: &Session, table: &str) -> Result<Vec<String>> {
+    let columns = format!("SELECT column_name FROM alluvia.columns WHERE table_name = {}", literal(table));
+    let mut names = Vec::new();
+    for batch in session.sql(&columns).await?.collect().await? {
+        let texts = cast(batch.column(0), &DataType::Utf8View)
+            .map_err(|error| Error::internal(format!("names of columns are no texts: {error}")))?;
+        let texts: &StringViewArray = texts.as_string_view();
+        names.extend((0..texts.len()).map(|row| texts.value(row).to_owned()));
+    }
+    Ok(names)
+}
+
+/// Looks at the first files.
+async fn look_at(source: &Source, options: &CopyOptions) -> Result<Inferred> {
+    let (source, options) = (source.clone(), options.clone());
+    tokio::task::spawn_blocking(move || infer(&source, &options, None))
+        .await
+        .map_err(|error| Error::internal(format!("inferring: {error}")))?
+}
+
+/// The COPY into a table that exists. Where the files name the table's columns it is the one that [`create`] gives.
+async fn existing(args: &LoadArgs, columns: &[String], source: &Source, options: CopyOptions) -> Result<String> {
+    if let Some((name, _)) = args.with().first() {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("table '{}' exists; --{name} is for new tables", args.table),
+        ));
+    }
+    let copy = |options: &CopyOptions| {
+        format!("COPY {} FROM {}{}", identifier(&args.table), source.to_sql(), options.to_sql())
+    };
+    if *source == Source::Stdin {
+        return Ok(copy(&options));
+    }
+    // Files that nothing can be found out about are left to COPY, which says what is wrong with them.
+    let Ok(found) = look_at(source, &options).await else { return Ok(copy(&options)) };
+    if found.columns.iter().all(|column| columns.contains(&column.name)) {
+        return Ok(found.copy_from(&args.table, source));
+    }
+    // A separator that cuts rows into more fields than the table has columns is none.
+    let delimiter = found.options.delimiter.filter(|_| found.columns.len() <= columns.len());
+    Ok(copy(&CopyOptions { delimiter: options.delimiter.or(delimiter), ..options }))
+}
+
+/// Infers a new table from the first files, shows it, creates it, and gives the COPY that goes with what was found out.
+async fn create(session: &Session, args: &LoadArgs, source: &Source, options: CopyOptions) -> Result<String> {
+    if *source == Source::Stdin {
         let message = format!(
             "table '{}' does not exist, and standard input cannot be looked at before it is loaded",
             args.table
@@ -121,22 +214,35 @@ async fn create(session: &Session, args: &LoadArgs, options: CopyOptions) -> Res
             Error::new(ErrorKind::UndefinedTable, message).with_hint("create the table first, or load from a file")
         );
     }
-    let source = Source::Files(args.source.clone());
-    let asked = source.clone();
-    let inferred = tokio::task::spawn_blocking(move || infer(&asked, &options, None))
-        .await
-        .map_err(|error| Error::internal(format!("inferring: {error}")))??;
+    let inferred = look_at(source, &options).await?;
     let mut create = inferred.create_table(&args.table);
-    let with: Vec<String> = [("dimensions", &args.dimensions), ("measures", &args.measures)]
-        .iter()
-        .filter_map(|(name, value)| value.as_deref().map(|value| format!("{name} = {}", literal(value))))
-        .collect();
+    let with: Vec<String> =
+        args.with().into_iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
     if !with.is_empty() {
         create = format!("{create} WITH ({})", with.join(", "));
     }
-    println!("{create};");
+    say(&format!("{create};\n"))?;
     session.sql(&create).await?;
-    Ok(inferred.copy_from(&args.table, &source))
+    Ok(inferred.copy_from(&args.table, source))
+}
+
+/// Drops a table that this run created, if none of its batches was committed.
+async fn take_back(session: &Session, table: &str) -> Result<()> {
+    let table = identifier(table);
+    let rows = format!("SELECT /*+ freshness('0s') */ 1 AS found FROM {table} LIMIT 1");
+    let rows = session.sql(&rows).await?.collect().await?;
+    if rows.iter().all(|batch| batch.num_rows() == 0) {
+        let drop = format!("DROP TABLE {table}");
+        session.sql(&drop).await?;
+        say(&format!("{drop};\n"))?;
+    }
+    Ok(())
+}
+
+/// Runs one statement that may read the process's standard input.
+async fn execute(session: &Session, sql: &str) -> Result<Outcome> {
+    let statement = session.parse(sql)?.pop().ok_or_else(|| Error::internal("a COPY was parsed to nothing"))?;
+    session.execute_with(statement, Streams::of_process()).await
 }
 
 /// Runs a statement under a progress bar; Ctrl-C cancels it.
@@ -173,8 +279,7 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A table name as typed: folded to lower case by SQL unless it needs quotes.
+/// A name in SQL, exactly as it is.
 fn identifier(name: &str) -> String {
-    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    format!("\"{}\"", name.replace('"', "\"\""))
 }

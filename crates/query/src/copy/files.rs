@@ -3,7 +3,8 @@
 //! Invariants:
 //! - This is the only module of `query` that touches files directly; the database's own files go through `Disk`.
 //! - Files of a pattern come in the order of their names, so that a load that is repeated sees the same rows in the same order.
-//! - A file that is written appears under its name when it is complete and synced, or not at all.
+//! - A file that is written appears under its name when it is complete and synced, or not at all. Syncing and naming are two
+//!   steps, so that what must be safe first can be made safe in between.
 //! - With roots, nothing outside them is opened, whatever links and `..` say.
 #![allow(clippy::disallowed_methods)] // the reason of this module
 
@@ -44,27 +45,40 @@ impl InputFile {
 
 /// The files of a source, in the order of their names; at least one. Standard input has none.
 pub(crate) fn resolve(source: &Source, roots: &Roots) -> Result<Vec<InputFile>> {
-    let Source::Files(pattern) = source else { return Ok(Vec::new()) };
-    let paths = if Path::new(pattern).exists() || !pattern.contains(['*', '?', '[']) {
-        vec![PathBuf::from(pattern)]
-    } else {
-        let bad = |error| Error::new(ErrorKind::InvalidValue, format!("{pattern} is not a file pattern: {error}"));
-        let mut paths = Vec::new();
-        for path in glob::glob(pattern).map_err(bad)? {
-            let path = path.map_err(|error| Error::io(error.path(), "listing", error.error()))?;
-            if !path.is_dir() {
-                paths.push(path);
-            }
+    let mut paths = Vec::new();
+    for pattern in source.patterns() {
+        paths.extend(matching(pattern)?);
+    }
+    // Listed files come as from one pattern that matches them all: who expanded it makes no other load.
+    paths.sort();
+    paths.dedup();
+    paths.into_iter().map(|path| describe(path, roots)).collect()
+}
+
+/// The files of one pattern; at least one.
+fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    if Path::new(pattern).exists() || !is_pattern(pattern) {
+        return Ok(vec![PathBuf::from(pattern)]);
+    }
+    let bad = |error| Error::new(ErrorKind::InvalidValue, format!("{pattern} is not a file pattern: {error}"));
+    let mut paths = Vec::new();
+    for path in glob::glob(pattern).map_err(bad)? {
+        let path = path.map_err(|error| Error::io(error.path(), "listing", error.error()))?;
+        if !path.is_dir() {
+            paths.push(path);
         }
-        paths.sort();
-        paths
-    };
+    }
     if paths.is_empty() {
         return Err(Error::new(ErrorKind::Io, format!("no file matches {pattern}")).with_hint(
             "patterns take *, ?, [...] and **; a relative one starts at the directory of the process that runs the statement",
         ));
     }
-    paths.into_iter().map(|path| describe(path, roots)).collect()
+    Ok(paths)
+}
+
+/// Whether a path may stand for several files.
+pub(crate) fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
 }
 
 fn describe(path: PathBuf, roots: &Roots) -> Result<InputFile> {
@@ -245,16 +259,19 @@ impl OutputFile {
     }
 
     /// Syncs the bytes and gives the file its name.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
+        self.sync()?.publish()
+    }
+
+    /// Syncs the bytes. The file has no name yet.
+    pub(crate) fn sync(mut self) -> Result<SyncedFile> {
         let failed = |error: io::Error| Error::io(&self.path, "writing", &error);
-        let writer = self.writer.take().expect("finished once");
+        let writer = self.writer.take().expect("synced once");
         let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-        if let Some(partial) = &self.partial {
+        if self.partial.is_some() {
             file.sync_all().map_err(failed)?;
-            fs::rename(partial, &self.path).map_err(failed)?;
-            self.partial = None;
         }
-        Ok(())
+        Ok(SyncedFile { path: std::mem::take(&mut self.path), partial: self.partial.take() })
     }
 }
 
@@ -269,6 +286,45 @@ impl Write for OutputFile {
 }
 
 impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            let _ = fs::remove_file(partial);
+        }
+    }
+}
+
+/// A file whose bytes are on disk, and which has yet to get its name. Dropped before that, it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct SyncedFile {
+    path: PathBuf,
+    /// As [`OutputFile::partial`].
+    partial: Option<PathBuf>,
+}
+
+impl SyncedFile {
+    /// Gives the file its name.
+    pub(crate) fn publish(mut self) -> Result<()> {
+        self.rename()
+    }
+
+    /// Gives the file its name, and keeps it where it is if it cannot have it; says where it is.
+    pub(crate) fn publish_or_keep(mut self) -> PathBuf {
+        match self.rename() {
+            Ok(()) => std::mem::take(&mut self.path),
+            Err(_) => self.partial.take().unwrap_or_default(),
+        }
+    }
+
+    fn rename(&mut self) -> Result<()> {
+        if let Some(partial) = &self.partial {
+            fs::rename(partial, &self.path).map_err(|error| Error::io(&self.path, "writing", &error))?;
+            self.partial = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SyncedFile {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
             let _ = fs::remove_file(partial);
@@ -334,6 +390,10 @@ mod tests {
         };
         assert_eq!(names(&at("*.csv")), ["a10.csv", "a2.csv", "b.csv", "odd[1].csv"]);
         assert_eq!(names(&at("odd[1].csv")), ["odd[1].csv"], "a file of exactly that name comes first");
+        let listed = |patterns: &[&str]| {
+            names(&Source::Several(patterns.iter().map(|name| dir.path().join(name).display().to_string()).collect()))
+        };
+        assert_eq!(listed(&["b.csv", "x.txt", "a*.csv", "a2.csv"]), ["a10.csv", "a2.csv", "b.csv", "x.txt"]);
         assert_eq!(resolve(&at("*.parquet"), &None).unwrap_err().kind(), ErrorKind::Io);
         assert!(resolve(&at("sub.csv"), &None).unwrap_err().hint().unwrap().contains("sub.csv/*"));
         assert!(resolve(&at("missing.csv"), &None).unwrap_err().message().contains("missing.csv"));
@@ -359,6 +419,27 @@ mod tests {
         file.finish().unwrap();
         assert_eq!((fs::read(&path).unwrap().as_slice(), count()), (b"whole".as_slice(), 1));
         assert!(OutputFile::create(dir.path(), &None).is_err());
+        drop(OutputFile::create(&path, &None).unwrap().sync().unwrap());
+        assert_eq!((fs::read(&path).unwrap().as_slice(), count()), (b"whole".as_slice(), 1));
+    }
+
+    #[test]
+    fn a_synced_file_is_kept_when_its_name_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.csv");
+        let synced = || {
+            let mut file = OutputFile::create(&path, &None).unwrap();
+            file.write_all(b"rows").unwrap();
+            file.sync().unwrap()
+        };
+        let (refused, kept) = (synced(), synced());
+        fs::create_dir_all(path.join("in the way")).unwrap();
+        let place = kept.publish_or_keep();
+        assert_eq!(fs::read(&place).unwrap(), b"rows");
+        assert!(refused.publish().is_err() && !place.exists(), "both have the same hidden file");
+        fs::remove_dir_all(&path).unwrap();
+        assert_eq!(synced().publish_or_keep(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"rows");
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
 //!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
 //!   zeros are codes, so TEXT.
-//! - What was found out about a CSV file's dialect goes into the options, so that the load reads the file the same way.
+//! - What was found out about a CSV file's dialect goes into the options, so that the load reads the file the same way; but not
+//!   where there are files of several formats, which would not take it.
 
 use crate::copy::columnar::{arrow_stream, parquet_schema};
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
@@ -77,11 +78,7 @@ impl Inferred {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let columns: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
         let columns = if self.by_position { format!(" ({})", columns.join(", ")) } else { String::new() };
-        let from = match source {
-            Source::Files(pattern) => format!("'{}'", pattern.replace('\'', "''")),
-            Source::Stdin => "STDIN".to_owned(),
-        };
-        format!("COPY {}{columns} FROM {from}{}", quoted(table), self.options.to_sql())
+        format!("COPY {}{columns} FROM {}{}", quoted(table), source.to_sql(), self.options.to_sql())
     }
 }
 
@@ -94,8 +91,11 @@ pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) 
     let files = resolve(source, &roots.map(<[PathBuf]>::to_vec))?;
     let first = &files[0];
     options.check(Direction::From, Some(&first.name()))?;
-    let sample = &files[..files.len().min(SAMPLE_FILES)];
-    let inferred = match options.format_of(Some(&first.name()))? {
+    let format = options.format_of(Some(&first.name()))?;
+    let is_like_first = |file: &&InputFile| options.format_of(Some(&file.name())).is_ok_and(|other| other == format);
+    let like_first: Vec<InputFile> = files.iter().filter(is_like_first).cloned().collect();
+    let sample = &like_first[..like_first.len().min(SAMPLE_FILES)];
+    let mut inferred = match format {
         Format::Csv => infer_csv(sample, options)?,
         Format::JsonLines => infer_json(sample, options)?,
         Format::Parquet => from_schema(parquet_schema(first)?.as_ref(), &first.name(), options)?,
@@ -111,6 +111,9 @@ pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) 
             ErrorKind::InvalidValue,
             format!("{} holds nothing to infer columns from", first.name()),
         ));
+    }
+    if like_first.len() < files.len() {
+        (inferred.options, inferred.by_position) = (options.clone(), false);
     }
     Ok(inferred)
 }
@@ -431,6 +434,13 @@ mod tests {
         let files: [(&str, &[u8]); 2] = [("a.csv", b"v\n1\n"), ("b.csv", b"v\nx\n")];
         let inferred = inferred_with(&files, &CopyOptions::default()).unwrap();
         assert_eq!((inferred.columns.len(), inferred.columns[0].data_type), (1, DataType::Text));
+    }
+
+    #[test]
+    fn files_of_several_formats_share_no_dialect() {
+        let files: [(&str, &[u8]); 2] = [("a.csv", b"v;w\n1;2\n"), ("b.ndjson", b"{\"v\": 1}\n")];
+        let inferred = inferred_with(&files, &CopyOptions::default()).unwrap();
+        assert_eq!((inferred.columns.len(), inferred.options), (2, CopyOptions::default()));
     }
 
     #[test]

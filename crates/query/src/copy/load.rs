@@ -4,23 +4,26 @@
 //! - Without `BATCH_ROWS`, all files of a COPY are one atomic batch: whatever fails, before or at the commit, applies nothing.
 //! - With `BATCH_ROWS n`, batch k holds accepted rows (k-1)n+1 to kn of the files in name order, so the same statement over the
 //!   same files makes the same batches. A producer named after the files, the table and the options numbers them; a rerun reads
-//!   the files again and passes over what is committed.
+//!   the files again and passes over what is committed. What becomes of bad rows does not change which rows are accepted
+//!   before them, so a load that was refused goes on with `ON_ERROR skip`.
+//! - Without, the batch has the number of the session's producer, if there is one.
 //! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails.
+//! - A stopped load commits nothing more: the token is looked at after [`Phase::Committing`] is set, see `session::progress`.
 //!
 //! The thread that runs this takes parts from the readers, in order, and gives them to the store; it is the only one that blocks
 //! on the store, and the short channels before it bound what is in flight.
 
-use crate::copy::CopyReport;
 use crate::copy::bind::Wanted;
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
-use crate::copy::files::{Cancellable, InputFile, Roots, open_text, open_unpacked, resolve};
+use crate::copy::files::{Cancellable, InputFile, Roots, SyncedFile, open_text, open_unpacked, resolve};
 use crate::copy::json_in::JsonInput;
 use crate::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
 use crate::copy::rejects::Rejects;
 use crate::copy::rows::Part;
 use crate::copy::sink::{Sink, compact};
 use crate::copy::statement::Source;
+use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Durability, NewBatch, ProducerMark, Store};
@@ -38,6 +41,9 @@ pub(crate) struct LoadJob {
     pub(crate) durability: Durability,
     pub(crate) progress: Arc<Progress>,
     pub(crate) cancel: CancelToken,
+    /// The number of the session's producer, for a load that is one batch.
+    pub(crate) mark: Option<ProducerMark>,
+    pub(crate) on_commit: OnCommit,
     pub(crate) stdin: Option<Box<dyn Read + Send>>,
     pub(crate) roots: Roots,
     pub(crate) entry: Arc<TableEntry>,
@@ -52,12 +58,25 @@ pub(crate) struct LoadJob {
 impl LoadJob {
     /// Runs it on this thread and some of its own. Blocks.
     pub(crate) fn run(self) -> Result<CopyReport> {
-        let cancel = self.cancel.clone();
-        // Whatever a cancelled load ran into first, a read that was cut short for one, it ended because it was cancelled.
-        self.load().map_err(|error| if cancel.is_cancelled() { cancel.error() } else { error })
+        let (cancel, progress) = (self.cancel.clone(), self.progress.clone());
+        // Whatever a cancelled load ran into first, a read that was cut short for one, it ended because it was cancelled. Only
+        // what a commit ran into is told as it is.
+        let cancelled = || cancel.is_cancelled() && progress.phase() != Phase::Committing;
+        self.load().map_err(|error| if cancelled() { cancel.error() } else { error })
     }
 
     fn load(mut self) -> Result<CopyReport> {
+        if let (Some(_), Some(mark)) = (self.options.batch_rows, &self.mark) {
+            let message = format!(
+                "COPY option BATCH_ROWS is not supported while producer '{}' numbers the session's batches",
+                mark.name
+            );
+            return Err(Error::new(ErrorKind::NotSupported, message)
+                .with_hint("BATCH_ROWS numbers its own batches: RESET producer first, or leave the option out"));
+        }
+        if self.source == Source::Stdin {
+            self.options.check(Direction::From, None)?;
+        }
         let files = resolve(&self.source, &self.roots)?;
         for file in &files {
             self.options.check(Direction::From, Some(&file.name()))?;
@@ -66,11 +85,10 @@ impl LoadJob {
         self.progress.set_bytes_total(files.iter().map(|file| file.bytes).sum());
         let wanted = Wanted::new(&self.entry.def, &self.columns)?;
         let mut committer = Committer::new(&self, &files)?;
-        if let Source::Stdin = self.source {
-            self.options.check(Direction::From, None)?;
+        if self.source == Source::Stdin {
             let stdin = self.stdin.take().ok_or_else(|| {
                 Error::new(ErrorKind::NotSupported, "there is no standard input here to copy from")
-                    .with_hint("COPY ... FROM STDIN works in alluvia sql; elsewhere give a file")
+                    .with_hint("COPY ... FROM STDIN works in alluvia sql; in a program name a file, or hand in Streams")
             })?;
             let stdin = Cancellable::new(stdin, self.cancel.clone());
             let format = self.options.format_of(None)?;
@@ -146,13 +164,15 @@ impl LoadJob {
         ColumnarInput { table, wanted: wanted.clone(), on_error: self.options.on_error }
     }
 
-    /// The producer of a load in batches: the same for the same files, table, columns and options.
+    /// The producer of a load in batches: the same for the same files, table, columns and options. Those for bad rows are left
+    /// out, because they leave the batches before a bad row as they are.
     fn producer(&self, files: &[InputFile]) -> Option<String> {
         let first = files.first()?;
         let identities: Vec<(String, u64, i64)> =
             files.iter().map(|file| (file.name(), file.bytes, file.modified_micros)).collect();
         let table = (self.entry.def.id, self.entry.changed_at);
-        let identity = format!("{identities:?} {table:?} {:?} {:?}", self.columns, self.options);
+        let same = CopyOptions { on_error: OnError::default(), rejects: None, ..self.options.clone() };
+        let identity = format!("{identities:?} {table:?} {:?} {same:?}", self.columns);
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))
     }
@@ -163,13 +183,18 @@ struct Committer {
     store: Arc<dyn Store>,
     durability: Durability,
     progress: Arc<Progress>,
+    cancel: CancelToken,
+    on_commit: OnCommit,
     entry: Arc<TableEntry>,
     inline_bytes_max: usize,
     on_error: OnError,
     rejects: Rejects,
     /// Rows of a batch; `None` for one batch of all.
     batch_rows: Option<u64>,
+    /// Numbers the batches of `BATCH_ROWS`.
     producer: Option<String>,
+    /// The number of the one batch otherwise.
+    mark: Option<ProducerMark>,
     /// Batches that were committed by an earlier run.
     committed_before: u64,
     /// The batch being made, from 1.
@@ -188,12 +213,15 @@ impl Committer {
             store: job.store.clone(),
             durability: job.durability,
             progress: job.progress.clone(),
+            cancel: job.cancel.clone(),
+            on_commit: job.on_commit.clone(),
             entry: job.entry.clone(),
             inline_bytes_max: job.inline_bytes_max,
             on_error: job.options.on_error,
             rejects,
             batch_rows: job.options.batch_rows,
             producer,
+            mark: job.mark.clone(),
             committed_before: known.map_or(0, |(mark, _)| mark.sequence),
             sequence: 1,
             rows_in_batch: 0,
@@ -242,9 +270,10 @@ impl Committer {
         if self.sequence == 1 {
             return error;
         }
-        let batches = self.sequence - 1;
+        let rows = (self.sequence - 1).saturating_mul(self.batch_rows.unwrap_or(1));
         error.with_hint(format!(
-            "the {batches} batches before it are loaded; ON_ERROR skip loads all other rows (a corrected file counts as a new one)"
+            "the first {rows} rows are loaded; the same statement with ON_ERROR skip loads all other good rows (a corrected file \
+             counts as a new one, and is loaded from its beginning)"
         ))
     }
 
@@ -269,10 +298,14 @@ impl Committer {
         self.progress.set_phase(Phase::Finishing);
         let done = std::mem::replace(&mut self.sink, next).finish()?;
         let mark = |name: &String| ProducerMark { name: name.clone(), epoch: 1, sequence: self.sequence };
-        let mut batch = NewBatch { producer: self.producer.as_ref().map(mark), ..NewBatch::default() };
+        let producer = self.producer.as_ref().map(mark).or_else(|| self.mark.clone());
+        let mut batch = NewBatch { producer, ..NewBatch::default() };
         done.add_to(&mut batch);
+        // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
         self.progress.set_phase(Phase::Committing);
+        self.cancel.check()?;
         let committed = self.store.submit(batch, self.durability)?;
+        (self.on_commit)(committed);
         self.report.committed = Some(committed);
         // Another run of the same COPY may have been faster.
         if committed.duplicate {
@@ -286,11 +319,13 @@ impl Committer {
     }
 
     fn finish(mut self) -> Result<CopyReport> {
+        // Bad rows are safe before the good ones are committed. After that no failure is left that could tell of a load that
+        // did not happen: where the file cannot have its name, it is reported under the one that it has.
+        let rejects = self.rejects.sync()?;
         if self.rows_in_batch > 0 {
             self.commit()?;
         }
-        self.report.rejects_file = self.rejects.finish()?;
-        self.progress.set_phase(Phase::Idle);
+        self.report.rejects_file = rejects.map(SyncedFile::publish_or_keep);
         Ok(self.report)
     }
 }

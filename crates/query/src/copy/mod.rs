@@ -49,15 +49,43 @@ pub(crate) use values::{Bad, parse_decimal, shown};
 use crate::session::from_datafusion;
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Committed, Durability, Store};
+use alluvia_snapshot::{Committed, Durability, ProducerMark, Store};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use files::OutputFile;
 use futures::StreamExt;
+use std::fmt;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// What `STDIN` and `STDOUT` are to a statement. Where there is nothing, COPY refuses them: a database within a program does
+/// not help itself to the program's own.
+#[derive(Default)]
+pub struct Streams {
+    /// Read by `COPY ... FROM STDIN`.
+    pub stdin: Option<Box<dyn Read + Send>>,
+    /// Written by `COPY ... TO STDOUT`.
+    pub stdout: Option<Box<dyn Write + Send>>,
+}
+
+impl Streams {
+    /// Those of the process.
+    pub fn of_process() -> Streams {
+        Streams { stdin: Some(Box::new(std::io::stdin())), stdout: Some(Box::new(std::io::stdout())) }
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stdin, stdout) = (self.stdin.is_some(), self.stdout.is_some());
+        f.debug_struct("Streams").field("stdin", &stdin).field("stdout", &stdout).finish()
+    }
+}
+
+/// Told of a batch once it is committed.
+pub type OnCommit = Arc<dyn Fn(Committed) + Send + Sync>;
 
 /// What a COPY needs of its session.
 pub struct CopyContext {
@@ -69,10 +97,12 @@ pub struct CopyContext {
     pub progress: Arc<Progress>,
     /// Stops it.
     pub cancel: CancelToken,
-    /// `STDIN`; `None` refuses it.
-    pub stdin: Option<Box<dyn Read + Send>>,
-    /// `STDOUT`; `None` refuses it.
-    pub stdout: Option<Box<dyn Write + Send>>,
+    /// The number of its batch, if the session has a producer. Refuses `BATCH_ROWS`, which numbers its own.
+    pub mark: Option<ProducerMark>,
+    /// Called for each batch, also where the load fails later or its future is dropped.
+    pub on_commit: OnCommit,
+    /// Standard input and output.
+    pub streams: Streams,
     /// The only directories that files may be in; `None` allows any.
     pub data_roots: Option<Vec<PathBuf>>,
 }
@@ -108,12 +138,15 @@ pub async fn copy_from(
     options: CopyOptions,
 ) -> Result<CopyReport> {
     let mut stop = StopWhenDropped(Some(context.cancel.clone()));
+    let progress = context.progress.clone();
     let job = load::LoadJob {
         store: context.store,
         durability: context.durability,
         progress: context.progress,
         cancel: context.cancel,
-        stdin: context.stdin,
+        mark: context.mark,
+        on_commit: context.on_commit,
+        stdin: context.streams.stdin,
         roots: context.data_roots,
         entry: table,
         columns,
@@ -123,6 +156,8 @@ pub async fn copy_from(
     };
     let done = tokio::task::spawn_blocking(move || job.run()).await;
     stop.0 = None;
+    // Not by the job: a cancel between its commit and this would pass for one that came before the commit.
+    progress.set_phase(Phase::Idle);
     done.map_err(defect)?
 }
 
@@ -134,7 +169,7 @@ pub async fn copy_to(
     target: Target,
     options: CopyOptions,
 ) -> Result<u64> {
-    let CopyContext { progress, cancel, data_roots, stdout, .. } = context;
+    let CopyContext { progress, cancel, data_roots, streams, .. } = context;
     progress.set_phase(Phase::Running);
     let (send, receive) = tokio::sync::mpsc::channel::<Message>(2);
     let schema = rows.schema();
@@ -150,9 +185,9 @@ pub async fn copy_to(
         }
         Target::Stdout => {
             options.check(Direction::To, None)?;
-            let out = stdout.ok_or_else(|| {
+            let out = streams.stdout.ok_or_else(|| {
                 Error::new(ErrorKind::NotSupported, "there is no standard output here to copy to")
-                    .with_hint("COPY ... TO STDOUT works in alluvia sql; elsewhere give a file")
+                    .with_hint("COPY ... TO STDOUT works in alluvia sql; in a program name a file, or hand in Streams")
             })?;
             let format = options.format_of(None)?;
             Ok(writing.run(ResultWriter::new(format, schema, &options, out)?)?.0)

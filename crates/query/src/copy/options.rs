@@ -263,6 +263,12 @@ impl CopyOptions {
                 return Err(invalid(format!("COPY option {name} is for COPY ... FROM")));
             }
         }
+        if self.batch_rows.is_some() && direction == Direction::From && file.is_none() {
+            return Err(Error::new(ErrorKind::NotSupported, "COPY option BATCH_ROWS is not supported from standard input")
+                .with_hint(
+                    "only files can be read again to go on where a load stopped: save the input to a file, or leave the option out",
+                ));
+        }
         if self.rejects.is_some() && self.on_error == OnError::Refuse {
             return Err(invalid("COPY option REJECTS needs ON_ERROR skip: nothing is rejected otherwise"));
         }
@@ -407,6 +413,8 @@ mod tests {
         assert!(refused(&[("QUOTE", Some(","))], Direction::From, "a.csv").contains("differ"));
         assert!(refused(&[("NULL", Some("a,b"))], Direction::From, "a.csv").contains("NULL"));
         assert!(refused(&[], Direction::From, "a.dat").contains("a.dat"));
+        let batches = options(&[("BATCH_ROWS", Some("5"))]).unwrap();
+        assert_eq!(batches.check(Direction::From, None).unwrap_err().kind(), ErrorKind::NotSupported);
         options(&[("QUOTE", Some("'")), ("HEADER", None)]).unwrap().check(Direction::From, Some("a.tsv.gz")).unwrap();
         CopyOptions::default().check(Direction::From, None).unwrap();
     }

@@ -1,11 +1,12 @@
 //! The file of rejected rows: `file,line,column,reason,record`, a CSV with a header.
 //!
 //! Invariants:
-//! - It appears when the COPY ends, and only if a row was rejected.
+//! - It appears when the COPY ends, and only if a row was rejected. Its bytes are safe before the rows that go with it are
+//!   committed, and it gets its name after: a row is never lost, and a COPY that fails leaves no file.
 //! - `record` is the row as it was in its file, so that corrected records can be taken from there and loaded.
 
 use crate::copy::csv_out::write_field;
-use crate::copy::files::{InputFile, OutputFile, Roots};
+use crate::copy::files::{InputFile, OutputFile, Roots, SyncedFile};
 use crate::copy::options::{CopyOptions, Dialect, OnError};
 use crate::copy::rows::{Place, Reject};
 use alluvia_space::TableDef;
@@ -70,15 +71,9 @@ impl Rejects {
         file.write_all(&self.line).map_err(failed)
     }
 
-    /// The file, if a row was rejected.
-    pub(crate) fn finish(self) -> Result<Option<PathBuf>> {
-        match self.file {
-            None => Ok(None),
-            Some(file) => {
-                file.finish()?;
-                Ok(self.path)
-            }
-        }
+    /// The file, if a row was rejected: safe, and without its name yet. No row can come after this.
+    pub(crate) fn sync(&mut self) -> Result<Option<SyncedFile>> {
+        self.file.take().map(OutputFile::sync).transpose()
     }
 }
 

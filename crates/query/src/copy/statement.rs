@@ -4,21 +4,47 @@
 //! text, so the statement is parsed here, on its parser: queries and names are sqlparser's, the rest is ours. Accepted are
 //! PostgreSQL's `[WITH] (name value, ...)` and its older `[WITH] CSV HEADER DELIMITER AS ';'`.
 
-use crate::copy::options::{CopyOptions, Direction};
+use crate::copy::Streams;
+use crate::copy::files::is_pattern;
+use crate::copy::options::{CopyOptions, Direction, Format};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use parking_lot::Mutex;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Where COPY FROM reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
     /// One file, or all files that a pattern with `*`, `?`, `[...]` or `**` matches, in the order of their names.
     Files(String),
-    /// What the session hands in.
+    /// The files of several such patterns, each file once, in the order of their names.
+    Several(Vec<String>),
+    /// What the caller hands in.
     Stdin,
+}
+
+impl Source {
+    /// Files and patterns as they are written; none for standard input.
+    pub fn patterns(&self) -> &[String] {
+        match self {
+            Source::Files(pattern) => std::slice::from_ref(pattern),
+            Source::Several(patterns) => patterns,
+            Source::Stdin => &[],
+        }
+    }
+
+    /// As SQL, to follow FROM.
+    pub fn to_sql(&self) -> String {
+        let quoted = |pattern: &String| format!("'{}'", pattern.replace('\'', "''"));
+        match self {
+            Source::Stdin => "STDIN".to_owned(),
+            files => files.patterns().iter().map(quoted).collect::<Vec<String>>().join(", "),
+        }
+    }
 }
 
 /// Where COPY TO writes.
@@ -26,7 +52,7 @@ pub enum Source {
 pub enum Target {
     /// A file; replaced at once when it is complete.
     File(PathBuf),
-    /// What the session hands in.
+    /// What the caller hands in.
     Stdout,
 }
 
@@ -44,8 +70,8 @@ pub enum CopyWhat {
     Query(Box<Query>),
 }
 
-/// A parsed and checked COPY.
-#[derive(Clone, PartialEq, Debug)]
+/// A parsed and checked COPY. Copies of it share its streams, which the first that runs takes.
+#[derive(Clone, Debug)]
 pub enum CopyStatement {
     /// `COPY table [(columns)] FROM ...`
     From {
@@ -57,6 +83,8 @@ pub enum CopyStatement {
         source: Source,
         /// The options, checked.
         options: CopyOptions,
+        /// What standard input is; nothing until it is handed in.
+        streams: Arc<Mutex<Streams>>,
     },
     /// `COPY table [(columns)] | (query) TO ...`
     To {
@@ -66,6 +94,8 @@ pub enum CopyStatement {
         target: Target,
         /// The options, checked.
         options: CopyOptions,
+        /// What standard output is; nothing until it is handed in.
+        streams: Arc<Mutex<Streams>>,
     },
 }
 
@@ -86,20 +116,42 @@ pub(crate) fn parse_copy(parser: &mut Parser<'_>) -> Result<CopyStatement> {
             return Err(Error::new(ErrorKind::Syntax, "COPY ... FROM loads into a table, not into a query"));
         };
         let source = match place(parser, "FROM", Keyword::STDIN, Keyword::STDOUT)? {
-            Some(path) => Source::Files(path),
+            Some(path) => more_files(parser, path)?,
             None => Source::Stdin,
         };
         let options = parse_options(parser)?;
-        options.check(Direction::From, if let Source::Files(path) = &source { Some(path) } else { None })?;
-        Ok(CopyStatement::From { table: name, columns, source, options })
+        if source == Source::Stdin {
+            options.check(Direction::From, None)?;
+        }
+        for path in source.patterns() {
+            // A pattern may leave the format to the files that it matches; the load checks each of them.
+            let open = options.format.is_none() && is_pattern(path) && Format::from_file_name(path).is_none();
+            if !open {
+                options.check(Direction::From, Some(path))?;
+            }
+        }
+        Ok(CopyStatement::From { table: name, columns, source, options, streams: Arc::default() })
     } else {
         parser.expect_keyword(Keyword::TO).map_err(syntax)?;
         let path = place(parser, "TO", Keyword::STDOUT, Keyword::STDIN)?;
         let options = parse_options(parser)?;
         options.check(Direction::To, path.as_deref())?;
         let target = path.map_or(Target::Stdout, |path| Target::File(PathBuf::from(path)));
-        Ok(CopyStatement::To { what, target, options })
+        Ok(CopyStatement::To { what, target, options, streams: Arc::default() })
     }
+}
+
+/// The files after the first.
+fn more_files(parser: &mut Parser<'_>, first: String) -> Result<Source> {
+    let mut paths = vec![first];
+    while parser.consume_token(&Token::Comma) {
+        let found = text(parser).ok_or_else(|| {
+            let found = parser.peek_token();
+            Error::new(ErrorKind::Syntax, format!("COPY ... FROM takes file names in quotes, and found {found}"))
+        })?;
+        paths.push(found);
+    }
+    Ok(if paths.len() == 1 { Source::Files(paths.remove(0)) } else { Source::Several(paths) })
 }
 
 /// A quoted path, or `None` for the right standard stream.
@@ -211,7 +263,7 @@ mod tests {
     fn both_forms_of_options_are_understood() {
         let new = "COPY s.t (a, \"B\") FROM 'x/*.csv.gz' WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'NA', QUOTE '''', \
                    COMPRESSION gzip, ON_ERROR skip, REJECTS 'bad.csv', BATCH_ROWS 1000)";
-        let CopyStatement::From { table, columns, source, options } = parse(new).unwrap() else { panic!() };
+        let CopyStatement::From { table, columns, source, options, .. } = parse(new).unwrap() else { panic!() };
         assert_eq!((table.to_string().as_str(), columns[1].value.as_str()), ("s.t", "B"));
         assert_eq!(source, Source::Files("x/*.csv.gz".into()));
         assert_eq!((options.header, options.delimiter, options.quote), (Header::Yes, Some(b';'), Some(b'\'')));
@@ -221,6 +273,12 @@ mod tests {
         let old = parse("COPY t FROM STDIN WITH CSV HEADER DELIMITER AS E'\\t' NULL AS 'NULL';").unwrap();
         let CopyStatement::From { source: Source::Stdin, options, .. } = old else { panic!() };
         assert_eq!((options.format, options.delimiter), (Some(Format::Csv), Some(b'\t')));
+
+        let several = parse("COPY t FROM 'a.csv', 'it''s/*', 'c.csv' (HEADER)").unwrap();
+        let CopyStatement::From { source, .. } = several else { panic!() };
+        assert_eq!(source, Source::Several(vec!["a.csv".into(), "it's/*".into(), "c.csv".into()]));
+        assert_eq!(source.to_sql(), "'a.csv', 'it''s/*', 'c.csv'");
+        parse("COPY t FROM 'data/c.*'").unwrap();
 
         let to = parse("COPY (SELECT 1 AS a) TO STDOUT (FORMAT parquet)").unwrap();
         assert!(matches!(to, CopyStatement::To { what: CopyWhat::Query(_), target: Target::Stdout, .. }));
@@ -242,6 +300,9 @@ mod tests {
         for (sql, kind) in [
             ("COPY t FROM 'a.csv' (COLOUR 'red')", ErrorKind::InvalidSetting),
             ("COPY t FROM STDOUT", ErrorKind::Syntax),
+            ("COPY t FROM STDIN (BATCH_ROWS 5)", ErrorKind::NotSupported),
+            ("COPY t FROM 'a.csv', STDIN", ErrorKind::Syntax),
+            ("COPY t FROM 'a.csv', 'b.parquet' (HEADER)", ErrorKind::InvalidSetting),
             ("COPY t TO PROGRAM 'gzip'", ErrorKind::NotSupported),
             ("COPY t TO file", ErrorKind::Syntax),
             ("COPY (SELECT 1) FROM 'a.csv'", ErrorKind::Syntax),

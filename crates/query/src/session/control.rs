@@ -10,6 +10,9 @@ use alluvia_types::{Error, ErrorKind, Result, Stage};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What `freshness` is to an open transaction.
+const PINNED: &str = "reads of a transaction are at its BEGIN; freshness takes effect after it";
+
 impl Session {
     /// BEGIN: pins the version that the transaction reads.
     pub(crate) async fn begin(&self) -> Result<Outcome> {
@@ -111,6 +114,14 @@ impl Session {
             SettingCommand::Set { name, value, local } => {
                 let mut state = self.state.lock();
                 let name = Settings::canonical(&name)?;
+                let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
+                if is_pinned && local {
+                    return Err(Error::new(
+                        ErrorKind::NotSupported,
+                        "SET LOCAL freshness inside a transaction is not supported",
+                    )
+                    .with_hint(PINNED));
+                }
                 let mut changed = state.settings.clone();
                 changed.set(name, &value, &state.defaults)?;
                 let before = std::mem::replace(&mut state.settings, changed);
@@ -129,13 +140,17 @@ impl Session {
                     (false, Some(known)) => drop(open.locals.remove(known)),
                     _ => {}
                 }
-                Ok(Outcome::done("SET"))
+                let outcome = Outcome::done("SET");
+                Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
             }
             SettingCommand::Reset(name) => {
                 let mut state = self.state.lock();
                 let defaults = state.defaults.clone();
-                state.settings.copy(Settings::canonical(&name)?, &defaults);
-                Ok(Outcome::done("RESET"))
+                let name = Settings::canonical(&name)?;
+                state.settings.copy(name, &defaults);
+                let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
+                let outcome = Outcome::done("RESET");
+                Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
             }
             SettingCommand::ResetAll => {
                 let mut state = self.state.lock();

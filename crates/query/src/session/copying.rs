@@ -1,12 +1,19 @@
 //! COPY, as the session runs it: names become tables, queries become streams; the rest is `copy`'s.
+//!
+//! Invariants:
+//! - A session has the standard input and output that its caller hands in with a statement, and no other.
+//! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or dropped.
+//! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
 
-use crate::copy::{CopyContext, CopyStatement, CopyWhat, Source, Target, copy_from, copy_to};
+use crate::copy::{CopyContext, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to};
 use crate::dialect::names::{name_of, user_table};
-use crate::dialect::{Hints, query_of_table};
-use crate::session::core::{Run, Session};
+use crate::dialect::{Hints, Kind, Statement, query_of_table};
+use crate::session::core::{Run, Session, State};
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
-use alluvia_types::Result;
+use alluvia_snapshot::{Committed, Durability};
+use alluvia_types::{Result, Version};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 impl CopyStatement {
@@ -14,48 +21,54 @@ impl CopyStatement {
     pub(crate) fn is_from(&self) -> bool {
         matches!(self, CopyStatement::From { .. })
     }
+
+    fn hand_in(&mut self, handed: Streams) {
+        let (CopyStatement::From { streams, .. } | CopyStatement::To { streams, .. }) = self;
+        *streams = Arc::new(Mutex::new(handed));
+    }
+}
+
+impl State {
+    /// As [`Session::wrote`], from a thread that outlives the statement's future.
+    fn wrote(&mut self, version: Version, durability: Durability) {
+        self.seen = self.seen.max(version);
+        if durability == Durability::Relaxed {
+            self.unseen = self.unseen.max(Some(version));
+        }
+    }
 }
 
 impl Session {
+    /// As [`Session::execute`], with what `STDIN` and `STDOUT` are to the statement. Without, COPY refuses them.
+    pub async fn execute_with(&self, mut statement: Statement, streams: Streams) -> Result<Outcome> {
+        if let Kind::Copy(copy) = &mut statement.kind {
+            copy.hand_in(streams);
+        }
+        self.execute(statement).await
+    }
+
     /// COPY FROM, COPY TO.
     pub(crate) async fn copy(&self, run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> Result<Outcome> {
         match copy {
-            CopyStatement::From { table, columns, source, options } => {
+            CopyStatement::From { table, columns, source, options, streams } => {
                 let entry = self.user_table(&user_table(&table)?)?;
                 let columns = columns.iter().map(name_of).collect();
-                let mut context = self.copy_context(run);
-                if source == Source::Stdin {
-                    context.stdin = Some(Box::new(std::io::stdin()));
-                }
+                let context = self.copy_context(run, &streams);
+                let numbered = context.mark.is_some();
                 let report = copy_from(context, entry, columns, source, options).await?;
-                if let Some(committed) = report.committed {
-                    self.wrote(committed.version, run.settings.durability);
+                if numbered && report.committed.is_some() {
+                    let mut state = self.state.lock();
+                    state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
                 }
-                let mut outcome = Outcome::done(format!("COPY {}", report.rows));
-                if report.skipped > 0 {
-                    let place = report
-                        .rejects_file
-                        .map_or_else(String::new, |file| format!("; they are in {}", file.display()));
-                    outcome = outcome.with_notice(format!("{} bad rows were skipped{place}", report.skipped));
-                }
-                if report.batches_repeated > 0 {
-                    outcome = outcome.with_notice(format!(
-                        "{} batches had been loaded before, and were left out",
-                        report.batches_repeated
-                    ));
-                }
-                Ok(outcome)
+                Ok(loaded(report, numbered))
             }
-            CopyStatement::To { what, target, options } => {
+            CopyStatement::To { what, target, options, streams } => {
                 let query = match what {
                     CopyWhat::Query(query) => query,
                     CopyWhat::Table { name, columns } => query_of_table(&name, &columns)?,
                 };
                 let planned = self.plan(run, query, hints).await?;
-                let mut context = self.copy_context(run);
-                if target == Target::Stdout {
-                    context.stdout = Some(Box::new(std::io::stdout()));
-                }
+                let context = self.copy_context(run, &streams);
                 run.progress.set_phase(Phase::Running);
                 let rows = copy_to(context, planned.execute()?, target, options).await?;
                 Ok(Outcome::done(format!("COPY {rows}")).with_used(planned.used()))
@@ -63,15 +76,34 @@ impl Session {
         }
     }
 
-    fn copy_context(&self, run: &Run) -> CopyContext {
+    fn copy_context(&self, run: &Run, streams: &Mutex<Streams>) -> CopyContext {
+        let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
         CopyContext {
             store: Arc::clone(self.engine.store()),
-            durability: run.settings.durability,
+            durability,
             progress: Arc::clone(&run.progress),
             cancel: run.token.clone(),
-            stdin: None,
-            stdout: None,
+            mark: run.settings.producer_mark(),
+            on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
+            streams: std::mem::take(&mut *streams.lock()),
             data_roots: None,
         }
+    }
+}
+
+/// The answer of a COPY FROM. `numbered`: the session's producer numbered its batch.
+fn loaded(report: CopyReport, numbered: bool) -> Outcome {
+    let mut outcome = Outcome::done(format!("COPY {}", report.rows));
+    if report.skipped > 0 {
+        let place = report.rejects_file.map_or_else(String::new, |file| format!("; they are in {}", file.display()));
+        outcome = outcome.with_notice(format!("{} bad rows were skipped{place}", report.skipped));
+    }
+    match report.committed {
+        Some(Committed { version, duplicate: true }) if numbered => outcome.with_notice(format!(
+            "the producer had sent this batch before: it is version {version}, and was not applied again"
+        )),
+        _ if report.batches_repeated > 0 => outcome
+            .with_notice(format!("{} batches had been loaded before, and were left out", report.batches_repeated)),
+        _ => outcome,
     }
 }

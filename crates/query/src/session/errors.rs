@@ -176,8 +176,9 @@ fn exhausted(message: &str) -> Error {
         return Error::new(ErrorKind::OutOfMemory, format!("the query spilled more than is allowed: {text}"))
             .with_hint("give the query more memory with SET memory_limit, or let it read less");
     }
-    Error::new(ErrorKind::OutOfMemory, format!("the query needs more memory than it may have: {text}"))
-        .with_hint("raise it with SET memory_limit = '4GB', or let the query read less")
+    Error::new(ErrorKind::OutOfMemory, format!("the query needs more memory than it may have: {text}")).with_hint(
+        "raise it with SET memory_limit (SHOW queries_memory_max tells the most), or let the query read less",
+    )
 }
 
 /// Without backtraces, requests to report to others, and our catalog's name.

@@ -1,8 +1,9 @@
 //! Keeps a statement from taking the process with it.
 //!
 //! Invariants:
-//! - Planning and polling run on a large stack: a plan is deeper than its statement (views of CTEs, rewrites), and a Rust
-//!   stack overflow cannot be caught.
+//! - Planning runs on a large stack: a plan is deeper than its statement (views of CTEs, rewrites), and a Rust stack
+//!   overflow cannot be caught. What does not plan stays on the caller's stack: mapping a new one costs as much as a
+//!   whole single-row INSERT. (`dialect::depth` bounds what walking and dropping a statement's tree can need.)
 //! - A panic while a statement plans or runs ends that statement with `Internal`, and nothing else.
 
 use crate::session::errors::{error_of, wrap};
@@ -10,7 +11,7 @@ use alluvia_types::{Error, Result};
 use datafusion::common::DataFusionError;
 use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -20,9 +21,9 @@ const STACK_BYTES: usize = 64 << 20;
 /// moves and those nested in it do not.
 const RED_ZONE_BYTES: usize = 8 << 20;
 
-/// Runs `work` on a large stack and turns a panic into an error.
+/// Turns a panic into an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
-    stacker::maybe_grow(RED_ZONE_BYTES, STACK_BYTES, || catch_unwind(AssertUnwindSafe(work)))
+    catch_unwind(AssertUnwindSafe(work))
         .map_err(|panic| Error::internal(format!("the statement panicked: {}", panic_message(panic.as_ref()))))
 }
 
@@ -31,8 +32,8 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// A future polled on a large stack, whose panic is its error. After that it must not be polled again, and it is not:
-/// a future that returned is done.
+/// A future whose panic is its error. After that it must not be polled again, and it is not: a future that returned is
+/// done.
 pub(crate) struct Guarded<F> {
     inner: Pin<Box<F>>,
 }
@@ -52,6 +53,30 @@ impl<T, F: Future<Output = Result<T>>> Future for Guarded<F> {
             Ok(poll) => poll,
             Err(panicked) => Poll::Ready(Err(panicked)),
         }
+    }
+}
+
+/// A future that is polled on a large stack.
+pub(crate) struct LargeStack<F> {
+    inner: Pin<Box<F>>,
+}
+
+impl<F> LargeStack<F> {
+    /// Gives a future a large stack.
+    pub(crate) fn new(inner: F) -> LargeStack<F> {
+        LargeStack { inner: Box::pin(inner) }
+    }
+}
+
+impl<F: Future> Future for LargeStack<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // The panic must not unwind through the switch of stacks.
+        let polled = stacker::maybe_grow(RED_ZONE_BYTES, STACK_BYTES, || {
+            catch_unwind(AssertUnwindSafe(|| self.inner.as_mut().poll(context)))
+        });
+        polled.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -81,15 +106,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn futures_run_on_a_large_stack() {
+    async fn planning_runs_on_a_large_stack() {
         fn deep(n: u64) -> u64 {
             let page = std::hint::black_box([n; 512]);
             if n == 0 { page[0] } else { deep(n - 1) + page[511].min(1) }
         }
-        let depth = tokio::task::spawn(Guarded::new(async {
+        let depth = tokio::task::spawn(LargeStack::new(async {
             tokio::task::yield_now().await;
-            Ok(deep(4_000))
+            deep(4_000)
         }));
-        assert_eq!(depth.await.unwrap().unwrap(), 4_000);
+        assert_eq!(depth.await.unwrap(), 4_000);
     }
 }

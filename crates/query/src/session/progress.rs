@@ -4,6 +4,9 @@
 //! - A [`CancelToken`] belongs to one statement and is never reset: work that notices late still stops.
 //! - A [`CancelHandle`] belongs to a session and stops whatever runs now; with nothing running it does nothing.
 //! - Nothing here blocks, so that both can be used from a signal handler's task and from worker threads.
+//! - Phase and token are one handshake: a statement sets [`Phase::Committing`] and then looks at its token, whoever stops it
+//!   sets the token and then looks at the phase. Both are `SeqCst`, so at least one sees the other: a stopped statement does
+//!   not commit, or is waited for.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -52,7 +55,7 @@ impl Progress {
 
     /// States what the statement does now.
     pub fn set_phase(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.phase.store(phase as u8, Ordering::SeqCst);
     }
 
     /// Rows so far.
@@ -72,7 +75,7 @@ impl Progress {
 
     /// What the statement does now.
     pub fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Relaxed) {
+        match self.phase.load(Ordering::SeqCst) {
             1 => Phase::Running,
             2 => Phase::Finishing,
             3 => Phase::Committing,

@@ -7,6 +7,7 @@ use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
+use crate::session::guard::LargeStack;
 use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
 use crate::session::settings::{Settings, parse_freshness};
@@ -79,6 +80,10 @@ impl Session {
     }
 
     async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
+        LargeStack::new(self.plan_here(run, tree, hints)).await
+    }
+
+    async fn plan_here(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
@@ -120,6 +125,7 @@ impl Session {
             let (at_least, exactly) = {
                 let state = self.state.lock();
                 match &state.transaction {
+                    Transaction::Open(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
                     Transaction::Open(open) => (open.version, Some(open.version)),
                     _ => (state.seen, None),
                 }
@@ -159,6 +165,12 @@ fn freshness_of(tables: &[TableId], catalog: &Catalog, settings: &Settings, hint
         wanted = Some(wanted.map_or(own, |other| fresher(own, other)));
     }
     Ok(wanted.unwrap_or(Freshness::Within(Duration::ZERO)))
+}
+
+/// A transaction reads one version, so a hint could only be left out.
+fn hint_in_transaction() -> Error {
+    Error::new(ErrorKind::NotSupported, "the hint freshness inside a transaction is not supported")
+        .with_hint("reads of a transaction are at its BEGIN: SET freshness before it, or read outside of it")
 }
 
 fn fresher(a: Freshness, b: Freshness) -> Freshness {

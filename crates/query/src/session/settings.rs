@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) statement_timeout: Duration,
     /// Of one query.
     pub(crate) memory_limit_bytes: u64,
+    /// What all queries of the database together may hold, so the most that one can be given. No session changes it.
+    pub(crate) memory_limit_max_bytes: u64,
     pub(crate) batch_size: usize,
     pub(crate) threads: usize,
     /// Empty is none.
@@ -35,7 +37,7 @@ pub(crate) struct Settings {
 const SETTINGS: [(&str, &str); 10] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
-    ("freshness", "How far behind an answer may be: '5s', '250ms', or 'merged' for the cheapest."),
+    ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
     ("memory_limit", "Memory that one query may hold before it spills."),
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
@@ -45,18 +47,22 @@ const SETTINGS: [(&str, &str); 10] = [
     ("timezone", "Time zone of the session; only UTC."),
 ];
 
+/// What `freshness` shows and takes while it is unset: then the tables' own options hold, which no time would leave alone.
+const FRESHNESS_UNSET: &str = "default";
+
 /// Names that say the same.
 const SYNONYMS: [(&str, &str); 3] =
     [("target_partitions", "threads"), ("time_zone", "timezone"), ("query_memory", "memory_limit")];
 
 impl Settings {
-    /// What a new session has.
-    pub(crate) fn new(memory_limit_bytes: u64, threads: usize) -> Settings {
+    /// What a new session has, in a database that gives `memory_limit_max_bytes` to all queries together.
+    pub(crate) fn new(memory_limit_bytes: u64, memory_limit_max_bytes: u64, threads: usize) -> Settings {
         Settings {
             freshness: None,
             durability: Durability::Sync,
             statement_timeout: Duration::ZERO,
-            memory_limit_bytes,
+            memory_limit_bytes: memory_limit_bytes.min(memory_limit_max_bytes),
+            memory_limit_max_bytes,
             batch_size: 8192,
             threads: threads.max(1),
             producer: String::new(),
@@ -105,11 +111,22 @@ impl Settings {
                     _ => return Err(wrong("sync or relaxed")),
                 }
             }
-            "freshness" => self.freshness = Some(parse_freshness(text)?),
+            "freshness" => {
+                let unset = text.eq_ignore_ascii_case(FRESHNESS_UNSET);
+                self.freshness = if unset { None } else { Some(parse_freshness(text)?) };
+            }
             "memory_limit" => {
                 let bytes = parse_bytes(text).ok_or_else(|| wrong("a size, such as '512MB' or '4GB'"))?;
                 if bytes < 1 << 20 {
                     return Err(wrong("at least 1MB"));
+                }
+                if bytes > self.memory_limit_max_bytes {
+                    let most = show_bytes(self.memory_limit_max_bytes);
+                    let message =
+                        format!("{name} cannot be {text:?}: all queries of this database together may hold {most}");
+                    return Err(Error::new(ErrorKind::InvalidSetting, message).with_hint(format!(
+                        "it takes up to '{most}'; open the database with more memory to raise that"
+                    )));
                 }
                 self.memory_limit_bytes = bytes;
             }
@@ -154,7 +171,7 @@ impl Settings {
                 Durability::Sync => "sync".to_owned(),
                 Durability::Relaxed => "relaxed".to_owned(),
             },
-            "freshness" => show_freshness(self.freshness.unwrap_or(Freshness::Within(Duration::ZERO))),
+            "freshness" => self.freshness.map_or_else(|| FRESHNESS_UNSET.to_owned(), show_freshness),
             "memory_limit" => show_bytes(self.memory_limit_bytes),
             "producer" => self.producer.clone(),
             "producer_epoch" => self.producer_epoch.to_string(),
@@ -312,7 +329,7 @@ mod tests {
 
     #[test]
     fn every_setting_takes_what_it_shows_and_goes_back_to_its_default() {
-        let defaults = Settings::new(1 << 30, 2);
+        let defaults = Settings::new(1 << 30, 1 << 30, 2);
         let changed = [
             ("batch_size", "1000"),
             ("durability", "relaxed"),
@@ -337,11 +354,17 @@ mod tests {
             settings.set(name, &SettingValue::Default, &defaults).unwrap();
         }
         assert_eq!(settings, defaults);
+        // What is shown of an unset one can be set, and leaves it unset.
+        for name in Settings::names() {
+            let shown = settings.show(name).unwrap();
+            settings.set(name, &text(&shown), &defaults).unwrap();
+        }
+        assert_eq!(settings, defaults);
     }
 
     #[test]
     fn wrong_names_and_values_change_nothing_and_say_what_is_right() {
-        let defaults = Settings::new(1 << 30, 2);
+        let defaults = Settings::new(1 << 30, 1 << 30, 2);
         let mut settings = defaults.clone();
         for (name, value) in [
             ("freshness", "5"),
@@ -350,6 +373,8 @@ mod tests {
             ("durability", "maybe"),
             ("memory_limit", "lots"),
             ("memory_limit", "1kB"),
+            ("memory_limit", "1025MB"),
+            ("memory_limit", "4TB"),
             ("batch_size", "0"),
             ("threads", "two"),
             ("timezone", "Europe/Berlin"),

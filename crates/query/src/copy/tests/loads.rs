@@ -2,6 +2,8 @@
 
 use super::{Bench, refused};
 use crate::copy::statement::Source;
+use crate::session::progress::{CancelToken, Phase};
+use alluvia_snapshot::ProducerMark;
 use alluvia_types::{ErrorKind, Version};
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -112,6 +114,46 @@ fn a_refusal_among_batches_says_what_is_loaded() {
 }
 
 #[test]
+fn a_refused_load_in_batches_goes_on_with_skip() {
+    let bench = Bench::new("a BIGINT");
+    bench.write("f1.csv", "1\n2\n3\n").write("f2.csv", "4\nx\n5\n");
+    let error = bench.load("f?.csv", "(BATCH_ROWS 2)").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidValue);
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("the first 2 rows are loaded") && hint.contains("ON_ERROR skip"), "{hint}");
+    assert_eq!(bench.batches(), [[["1"], ["2"]]]);
+    assert_eq!(*bench.told.lock(), [Version(1)], "the session knows what it committed before the refusal");
+    let report = bench.load("f?.csv", "(BATCH_ROWS 2, ON_ERROR skip)").unwrap();
+    assert_eq!((report.rows, report.batches_repeated, report.skipped), (3, 1, 1));
+    assert_eq!(bench.rows().concat(), ["1", "2", "3", "4", "5"]);
+    assert_eq!(*bench.told.lock(), [Version(1), Version(2), Version(3)]);
+    let elsewhere = format!("(BATCH_ROWS 2, ON_ERROR skip, REJECTS '{}')", bench.path("bad.csv").display());
+    let report = bench.load("f?.csv", &elsewhere).unwrap();
+    assert_eq!((report.rows, report.batches_repeated, report.rejects_file), (0, 3, Some(bench.path("bad.csv"))));
+}
+
+#[test]
+fn a_load_that_is_one_batch_has_the_number_of_the_sessions_producer() {
+    let bench = Bench::new("a BIGINT");
+    bench.write("f.csv", "1\n2\n");
+    let mark = ProducerMark { name: "p".into(), epoch: 2, sequence: 1 };
+    let load = |options: &str| {
+        let mut job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), options);
+        job.mark = Some(mark.clone());
+        job.run()
+    };
+    let report = load("").unwrap();
+    assert_eq!((report.rows, report.committed.unwrap().duplicate), (2, false));
+    assert_eq!(bench.store.state.lock().producers, std::slice::from_ref(&mark));
+    let again = load("").unwrap();
+    assert_eq!((again.rows, again.committed.unwrap().duplicate), (0, true));
+    assert_eq!(bench.batches().len(), 1);
+    let both = load("(BATCH_ROWS 1)").unwrap_err();
+    assert_eq!(both.kind(), ErrorKind::NotSupported);
+    assert!(both.message().contains("BATCH_ROWS") && both.hint().is_some(), "{both}");
+}
+
+#[test]
 fn standard_input_is_read_where_there_is_one() {
     let bench = Bench::new("a BIGINT, b TEXT");
     assert_eq!(bench.job(Source::Stdin, "").run().unwrap_err().kind(), ErrorKind::NotSupported);
@@ -124,6 +166,8 @@ fn standard_input_is_read_where_there_is_one() {
     let mut job = bench.job(Source::Stdin, "(ON_ERROR skip)");
     job.stdin = Some(Box::new(Cursor::new(b"1,x\n")));
     assert!(job.run().unwrap_err().hint().unwrap().contains("REJECTS"));
+    let batches = bench.job(Source::Stdin, "(BATCH_ROWS 1)").run().unwrap_err();
+    assert!(batches.kind() == ErrorKind::NotSupported && batches.message().contains("BATCH_ROWS"), "{batches}");
 }
 
 #[test]
@@ -133,6 +177,35 @@ fn a_cancelled_load_applies_nothing() {
     bench.cancel.cancel();
     assert_eq!(bench.load("f.csv", "").unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(bench.batches().len(), 0);
+}
+
+#[test]
+fn a_load_that_is_cancelled_while_it_finishes_commits_nothing() {
+    let bench = Bench { inline_bytes_max: 0, ..Bench::new("a BIGINT") };
+    bench.write("f.csv", "1\nx\n2\n");
+    bench.store.state.lock().cancel_in_finish = Some(bench.cancel.clone());
+    assert_eq!(bench.load("f.csv", "(ON_ERROR skip)").unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!((bench.batches().len(), bench.told.lock().len()), (0, 0));
+    assert_eq!(bench.files(), ["f.csv"], "the rejects file goes with the load");
+}
+
+#[test]
+fn a_load_that_is_cancelled_while_it_commits_is_known_to_be_committed() {
+    let bench = Bench::new("a BIGINT");
+    bench.write("f.csv", "1\nx\n2\n");
+    bench.store.state.lock().cancel_in_submit = Some(bench.cancel.clone());
+    let report = bench.load("f.csv", "(ON_ERROR skip)").unwrap();
+    assert_eq!((report.rows, bench.progress.phase()), (2, Phase::Committing));
+    assert_eq!(report.rejects_file, Some(bench.path("f.csv.rejects")));
+
+    let bench = Bench { cancel: CancelToken::new(), ..bench };
+    {
+        let mut state = bench.store.state.lock();
+        (state.cancel_in_submit, state.fail_from_batch) = (Some(bench.cancel.clone()), Some(1));
+    }
+    let error = bench.load("f.csv", "(ON_ERROR skip)").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "what a commit ran into is told as it is");
+    assert!(bench.cancel.is_cancelled());
 }
 
 #[test]

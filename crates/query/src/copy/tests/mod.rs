@@ -4,15 +4,15 @@ mod formats;
 mod loads;
 mod statements;
 
-use crate::copy::CopyReport;
 use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
 use crate::copy::testing::{row_texts, table};
+use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Durability, Load, NewBatch, ProducerMark, Snapshot, StageInfo, StagedLoad, Store, StoreInfo,
-    Want,
+    BatchInfo, Committed, Done, Durability, Load, NewBatch, ProducerMark, Snapshot, StageInfo, StagedLoad, Store,
+    StoreInfo, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_tree::SegmentMeta;
@@ -39,6 +39,10 @@ struct State {
     finished: Vec<Vec<RecordBatch>>,
     loads_open: usize,
     fail_from_batch: Option<usize>,
+    /// Stopped while a staged load is being finished.
+    cancel_in_finish: Option<CancelToken>,
+    /// Stopped while a batch is being committed.
+    cancel_in_submit: Option<CancelToken>,
 }
 
 struct FakeLoad {
@@ -56,7 +60,12 @@ impl Load for FakeLoad {
     fn finish(mut self: Box<Self>) -> Result<StagedLoad> {
         let batches = std::mem::take(&mut self.rows);
         let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-        self.state.lock().finished.push(batches);
+        let mut state = self.state.lock();
+        state.finished.push(batches);
+        if let Some(cancel) = &state.cancel_in_finish {
+            cancel.cancel();
+        }
+        drop(state);
         let (table, dictionary) = (self.table, DictionaryMark::default());
         Ok(StagedLoad { table, checked_at: Version(3), segments: Vec::new(), dictionary, ranges: Vec::new(), rows })
     }
@@ -75,8 +84,16 @@ impl Store for FakeStore {
 
     fn submit(&self, batch: NewBatch, _durability: Durability) -> Result<Committed> {
         let mut state = self.state.lock();
+        if let Some(cancel) = &state.cancel_in_submit {
+            cancel.cancel();
+        }
         if state.fail_from_batch == Some(state.batches.len()) {
             return Err(Error::new(ErrorKind::DiskFull, "no space left"));
+        }
+        if let Some(mark) = &batch.producer
+            && state.producers.contains(mark)
+        {
+            return Ok(Committed { version: Version(1), duplicate: true });
         }
         let mut batches: Vec<RecordBatch> = batch.rows.iter().flat_map(|rows| rows.batches.clone()).collect();
         if !batch.loads.is_empty() {
@@ -108,6 +125,10 @@ impl Store for FakeStore {
 
     fn snapshot(&self, _want: &Want) -> Result<Snapshot> {
         unreachable!("a load reads no rows")
+    }
+
+    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
+        Some((batch, done))
     }
 
     fn wait_visible(&self, _version: Version) -> Result<()> {
@@ -146,6 +167,8 @@ struct Bench {
     table: Arc<TableDef>,
     progress: Arc<Progress>,
     cancel: CancelToken,
+    /// What the session was told of.
+    told: Arc<Mutex<Vec<Version>>>,
     inline_bytes_max: usize,
 }
 
@@ -158,6 +181,7 @@ impl Bench {
             table: table(columns),
             progress: Arc::default(),
             cancel: CancelToken::new(),
+            told: Arc::default(),
             inline_bytes_max: 1 << 20,
         }
     }
@@ -184,6 +208,11 @@ impl Bench {
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
+    fn on_commit(&self) -> OnCommit {
+        let told = self.told.clone();
+        Arc::new(move |committed: Committed| told.lock().push(committed.version))
+    }
+
     fn job(&self, source: Source, options: &str) -> LoadJob {
         let sql = format!("COPY t FROM 'x.csv' {options}");
         let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
@@ -195,6 +224,8 @@ impl Bench {
             durability: Durability::Sync,
             progress: self.progress.clone(),
             cancel: self.cancel.clone(),
+            mark: None,
+            on_commit: self.on_commit(),
             stdin: None,
             roots: None,
             entry: Arc::new(TableEntry { def: self.table.clone(), changed_at: Version(3) }),

@@ -2,7 +2,7 @@
 
 use super::Bench;
 use crate::copy::testing::table;
-use crate::copy::{CopyContext, CopyOptions, OutputFormat, Source, Target, copy_from, copy_to};
+use crate::copy::{CopyContext, CopyOptions, OutputFormat, Source, Streams, Target, copy_from, copy_to};
 use crate::session::progress::Phase;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Durability;
@@ -24,8 +24,9 @@ fn context(bench: &Bench) -> CopyContext {
         durability: Durability::Sync,
         progress: bench.progress.clone(),
         cancel: bench.cancel.clone(),
-        stdin: None,
-        stdout: None,
+        mark: None,
+        on_commit: bench.on_commit(),
+        streams: Streams::default(),
         data_roots: None,
     }
 }
@@ -103,12 +104,13 @@ async fn what_copy_to_writes_copy_from_reads() {
     let source = Source::Files(file.display().to_string());
     let report = copy_from(context(&bench), entry(&bench), Vec::new(), source, CopyOptions::default()).await.unwrap();
     assert_eq!((report.rows, bench.progress.phase()), (6, Phase::Idle));
+    assert_eq!(*bench.told.lock(), [report.committed.unwrap().version]);
     assert_eq!(bench.rows().concat(), ["0", "1", "2", "3", "4", "5"]);
     assert!(!bench.cancel.is_cancelled(), "a statement that ended is not cancelled");
 
     let out = Shared::default();
     let mut to_stdout = context(&bench);
-    to_stdout.stdout = Some(Box::new(out.clone()));
+    to_stdout.streams.stdout = Some(Box::new(out.clone()));
     let options = CopyOptions { format: Some(OutputFormat::JsonArray), ..CopyOptions::default() };
     copy_to(to_stdout, Rows::stream(1, None), Target::Stdout, options).await.unwrap();
     assert_eq!(String::from_utf8(out.0.lock().clone()).unwrap(), "[{\"a\":0},{\"a\":1}]\n");
@@ -135,7 +137,7 @@ async fn a_result_that_fails_leaves_no_file() {
 async fn a_dropped_load_stops_its_threads() {
     let bench = Bench { inline_bytes_max: 0, ..Bench::new("a BIGINT") };
     let mut from_stdin = context(&bench);
-    from_stdin.stdin = Some(Box::new(std::io::Cursor::new(b"1\n2\n".to_vec()).chain(Silent)));
+    from_stdin.streams.stdin = Some(Box::new(std::io::Cursor::new(b"1\n2\n".to_vec()).chain(Silent)));
     let load = copy_from(from_stdin, entry(&bench), Vec::new(), Source::Stdin, CopyOptions::default());
     assert!(tokio::time::timeout(Duration::from_millis(200), load).await.is_err(), "there is no end of the input");
     assert!(bench.cancel.is_cancelled());
@@ -146,7 +148,7 @@ async fn a_dropped_load_stops_its_threads() {
 async fn a_cancelled_load_from_a_silent_input_ends_at_once() {
     let bench = Bench::new("a BIGINT");
     let mut from_stdin = context(&bench);
-    from_stdin.stdin = Some(Box::new(Silent));
+    from_stdin.streams.stdin = Some(Box::new(Silent));
     let cancel = bench.cancel.clone();
     let load = tokio::spawn(copy_from(from_stdin, entry(&bench), Vec::new(), Source::Stdin, CopyOptions::default()));
     tokio::time::sleep(Duration::from_millis(20)).await;
