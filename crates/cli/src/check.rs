@@ -1,5 +1,6 @@
-//! `alluvia check`.
+//! `alluvia check`: all that is wrong with a data directory, and exit code 3 if anything is.
 
+use crate::say;
 use alluvia_types::Result;
 use clap::Args;
 use indicatif::ProgressBar;
@@ -14,26 +15,33 @@ pub struct CheckArgs {
 
 pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     let spinner = ProgressBar::new_spinner();
-    let report = alluvia_node::check(&args.dir, &mut |what| {
+    let checked = alluvia_node::check(&args.dir, &mut |what| {
         spinner.set_message(what.to_owned());
         spinner.tick();
-    })?;
+    });
     spinner.finish_and_clear();
-    println!(
-        "{} tables, {} segments, {} rows, {:.1} MiB read",
+    let report = checked?;
+    say(&format!(
+        "{} tables, {} segments, {} rows, {:.1} MiB read\n",
         report.tables,
         report.segments,
         report.rows,
         report.bytes as f64 / f64::from(1 << 20)
-    );
+    ))?;
+    if report.torn_log_bytes > 0 {
+        say(&format!(
+            "the log ends in {} bytes of an interrupted write, which were never acknowledged; the next start cuts them\n",
+            report.torn_log_bytes
+        ))?;
+    }
     for finding in &report.findings {
-        println!("DAMAGED: {finding}");
+        say(&format!("DAMAGED: {finding}\n"))?;
     }
     if report.findings.is_empty() {
-        println!("every checksum and invariant holds");
+        say("every checksum and invariant holds\n")?;
         Ok(ExitCode::SUCCESS)
     } else {
-        println!("{} findings", report.findings.len());
+        say(&format!("{} findings\n", report.findings.len()))?;
         Ok(ExitCode::from(3))
     }
 }

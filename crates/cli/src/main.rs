@@ -11,6 +11,7 @@ mod shell;
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, Parser, Subcommand};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,7 +32,7 @@ enum Command {
     Sql(Box<shell::SqlArgs>),
     /// Loads files into a table, creating it from what the first file holds if it does not exist.
     Load(Box<load::LoadArgs>),
-    /// Verifies every checksum and invariant of a data directory.
+    /// Verifies every checksum and invariant of a data directory, and changes nothing in it; exits with 3 if it finds damage.
     Check(check::CheckArgs),
     /// Ingests a stream at full speed while it queries it at three freshnesses.
     Demo(demo::DemoArgs),
@@ -106,4 +107,12 @@ pub fn say_error(error: &Error) {
     if let Some(hint) = error.hint() {
         eprintln!("hint:  {hint}");
     }
+}
+
+/// Writes an answer. Standard output may be closed by its reader, which is an error and no panic.
+pub fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Error::new(ErrorKind::Io, format!("writing to standard output failed: {error}")))
 }

@@ -212,7 +212,19 @@ impl Log {
 
     /// Reads the whole log in `dir` without changing it; for `alluvia check`. Errors as [`Log::open`].
     pub fn check(disk: &dyn Disk, dir: &Path, salt: u64, after: Version) -> Result<LogSummary> {
-        scan::check(disk, dir, salt, after)
+        scan::check(disk, dir, salt, after, &mut |_| Ok(()))
+    }
+
+    /// As [`Log::check`], and hands every record after version `after` to `replay`, in order, as [`Log::open`] would. What
+    /// comes before damage is handed out before the error is returned.
+    pub fn read(
+        disk: &dyn Disk,
+        dir: &Path,
+        salt: u64,
+        after: Version,
+        replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
+    ) -> Result<LogSummary> {
+        scan::check(disk, dir, salt, after, replay)
     }
 
     /// Appends a record. It is copied once, becomes durable by a later [`Log::sync_through`], and until then may be lost.

@@ -389,8 +389,14 @@ impl<'a> FileReader<'a> {
     }
 }
 
-/// Reads a whole log without changing it.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path, salt: u64, after: Version) -> Result<LogSummary> {
+/// Reads a whole log without changing it, and hands out every record after `after`.
+pub(crate) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    salt: u64,
+    after: Version,
+    replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
+) -> Result<LogSummary> {
     let found = FoundFiles::find(disk, dir, salt, after)?;
     let mut summary = LogSummary {
         files: found.files.len() as u64,
@@ -401,7 +407,10 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, salt: u64, after: Version) -> R
     };
     if let Some(newest) = found.files.last() {
         let before_first = Version(summary.first_version.0.saturating_sub(1));
-        let end = scan(disk, &found.files, salt, before_first, &mut |_| Ok(()))?;
+        let end = scan(disk, &found.files, salt, before_first, &mut |record| match record.version > after {
+            true => replay(record),
+            false => Ok(()),
+        })?;
         summary.last_version = end.last_version;
         summary.torn_bytes = newest.len - end.good_len;
         if end.last_version < after {

@@ -1,18 +1,28 @@
 //! `alluvia check`: every checksum and every numbered invariant of a data directory.
 //!
-//! The directory is opened as a start would open it (so a torn end of the log is cut first); then everything that the
-//! manifest and the log name is read again and held against the invariants of docs/ARCHITECTURE.md. All findings are
-//! listed, not only the first.
+//! Invariants:
+//! - Nothing in the directory is changed: not even the end of the log that an interrupted write left is cut, which every
+//!   start does. (A missing lock file is made.)
+//! - What is damaged is a finding, wherever it is met, and the rest is still looked at: everything that the manifest names,
+//!   and everything that the log names up to where it is damaged.
+//!
+//! So the directory is not opened as a start would open it. The manifest is read, the log is replayed into nothing but
+//! definitions and names of files, and then each dictionary and each segment is opened and read by itself.
 
-use crate::core::Core;
-use crate::options::DatabaseOptions;
-use alluvia_pipeline::Inline;
-use alluvia_snapshot::TableBase;
-use alluvia_storage::RealDisk;
-use alluvia_tree::Segment;
-use alluvia_types::{Result, SystemClock, TableId};
+use alluvia_catalog::Catalog;
+use alluvia_commit::Committer;
+use alluvia_log::Log;
+use alluvia_snapshot::{MANIFEST_NAME, Manifest, Spaces, TableFiles};
+use alluvia_storage::{Cache, Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
+use alluvia_tree::{Segment, SegmentMeta, TreeContext, segment_of_file};
+use alluvia_types::{Error, ErrorKind, Result, SegmentId, Version};
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Each chunk is read once, so there is little to keep.
+const CACHE_BYTES: u64 = 16 << 20;
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
@@ -25,68 +35,153 @@ pub struct CheckReport {
     pub rows: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes at the end of the log that an interrupted write left, which is no damage; the next start cuts them.
+    pub torn_log_bytes: u64,
     /// What is wrong, one sentence each; empty when all is well.
     pub findings: Vec<String>,
 }
 
+impl CheckReport {
+    /// Takes an error as a finding, unless the check as a whole makes no sense because of it.
+    fn find(&mut self, error: Error) -> Result<()> {
+        if error.kind() == ErrorKind::IncompatibleFormat {
+            return Err(error);
+        }
+        self.findings.push(error.to_string());
+        Ok(())
+    }
+}
+
 /// Checks the database in `dir`; `progress` is told of each segment before it is read.
+///
+/// Errors: there is no database, it is open elsewhere, or it has another format. Damage is no error, but a finding.
 pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> {
-    let disk = Arc::new(RealDisk::new());
-    let core =
-        Core::open(disk, dir, Arc::new(SystemClock::default()), &DatabaseOptions::default(), Arc::new(Inline), 0)?;
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(RealDisk::new()));
     let mut report = CheckReport::default();
-    let catalog = core.views().catalog();
-    let base = core.views().base();
+    if !disk.exists(&dir.join(MANIFEST_NAME)) {
+        without_manifest(disk.as_ref(), dir, &mut report)?;
+        return Ok(report);
+    }
+    let lock_path = dir.join("lock");
+    let lock = disk.try_lock(&lock_path).map_err(|error| Error::io(&lock_path, "locking", &error))?;
+    let _lock = lock.ok_or_else(|| {
+        Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
+            .with_hint("stop it first: what is being written cannot be checked")
+    })?;
+    let manifest = match Manifest::load(disk.as_ref(), dir) {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) => return Err(no_database(dir)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            report.find(error)?;
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let spaces = Spaces::new(Arc::clone(&disk), dir.into());
+    for (&table, files) in &manifest.tables {
+        spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
+    }
+    let mut metas: Vec<SegmentMeta> = manifest.segments().cloned().collect();
+    let (catalog, last) = log(disk.as_ref(), dir, &manifest, &spaces, &mut metas, &mut report)?;
+
     report.tables = catalog.tables().count();
     for entry in catalog.tables() {
-        if let Err(error) = core.views().spaces().existing(&entry.def) {
-            report.findings.push(format!("table '{}': {error}", entry.def.name));
+        if let Err(error) = spaces.existing(&entry.def) {
+            report.find(error.at(format_args!("table '{}'", entry.def.name)))?;
         }
-        if let Some(files) = base.tables.get(&entry.def.id) {
+        if let Some(files) = manifest.tables.get(&entry.def.id) {
             partitions(&entry.def.name, files, &mut report);
         }
     }
-    for segment in core.views().segments() {
-        let meta = segment.meta();
+    let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join("segments"));
+    let mut seen = BTreeSet::new();
+    for meta in metas {
         let name = catalog.by_id(meta.table).map_or("(dropped)", |entry| entry.def.name.as_str());
         progress(&format!("segment {} of table '{name}', {} rows", meta.id, meta.rows));
         report.segments += 1;
         report.rows += meta.rows;
         report.bytes += meta.bytes();
-        one_segment(&core, meta.table, &segment, &mut report);
+        one_segment(&tree, &catalog, meta, last, &mut seen, &mut report)?;
     }
     Ok(report)
 }
 
+/// Replays the log into definitions, what its staged loads need of dictionaries, and their segments. Gives the definitions
+/// and the last version; none when the log is damaged.
+fn log(
+    disk: &dyn Disk,
+    dir: &Path,
+    manifest: &Manifest,
+    spaces: &Spaces,
+    metas: &mut Vec<SegmentMeta>,
+    report: &mut CheckReport,
+) -> Result<(Arc<Catalog>, Option<Version>)> {
+    let mut catalog = Arc::new(manifest.catalog.clone());
+    let read = Log::read(disk, &dir.join("log"), manifest.database, manifest.through, &mut |record| {
+        let version = record.version;
+        let published = Committer::replay(&record, &catalog, spaces)?;
+        if let Some(changed) = published.catalog {
+            catalog = changed;
+        }
+        for mut meta in published.loads.into_iter().flat_map(|load| load.segments) {
+            (meta.min_version, meta.max_version, meta.fixed_version) = (version, version, Some(version));
+            metas.push(meta);
+        }
+        Ok(())
+    });
+    let last = match read {
+        Ok(summary) => {
+            report.torn_log_bytes = summary.torn_bytes;
+            Some(summary.last_version.max(manifest.through))
+        }
+        Err(error) => {
+            report.find(error)?;
+            None
+        }
+    };
+    Ok((catalog, last))
+}
+
 /// Checksums, order, counts and summaries of one segment.
-fn one_segment(core: &Core, table: TableId, segment: &Segment, report: &mut CheckReport) {
-    let catalog = core.views().catalog();
-    let Some(entry) = catalog.by_id(table) else { return };
-    if let Err(error) = segment.verify(&entry.def) {
-        report.findings.push(format!("segment {}: {error}", segment.meta().id));
+fn one_segment(
+    tree: &TreeContext,
+    catalog: &Catalog,
+    meta: SegmentMeta,
+    last: Option<Version>,
+    seen: &mut BTreeSet<SegmentId>,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let (id, min, max) = (meta.id, meta.min_version, meta.max_version);
+    if !seen.insert(id) {
+        report.findings.push(format!("segment {id} is named twice, so its rows are there twice"));
     }
-    let meta = segment.meta();
-    if meta.min_version > meta.max_version || meta.max_version > core.views().visible() {
-        report.findings.push(format!(
-            "segment {}: its versions {} to {} are not within the visible version {}",
-            meta.id,
-            meta.min_version,
-            meta.max_version,
-            core.views().visible()
-        ));
+    let entry = catalog.by_id(meta.table);
+    let verified = Segment::open(tree, meta).and_then(|segment| match entry {
+        Some(entry) => segment.verify(&entry.def),
+        // Of a dropped table; it goes when the manifest is next written.
+        None => Ok(()),
+    });
+    if let Err(error) = verified {
+        report.find(error.at(format_args!("segment {id}")))?;
     }
+    if min > max || last.is_some_and(|last| max > last) {
+        let last = last.map_or_else(|| "unknown".to_owned(), |last| last.to_string());
+        report
+            .findings
+            .push(format!("segment {id}: its versions {min} to {max} are not within the last version {last}"));
+    }
+    Ok(())
 }
 
 /// Partitions ascend without overlap, and their segments' keys lie in them.
-fn partitions(table: &str, files: &TableBase, report: &mut CheckReport) {
+fn partitions(table: &str, files: &TableFiles, report: &mut CheckReport) {
     for pair in files.partitions.windows(2) {
         if pair[0].high >= pair[1].low {
             report.findings.push(format!("table '{table}': partitions overlap at key {:x}", pair[1].low));
         }
     }
     for partition in &files.partitions {
-        for segment in &partition.segments {
-            let meta = segment.meta();
+        for meta in &partition.segments {
             if meta.rows > 0 && (meta.key_min < partition.low || meta.key_max > partition.high) {
                 report.findings.push(format!(
                     "table '{table}': segment {} has keys {:x} to {:x}, outside its partition {:x} to {:x}",
@@ -94,5 +189,101 @@ fn partitions(table: &str, files: &TableBase, report: &mut CheckReport) {
                 ));
             }
         }
+    }
+}
+
+/// A directory without a manifest is none of ours, unless it holds what only a manifest can have named: the manifest is the
+/// first file that is written, and log and segments come after it.
+fn without_manifest(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
+    let names = |folder: &str| disk.read_dir(&dir.join(folder)).unwrap_or_default().into_iter().map(|entry| entry.name);
+    let is_log = |name: &str| {
+        name.strip_suffix(".log")
+            .is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let found = names("log").find(|name| is_log(name));
+    let found = found.or_else(|| names("segments").find(|name| segment_of_file(name).is_some()));
+    let Some(found) = found else { return Err(no_database(dir)) };
+    report.findings.push(format!("{} is missing, although {found} is there", dir.join(MANIFEST_NAME).display()));
+    Ok(())
+}
+
+fn no_database(dir: &Path) -> Error {
+    Error::new(ErrorKind::UndefinedObject, format!("{} holds no Alluvia database", dir.display()))
+        .with_hint("name a data directory; a check makes none")
+}
+
+/// The machine's disk for reading. Opening a dictionary cuts what lies beyond what is needed of it; here the cut is left out,
+/// and nothing reads on from there. Everything else that changes a file is refused.
+#[derive(Debug)]
+struct ReadOnlyDisk(RealDisk);
+
+#[derive(Debug)]
+struct ReadOnlyFile(Arc<dyn DiskFile>);
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check changes nothing"))
+}
+
+impl Disk for ReadOnlyDisk {
+    fn create(&self, _path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        refused()
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(ReadOnlyFile(self.0.open(path)?)))
+    }
+
+    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
+        self.0.read_dir(dir)
+    }
+
+    fn create_dir_all(&self, _dir: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.0.exists(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.0.free_bytes(path)
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.0.try_lock(path)
+    }
+}
+
+impl DiskFile for ReadOnlyFile {
+    fn write_all_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
+        refused()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        refused()
     }
 }

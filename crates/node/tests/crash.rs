@@ -7,13 +7,16 @@ mod support;
 
 use alluvia_catalog::{Change, alter};
 use alluvia_node::Core;
-use alluvia_snapshot::{Durability, NewBatch, Store};
+use alluvia_snapshot::{Durability, NewBatch, ProducerMark, Store};
 use alluvia_space::DataType;
 use alluvia_storage::{FaultDisk, Survival};
 use alluvia_types::{ManualClock, Result, Version};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use support::{contents, create, insert, open, rows};
+use support::{contents, create, insert, new_rows, open, rows};
+
+/// The one producer of the workload, which sends one batch, and that twice.
+const PRODUCER: &str = "numbered";
 
 type Contents = BTreeMap<String, Vec<String>>;
 
@@ -31,6 +34,24 @@ fn workload(core: &Core, acknowledged: &mut dyn FnMut(Version)) -> Result<()> {
     }
     core.sort()?;
     acknowledged(insert(core, &[(first, rows(&[(500, "late"), (501, "later")]))])?.version);
+
+    // Relaxed: it may be lost until it is flushed.
+    let late = vec![new_rows(&core.catalog(), first, rows(&[(510, "relaxed")]))];
+    let committed = core.submit(NewBatch { rows: late, ..NewBatch::default() }, Durability::Relaxed)?;
+    core.flush()?;
+    acknowledged(committed.version);
+
+    // Numbered: applied once, however often it is sent.
+    let numbered = || NewBatch {
+        rows: vec![new_rows(&core.catalog(), first, rows(&[(520, "numbered")]))],
+        producer: Some(ProducerMark { name: PRODUCER.to_owned(), epoch: 1, sequence: 1 }),
+        ..NewBatch::default()
+    };
+    let committed = core.submit(numbered(), Durability::Sync)?;
+    assert!(!committed.duplicate);
+    acknowledged(committed.version);
+    let again = core.submit(numbered(), Durability::Sync)?;
+    assert!(again.duplicate && again.version == committed.version, "sent again is not applied again");
 
     // A staged load and an insert race for the same stage.
     let entry = core.catalog().by_id(first).cloned().expect("it was created");
@@ -70,6 +91,18 @@ fn verify(disk: &Arc<FaultDisk>, states: &[Contents], acknowledged: Version, wha
     let visible = core.info().visible;
     assert!(visible >= acknowledged, "{what}: version {acknowledged} was acknowledged, {visible} is there");
     assert_eq!(contents(&core), states[visible.0 as usize], "{what}: contents of version {visible}");
+    // A producer's number survives with its batch, and only with it.
+    let rows_of_first = states[visible.0 as usize].get("first");
+    let has_numbered = rows_of_first.is_some_and(|rows| rows.iter().any(|row| row.contains("numbered")));
+    match core.producer(PRODUCER) {
+        Some((mark, version)) => {
+            assert!(has_numbered, "{what}: the number is there without its batch");
+            let again = NewBatch { producer: Some(mark), ..NewBatch::default() };
+            let again = core.submit(again, Durability::Sync).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(again.duplicate && again.version == version, "{what}: {again:?}");
+        }
+        None => assert!(!has_numbered, "{what}: the batch is there without its number"),
+    }
     // It goes on working, through every stage.
     let (table, _) = create(&core, "after").unwrap_or_else(|error| panic!("{what}: cannot go on: {error}"));
     insert(&core, &[(table, rows(&[(1, "a"), (2, "b")]))]).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -1,7 +1,8 @@
 //! kill -9 at random moments under load: every acknowledged batch is there exactly once, none by half.
 //!
 //! The process under test is this test binary itself, started again with a directory in its environment. It writes pairs of
-//! rows into two tables, from four threads, some as numbered producers and some as staged loads, while the pipeline
+//! rows into two tables, from four threads, one with staged loads, one as a numbered producer that sends each batch twice,
+//! one relaxed with a flush before it acknowledges, while the pipeline
 //! sorts and merges; it prints each acknowledgement. The parent kills it, reads what was acknowledged, and looks.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
@@ -93,6 +94,12 @@ fn write(db: &Database, (first, second): (TableId, TableId), writer: i64, id: i6
         };
         core.submit(again(), Durability::Sync).unwrap();
         assert!(core.submit(again(), Durability::Sync).unwrap().duplicate, "sent again is not applied again");
+        return;
+    }
+    if writer == 2 {
+        // Relaxed, and acknowledged here once it is flushed.
+        core.submit(batch, Durability::Relaxed).unwrap();
+        core.flush().unwrap();
         return;
     }
     core.submit(batch, Durability::Sync).unwrap();

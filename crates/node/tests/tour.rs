@@ -1,7 +1,9 @@
-//! The README's five-minute tour, executed: every ```sql block in order, with the answers printed below each.
+//! The README's five-minute tour, executed: every ```sql block in order, with the answers printed below each; and its lines
+//! of Rust.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
+use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 
 /// SQL blocks of the README, each with the expected table (a ```text block right after it), if there is one.
@@ -53,4 +55,39 @@ fn the_tour_does_what_it_says() {
             assert_eq!(shown.trim(), expected.trim(), "after:\n{sql}");
         }
     }
+}
+
+/// The README's lines of Rust as they stand there; the test below holds the two together, and runs them.
+async fn from_rust() -> Result<Vec<RecordBatch>, Box<dyn std::error::Error>> {
+    // As in the README:
+    let db = alluvia_node::Database::open("./tour")?;
+    let session = db.session();
+    let batches = session.sql("SELECT count(*) FROM sales").await?.collect().await?;
+    // So far.
+    Ok(batches)
+}
+
+#[test]
+fn the_lines_of_rust_do_what_they_say() {
+    let readme = include_str!("../../../README.md");
+    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of Rust");
+    let lines = include_str!("tour.rs").lines().map(str::trim);
+    let here =
+        lines.skip_while(|line| *line != "// As in the README:").skip(1).take_while(|line| *line != "// So far.");
+    assert_eq!(here.collect::<Vec<_>>(), shown.lines().collect::<Vec<_>>());
+
+    let scratch = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    // The other test here names its files in full.
+    std::env::set_current_dir(scratch.path()).unwrap();
+    let batches = runtime.block_on(async {
+        {
+            let db = Database::open(scratch.path().join("tour")).unwrap();
+            let session = db.session();
+            session.sql("CREATE TABLE sales (country TEXT)").await.unwrap();
+            session.sql("INSERT INTO sales VALUES ('France'), ('Chile')").await.unwrap();
+        }
+        from_rust().await.unwrap()
+    });
+    assert!(pretty_format_batches(&batches).unwrap().to_string().contains("| 2 "));
 }

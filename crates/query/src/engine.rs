@@ -109,7 +109,8 @@ impl Engine {
 
     /// What a new session's settings are.
     pub(crate) fn default_settings(&self) -> Settings {
-        Settings::new(self.options.query_memory_bytes, self.options.threads)
+        let EngineOptions { query_memory_bytes, memory_limit_bytes, threads, .. } = self.options;
+        Settings::new(query_memory_bytes, memory_limit_bytes, threads)
     }
 
     /// The database's own settings, for SHOW ALL and `alluvia.settings`.

@@ -1,5 +1,6 @@
 //! What the interactive editor knows of SQL: when a statement ends, what a word may become, how it is coloured.
 
+use super::ending::ends;
 use alluvia_query::Session;
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
@@ -73,35 +74,6 @@ impl Validator for Statements {
             ValidationResult::Incomplete
         }
     }
-}
-
-/// Whether the last thing of a text, outside of quotes and comments, is a ';'.
-fn ends(text: &str) -> bool {
-    let mut rest = text.chars().peekable();
-    let mut ended = false;
-    while let Some(c) = rest.next() {
-        match c {
-            '\'' | '"' => {
-                ended = false;
-                if !rest.by_ref().any(|inner| inner == c) {
-                    return false;
-                }
-            }
-            '-' if rest.peek() == Some(&'-') => drop(rest.by_ref().find(|&inner| inner == '\n')),
-            '/' if rest.peek() == Some(&'*') => {
-                let mut last = ' ';
-                let closed =
-                    rest.by_ref().skip(1).any(|inner| std::mem::replace(&mut last, inner) == '*' && inner == '/');
-                if !closed {
-                    return false;
-                }
-            }
-            ';' => ended = true,
-            c if c.is_whitespace() => {}
-            _ => ended = false,
-        }
-    }
-    ended
 }
 
 /// Tables, columns and keywords.
@@ -185,21 +157,5 @@ impl Highlighter for Highlight {
             rest = &rest[len..];
         }
         styled
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ends;
-
-    #[test]
-    fn a_statement_ends_at_its_semicolon_and_not_at_one_in_quotes_or_comments() {
-        for complete in ["SELECT 1;", "SELECT ';' ; ", "SELECT 1; -- done", "SELECT 1 /* ; */ ;"] {
-            assert!(ends(complete), "{complete}");
-        }
-        for incomplete in ["SELECT 1", "SELECT ';", "SELECT 1 -- ;", "SELECT /* ;", "SELECT 1; SELECT 2", "SELECT 'a;'"]
-        {
-            assert!(!ends(incomplete), "{incomplete}");
-        }
     }
 }

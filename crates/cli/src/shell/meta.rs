@@ -1,4 +1,4 @@
-//! Backslash commands.
+//! Backslash commands: lines of their own between statements, typed or in a script.
 
 use super::Format;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -2,17 +2,25 @@
 //!
 //! Interactive when standard input is a terminal; otherwise statements are read from -c, -f or the pipe, the first error
 //! stops the run, and only answers go to standard output.
+//!
+//! Invariants:
+//! - Statements and backslash commands run in the order in which they stand. A command is a line that begins with a backslash
+//!   where no statement is under way: never a line of a literal.
+//! - What is not a command reaches the parser byte for byte.
 
 mod complete;
+mod ending;
 mod meta;
 mod output;
 
-use crate::{OpenArgs, say_error};
+use crate::{OpenArgs, say, say_error};
 use alluvia_node::Database;
 use alluvia_query::Session;
-use alluvia_types::{Error, Result};
+use alluvia_query::copy::Streams;
+use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
+use ending::Ending;
 use meta::Meta;
 use output::print;
 use reedline::{
@@ -62,14 +70,19 @@ pub struct Shell {
     session: Session,
     format: Format,
     timing: bool,
+    /// Standard input is read as SQL, so no statement can read rows from it.
+    stdin_is_script: bool,
 }
 
 pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     let db = args.open.open()?;
-    let mut shell = Shell { session: db.session(), format: args.format, timing: args.timing };
+    let session = db.session();
+    let mut shell = Shell { session, format: args.format, timing: args.timing, stdin_is_script: false };
     if !args.command.is_empty() {
         for text in &args.command {
-            shell.script(text).await?;
+            if shell.script(text).await? {
+                break;
+            }
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -83,20 +96,41 @@ pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
+    shell.stdin_is_script = true;
     shell.script(&text).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Shell {
-    /// Runs every statement of a text; the first error ends it.
-    async fn script(&mut self, text: &str) -> Result<()> {
-        for line in text.lines().map(str::trim).filter(|line| line.starts_with('\\')) {
-            // Backslash commands stand on lines of their own, also in scripts.
-            self.meta(line).await?;
+    /// Runs every statement and every backslash command of a text, in order; the first error ends it, and a syntax error
+    /// refuses all statements up to the next command. Returns whether `\q` ended it.
+    async fn script(&mut self, text: &str) -> Result<bool> {
+        let (mut pending, mut ending, mut lines) = (String::new(), Ending::default(), 0);
+        for line in text.split_inclusive('\n') {
+            lines += 1;
+            if !ending.has_ended() || !line.trim_start().starts_with('\\') {
+                ending.feed(line);
+                pending.push_str(line);
+                continue;
+            }
+            self.statements(&pending).await?;
+            // Errors name the line of the whole text.
+            pending = "\n".repeat(lines);
+            if self.meta(line).await? {
+                return Ok(true);
+            }
         }
-        let sql: String =
-            text.lines().filter(|line| !line.trim_start().starts_with('\\')).flat_map(|l| [l, "\n"]).collect();
-        for statement in self.session.parse(&sql)? {
+        self.statements(&pending).await?;
+        Ok(false)
+    }
+
+    async fn statements(&mut self, sql: &str) -> Result<()> {
+        for statement in self.session.parse(sql)? {
+            if self.stdin_is_script && statement.reads_stdin() {
+                let message = "COPY ... FROM STDIN is refused here: standard input is the script, and was read as SQL";
+                return Err(Error::new(ErrorKind::NotSupported, message)
+                    .with_hint("give the statement with -c or -f and pipe the rows in, or load them from a file"));
+            }
             self.statement(statement).await?;
         }
         Ok(())
@@ -106,7 +140,7 @@ impl Shell {
         let start = Instant::now();
         let cancel = self.session.cancel_handle();
         let run = async {
-            let outcome = self.session.execute(statement).await?;
+            let outcome = self.session.execute_with(statement, Streams::of_process()).await?;
             print(outcome, self.format).await
         };
         tokio::pin!(run);
@@ -129,17 +163,13 @@ impl Shell {
     async fn meta(&mut self, line: &str) -> Result<bool> {
         match Meta::parse(line)? {
             Meta::Quit => return Ok(true),
-            Meta::Help => println!("{}", meta::HELP),
+            Meta::Help => say(&format!("{}\n", meta::HELP))?,
             Meta::Timing => {
                 self.timing = !self.timing;
-                println!("Timing is {}.", if self.timing { "on" } else { "off" });
+                say(&format!("Timing is {}.\n", if self.timing { "on" } else { "off" }))?;
             }
             Meta::Format(format) => self.format = format,
-            Meta::Sql(sql) => {
-                for statement in self.session.parse(&sql)? {
-                    self.statement(statement).await?;
-                }
-            }
+            Meta::Sql(sql) => self.statements(&sql).await?,
         }
         Ok(false)
     }
@@ -169,19 +199,11 @@ async fn interactive(db: &Database, mut shell: Shell) -> Result<ExitCode> {
     let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic(name), DefaultPromptSegment::Empty);
     loop {
         match editor.read_line(&prompt) {
-            Ok(Signal::Success(line)) => {
-                let line = line.trim();
-                let result = if line.starts_with('\\') {
-                    shell.meta(line).await
-                } else {
-                    shell.script(line).await.map(|()| false)
-                };
-                match result {
-                    Ok(true) => return Ok(ExitCode::SUCCESS),
-                    Ok(false) => names.refresh().await,
-                    Err(error) => say_error(&error),
-                }
-            }
+            Ok(Signal::Success(line)) => match shell.script(&line).await {
+                Ok(true) => return Ok(ExitCode::SUCCESS),
+                Ok(false) => names.refresh().await,
+                Err(error) => say_error(&error),
+            },
             Ok(Signal::CtrlC) => {}
             Ok(_) => return Ok(ExitCode::SUCCESS),
             Err(error) => return Err(Error::io("the terminal", "reading", &error)),

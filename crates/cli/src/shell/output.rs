@@ -1,15 +1,15 @@
 //! Answers, written in the form asked for.
 
 use super::Format;
+use crate::say;
 use alluvia_query::Outcome;
 use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, Result};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches_with_options;
 use futures::StreamExt;
-use std::io::Write;
 
 /// Rows that a table shows; more are counted.
 const TABLE_ROWS_MAX: usize = 10_000;
@@ -85,12 +85,4 @@ fn plan(batch: &RecordBatch) -> Result<()> {
         say(&format!("{}\n", lines.value(row).to_string().trim_end()))?;
     }
     Ok(())
-}
-
-/// Standard output may be closed by its reader, which is no panic.
-fn say(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Error::new(ErrorKind::Io, format!("writing to standard output failed: {error}")))
 }

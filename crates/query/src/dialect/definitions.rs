@@ -12,6 +12,8 @@ use datafusion::sql::sqlparser::ast::{
     self, AlterTableOperation, CharacterLength, ColumnDef, ColumnOption, CreateTableOptions, ExactNumberInfo, Query,
     RenameTableNameKind, SqlOption, TableConstraint, TimezoneInfo,
 };
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// A parsed CREATE TABLE.
 #[derive(Clone, Debug)]
@@ -120,6 +122,48 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         with,
         query: create.query,
     })
+}
+
+/// Takes the list out of `CREATE TABLE t (a, b) [WITH ...] AS ...`, which the parser does not know: every other column
+/// list has types.
+pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSpan>, Vec<String>) {
+    let meaning: Vec<(usize, &Token)> = tokens
+        .iter()
+        .enumerate()
+        .map(|(at, token)| (at, &token.token))
+        .filter(|(_, token)| !matches!(token, Token::Whitespace(_)))
+        .collect();
+    let word = |at: usize| match meaning.get(at) {
+        Some((_, Token::Word(word))) => Some(word),
+        _ => None,
+    };
+    let all = || (tokens.to_vec(), Vec::new());
+    let starts =
+        |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
+    if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
+        return all();
+    }
+    let Some(open) = meaning.iter().position(|(_, token)| **token == Token::LParen) else { return all() };
+    let mut names = Vec::new();
+    let mut at = open + 1;
+    let close = loop {
+        let Some(name) = word(at) else { return all() };
+        names.push(match name.quote_style {
+            Some(_) => name.value.clone(),
+            None => name.value.to_ascii_lowercase(),
+        });
+        match meaning.get(at + 1) {
+            Some((_, Token::Comma)) => at += 2,
+            Some((_, Token::RParen)) => break at + 1,
+            _ => return all(),
+        }
+    };
+    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) || starts(open - 1, Keyword::WITH) {
+        return all();
+    }
+    let mut rest = tokens[..meaning[open].0].to_vec();
+    rest.extend_from_slice(&tokens[meaning[close].0 + 1..]);
+    (rest, names)
 }
 
 /// Takes over an ALTER TABLE.
@@ -373,7 +417,7 @@ pub(crate) fn define(
         None => Vec::new(),
     };
     let measures = match &with.measures {
-        Some(text) => measures_of(text, &columns)?,
+        Some(text) => dimensions::parse_measures(text, &columns)?,
         None => Vec::new(),
     };
     let options = TableOptions {
@@ -384,29 +428,6 @@ pub(crate) fn define(
     let def = TableDef { id, name: name.to_owned(), columns, next_column_id, dimensions, measures, seed, options };
     def.validate()?;
     Ok(def)
-}
-
-fn measures_of(text: &str, columns: &[Column]) -> Result<Vec<ColumnId>> {
-    let mut measures = Vec::new();
-    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let name = match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            Some(quoted) => quoted.to_owned(),
-            None => name.to_ascii_lowercase(),
-        };
-        let Some(column) = columns.iter().find(|column| column.name == name) else {
-            let near = near_names(&name, columns.iter().map(|column| column.name.as_str()));
-            let error = Error::new(ErrorKind::UndefinedColumn, format!("measures: there is no column {name}"));
-            return Err(if near.is_empty() {
-                error.with_hint("write measures = 'price, quantity': columns of the table, separated by commas")
-            } else {
-                error.with_hint(format!("did you mean {}?", near.join(" or ")))
-            });
-        };
-        if !measures.contains(&column.id) {
-            measures.push(column.id);
-        }
-    }
-    Ok(measures)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Nothing here knows which tables exist, and nothing does I/O: a [`Statement`] is a checked tree, and binding it to a
 //! snapshot is the session's work.
 
+mod commands;
 pub(crate) mod definitions;
 mod depth;
 mod grammar;

@@ -6,25 +6,25 @@
 //! - A syntax error refuses the whole script; a statement that is merely not built is refused when its turn comes.
 
 use crate::copy::{CopyStatement, CopyWhat, parse_copy};
-use crate::dialect::definitions::{ColumnSpec, alter_table, create_table};
+use crate::dialect::commands::{
+    call_of, is_plain, set_of, setting_name, show_columns, show_variable, transaction_mode,
+};
+use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, without_column_names};
 use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
-use crate::dialect::names::{self, SYSTEM, name_of, parts_of, unknown_schema, user_table};
+use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
-use crate::dialect::statement::{
-    Insert, Kind, Procedure, SettingCommand, SettingValue, Statement, TableName, literal_text,
-};
+use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{depth, hints, labels};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, ObjectName, ObjectType, Query, Reset, Set, ShowCreateObject, TableObject, TransactionAccessMode,
-    TransactionIsolationLevel, TransactionMode,
+    self, Expr, ObjectName, ObjectType, Query, Reset, ShowCreateObject, TableObject,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use std::str::FromStr;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use std::str::{Chars, FromStr};
 use std::sync::Arc;
 
 /// Stack for parsing: what the parser recurses through without counting (types, nested statements) is bounded by the
@@ -37,7 +37,7 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         let tokens = Tokenizer::new(&Grammar, sql)
             .tokenize_with_location()
             .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
-        let lines = LineStarts::new(sql);
+        let mut offsets = Offsets::new(sql);
         let mut statements = Vec::new();
         for tokens in tokens.split(|token| token.token == Token::SemiColon) {
             let meaning = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
@@ -45,11 +45,15 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
                 hints::read(tokens)?;
                 continue;
             };
-            let text = &sql[lines.offset(sql, first.span.start)..lines.offset(sql, last.span.end)];
+            let (start, end) = (offsets.at(first.span.start), offsets.at(last.span.end));
+            let text = &sql[start..end];
             let hints = hints::read(tokens)?;
             depth::check(tokens)?;
             let kind = match refuse::statement(&leading_words(tokens)) {
-                Ok(()) => statement(tokens, &hints)?,
+                Ok(()) => match statement(tokens, &hints) {
+                    Err(error) => Kind::Refused(refuse::older_version(tokens).ok_or(error)?),
+                    Ok(kind) => kind,
+                },
                 Err(refused) => Kind::Refused(refused),
             };
             statements.push(Statement { text: Arc::from(text), hints, kind });
@@ -69,20 +73,30 @@ fn leading_words(tokens: &[TokenWithSpan]) -> Vec<String> {
     words.take(6).collect()
 }
 
-/// Turns the tokenizer's lines and columns into byte offsets.
-struct LineStarts(Vec<usize>);
+/// Turns the tokenizer's lines and columns into byte offsets. It is asked in the order of the text and only goes forward, so a
+/// script takes linear time whatever its lines.
+struct Offsets<'a> {
+    sql: &'a str,
+    rest: Chars<'a>,
+    line: u64,
+    column: u64,
+}
 
-impl LineStarts {
-    fn new(sql: &str) -> LineStarts {
-        let after_newlines = sql.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        LineStarts(std::iter::once(0).chain(after_newlines).collect())
+impl Offsets<'_> {
+    fn new(sql: &str) -> Offsets<'_> {
+        Offsets { sql, rest: sql.chars(), line: 1, column: 1 }
     }
 
-    fn offset(&self, sql: &str, place: datafusion::sql::sqlparser::tokenizer::Location) -> usize {
-        let line = (place.line as usize).saturating_sub(1).min(self.0.len() - 1);
-        let start = self.0[line];
-        let column = (place.column as usize).saturating_sub(1);
-        sql[start..].char_indices().nth(column).map_or(sql.len(), |(at, _)| start + at)
+    /// The offset of a place that is not before the one asked for last.
+    fn at(&mut self, place: Location) -> usize {
+        while (self.line, self.column) < (place.line, place.column) {
+            match self.rest.next() {
+                Some('\n') => (self.line, self.column) = (self.line + 1, 1),
+                Some(_) => self.column += 1,
+                None => break,
+            }
+        }
+        self.sql.len() - self.rest.as_str().len()
     }
 }
 
@@ -113,48 +127,6 @@ fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
             parser.expected_ref::<()>("end of statement or ;", parser.peek_token_ref()).expect_err("always an error"),
         )),
     }
-}
-
-/// Takes the list out of `CREATE TABLE t (a, b) [WITH ...] AS ...`, which the parser does not know: every other column
-/// list has types.
-fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSpan>, Vec<String>) {
-    let meaning: Vec<(usize, &Token)> = tokens
-        .iter()
-        .enumerate()
-        .map(|(at, token)| (at, &token.token))
-        .filter(|(_, token)| !matches!(token, Token::Whitespace(_)))
-        .collect();
-    let word = |at: usize| match meaning.get(at) {
-        Some((_, Token::Word(word))) => Some(word),
-        _ => None,
-    };
-    let all = || (tokens.to_vec(), Vec::new());
-    let starts =
-        |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
-    if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
-        return all();
-    }
-    let Some(open) = meaning.iter().position(|(_, token)| **token == Token::LParen) else { return all() };
-    let mut names = Vec::new();
-    let mut at = open + 1;
-    let close = loop {
-        let Some(name) = word(at) else { return all() };
-        names.push(match name.quote_style {
-            Some(_) => name.value.clone(),
-            None => name.value.to_ascii_lowercase(),
-        });
-        match meaning.get(at + 1) {
-            Some((_, Token::Comma)) => at += 2,
-            Some((_, Token::RParen)) => break at + 1,
-            _ => return all(),
-        }
-    };
-    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) || starts(open - 1, Keyword::WITH) {
-        return all();
-    }
-    let mut rest = tokens[..meaning[open].0].to_vec();
-    rest.extend_from_slice(&tokens[meaning[close].0 + 1..]);
-    (rest, names)
 }
 
 fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
@@ -329,52 +301,6 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
     }
 }
 
-fn is_plain(options: &ast::ShowStatementOptions) -> bool {
-    options.show_in.is_none()
-        && options.starts_with.is_none()
-        && options.limit.is_none()
-        && options.limit_from.is_none()
-        && options.filter_position.is_none()
-}
-
-fn show_columns(more: bool, mut options: ast::ShowStatementOptions) -> Result<Kind> {
-    let table = options.show_in.take().and_then(|place| place.parent_name);
-    match table {
-        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(table_name(&table)?)),
-        Some(_) => Err(not_supported("a clause of SHOW COLUMNS").with_hint("query alluvia.columns")),
-        None => Err(Error::new(ErrorKind::Syntax, "SHOW COLUMNS needs a table").with_hint("write SHOW COLUMNS FROM t")),
-    }
-}
-
-fn show_variable(variable: &[ast::Ident]) -> Result<Kind> {
-    let words: Vec<String> = variable.iter().map(name_of).collect();
-    let command = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["all"] => SettingCommand::ShowAll,
-        ["time", "zone"] => SettingCommand::Show("timezone".to_owned()),
-        [name] => SettingCommand::Show((*name).to_owned()),
-        _ => return Err(not_supported(format!("SHOW {}", words.join(" ").to_uppercase()))),
-    };
-    Ok(Kind::Setting(command))
-}
-
-fn transaction_mode(mode: &TransactionMode) -> Result<()> {
-    match mode {
-        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => Ok(()),
-        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => Err(not_supported("BEGIN READ ONLY")),
-        // A transaction reads one snapshot, and its inserts conflict with nothing: that is as strong as any of these ask.
-        TransactionMode::IsolationLevel(
-            TransactionIsolationLevel::RepeatableRead
-            | TransactionIsolationLevel::Snapshot
-            | TransactionIsolationLevel::ReadCommitted
-            | TransactionIsolationLevel::ReadUncommitted,
-        ) => Ok(()),
-        TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
-            Err(not_supported("ISOLATION LEVEL SERIALIZABLE")
-                .with_hint("transactions read one snapshot: REPEATABLE READ"))
-        }
-    }
-}
-
 fn insert_of(insert: ast::Insert) -> Result<Insert> {
     let clauses = [
         (insert.or.is_some(), "INSERT OR ..."),
@@ -414,69 +340,6 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     };
     let source = checked(source)?;
     Ok(Insert { table: user_table(name)?, columns: (!columns.is_empty()).then_some(columns), source })
-}
-
-fn setting_name(name: &ObjectName) -> Result<String> {
-    Ok(parts_of(name)?.join(".").to_ascii_lowercase())
-}
-
-fn set_of(set: Set) -> Result<SettingCommand> {
-    match set {
-        Set::SingleAssignment { scope, hivevar: false, variable, values } => {
-            let local = match scope {
-                None | Some(ast::ContextModifier::Session) => false,
-                Some(ast::ContextModifier::Local) => true,
-                Some(ast::ContextModifier::Global) => return Err(not_supported("SET GLOBAL")),
-            };
-            let name = setting_name(&variable)?;
-            let [value] = values.as_slice() else {
-                return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} takes one value")));
-            };
-            Ok(SettingCommand::Set { value: setting_value(&name, value)?, name, local })
-        }
-        Set::SetTimeZone { local, value } => {
-            Ok(SettingCommand::Set { value: setting_value("timezone", &value)?, name: "timezone".to_owned(), local })
-        }
-        Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION")),
-        Set::SetRole { .. } => Err(not_supported("SET ROLE")),
-        Set::SetNames { .. } | Set::SetNamesDefault {} => {
-            Err(not_supported("SET NAMES").with_hint("text is always UTF-8"))
-        }
-        Set::SetSessionAuthorization(_) => Err(not_supported("SET SESSION AUTHORIZATION")),
-        _ => Err(not_supported("this form of SET").with_hint("write SET name = value")),
-    }
-}
-
-fn setting_value(name: &str, value: &Expr) -> Result<SettingValue> {
-    match value {
-        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
-            Ok(SettingValue::Default)
-        }
-        value => literal_text(value).map(SettingValue::Text).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidSetting, format!("{name} needs a string, a number or a word, not {value}"))
-        }),
-    }
-}
-
-fn call_of(function: &ast::Function) -> Result<Kind> {
-    let parts = parts_of(&function.name)?;
-    let no_arguments = match &function.args {
-        ast::FunctionArguments::None => true,
-        ast::FunctionArguments::List(list) => list.args.is_empty() && list.clauses.is_empty(),
-        ast::FunctionArguments::Subquery(_) => false,
-    };
-    let procedure = match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [SYSTEM, "flush"] => Procedure::Flush,
-        [SYSTEM, "merge"] => Procedure::Merge,
-        _ => {
-            return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
-                .with_hint("procedures are alluvia.flush() and alluvia.merge()"));
-        }
-    };
-    if !no_arguments {
-        return Err(Error::new(ErrorKind::UndefinedFunction, format!("{} takes no arguments", function.name)));
-    }
-    Ok(Kind::Call(procedure))
 }
 
 /// The query that reads some or all columns of a table, for COPY t TO.
@@ -519,6 +382,30 @@ mod tests {
         let script = "SELECT 'a;b' ; -- c;\n\n  INSERT INTO t\nVALUES ('é') ;; BEGIN;";
         let texts: Vec<String> = parse(script).unwrap().iter().map(|statement| statement.sql().to_owned()).collect();
         assert_eq!(texts, ["SELECT 'a;b'", "INSERT INTO t\nVALUES ('é')", "BEGIN"]);
+    }
+
+    #[test]
+    fn statements_of_one_line_and_of_many_keep_their_texts() {
+        let script = "SELECT 'ü', 1; SELECT \"é\n2\";\r\n;SELECT\n\n3 ;; SELECT '4\n' -- ;\n; SELECT 5";
+        let texts: Vec<String> = parse(script).unwrap().iter().map(|statement| statement.sql().to_owned()).collect();
+        assert_eq!(texts, ["SELECT 'ü', 1", "SELECT \"é\n2\"", "SELECT\n\n3", "SELECT '4\n'", "SELECT 5"]);
+        let statements = parse(&"SELECT 'é';".repeat(20_000)).unwrap();
+        assert!(statements.len() == 20_000 && statements.iter().all(|statement| statement.sql() == "SELECT 'é'"));
+    }
+
+    #[test]
+    fn older_versions_are_refused_by_name_in_every_form() {
+        for form in [
+            "VERSION AS OF 5",
+            "FOR VERSION AS OF 5",
+            "TIMESTAMP AS OF '2026-01-01'",
+            "FOR TIMESTAMP AS OF '2026-01-01'",
+            "FOR SYSTEM_TIME AS OF '2026-01-01'",
+        ] {
+            let refused = one(&format!("SELECT * FROM t {form}"));
+            assert!(matches!(&refused.kind, Kind::Refused(error) if error.message().contains(" AS OF")), "{form}");
+        }
+        assert!(matches!(one("SELECT version AS of FROM t").kind, Kind::Query(_)));
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, GroupByExpr, Query, Select, SetExpr, TableAlias, TableFactor, Visit, Visitor,
+    Cte, Expr, GroupByExpr, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion, Visit, Visitor,
 };
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
 
 /// The error for something that is understood and not built.
@@ -105,6 +107,28 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
         return Ok(());
     }
     Err(not_supported(format!("{first} {kind}")))
+}
+
+/// What to know for who asks for an older version of a table.
+const VERSION_HINT: &str = "a statement reads the newest snapshot that its freshness allows";
+
+/// The refusal of a statement that does not parse because it asks for an older version of a table in a form that the
+/// parser does not know: `FOR VERSION AS OF 5`. Only for statements that do not parse: `of` may be an alias.
+pub(crate) fn older_version(tokens: &[TokenWithSpan]) -> Option<Error> {
+    let meaning = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    let keywords: Vec<Keyword> = meaning
+        .map(|token| match &token.token {
+            Token::Word(word) if word.quote_style.is_none() => word.keyword,
+            _ => Keyword::NoKeyword,
+        })
+        .collect();
+    let name = keywords.windows(3).find_map(|three| match three {
+        [Keyword::VERSION, Keyword::AS, Keyword::OF] => Some("VERSION AS OF"),
+        [Keyword::TIMESTAMP, Keyword::AS, Keyword::OF] => Some("TIMESTAMP AS OF"),
+        [Keyword::SYSTEM_TIME, Keyword::AS, Keyword::OF] => Some("SYSTEM_TIME AS OF"),
+        _ => None,
+    });
+    name.map(|name| not_supported(name).with_hint(VERSION_HINT))
 }
 
 /// Refuses what planning would leave out of a query.
@@ -220,11 +244,13 @@ impl Visitor for Ignored {
                     &format!("TABLESAMPLE (on {name})"),
                     "answers are exact: nothing is sampled",
                 )?;
-                refuse_if_hinted(
-                    version.is_some(),
-                    &format!("a version of table {name}"),
-                    "a statement reads the newest snapshot that its freshness allows",
-                )?;
+                let asked = match version {
+                    Some(TableVersion::ForSystemTimeAsOf(_)) => "FOR SYSTEM_TIME AS OF",
+                    Some(TableVersion::TimestampAsOf(_)) => "TIMESTAMP AS OF",
+                    Some(TableVersion::VersionAsOf(_)) => "VERSION AS OF",
+                    _ => "a version",
+                };
+                refuse_if_hinted(version.is_some(), &format!("{asked} (on {name})"), VERSION_HINT)?;
                 refuse_if(!with_hints.is_empty(), &format!("a table hint WITH (...) on {name}"))?;
                 refuse_if(!index_hints.is_empty(), &format!("an index hint on {name}"))?;
                 refuse_if(!partitions.is_empty(), &format!("PARTITION on {name}"))?;

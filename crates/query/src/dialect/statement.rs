@@ -1,6 +1,6 @@
 //! A statement: parsed, checked for what is not built, not yet bound to any table.
 
-use crate::copy::CopyStatement;
+use crate::copy::{CopyStatement, Source};
 use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
 use alluvia_types::Error;
@@ -27,6 +27,14 @@ impl Statement {
         match &self.kind {
             Kind::Copy(_) => true,
             Kind::CreateTable(create) => create.query.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether it reads rows from standard input: COPY ... FROM STDIN.
+    pub fn reads_stdin(&self) -> bool {
+        match &self.kind {
+            Kind::Copy(copy) => matches!(**copy, CopyStatement::From { source: Source::Stdin, .. }),
             _ => false,
         }
     }

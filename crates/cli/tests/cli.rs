@@ -1,0 +1,230 @@
+//! The command line as users meet it: processes, pipes, exit codes.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use alluvia_node::Database;
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use arrow::ipc::reader::StreamReader;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alluvia"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end with this as standard input.
+fn run(args: &[&str], input: &str) -> Output {
+    let mut child = command(args).spawn().unwrap();
+    // Who does not read its input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs it, which must go well; gives its standard output.
+fn good(args: &[&str], input: &str) -> String {
+    let output = run(args, input);
+    assert_eq!(output.status.code(), Some(0), "{args:?}\n{}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+/// A folder, and the data directory in it.
+fn scratch() -> (TempDir, String) {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("db").display().to_string();
+    (scratch, dir)
+}
+
+/// Rows of three types, with NULLs and text that needs care.
+const ROWS: &str = "CREATE TABLE t (a BIGINT, b TEXT, c DOUBLE); \
+     INSERT INTO t VALUES (1, 'one', 0.5), (2, 'two, \"quoted\"', 1e300), (3, NULL, NULL), (4, 'ü' || chr(10) || 'x', -2.25)";
+
+#[test]
+fn statements_of_c_are_run_in_order_and_the_first_error_ends_them() {
+    let (_scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", ROWS], "");
+    assert_eq!(
+        good(&["sql", &dir, "--format", "csv", "-c", "SELECT a FROM t ORDER BY a; SELECT 7 AS n"], ""),
+        "a\n1\n2\n3\n4\nn\n7\n"
+    );
+    let output =
+        run(&["sql", &dir, "--format", "csv", "-c", "SELECT 1 AS n", "-c", "SELECT nope FROM t", "-c", "SELECT 2"], "");
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), "n\n1\n"));
+    assert!(stderr(&output).contains("error: there is no column nope"), "{}", stderr(&output));
+    assert_eq!(run(&["sql"], "").status.code(), Some(2), "the command line is wrong");
+}
+
+#[test]
+fn a_pipe_runs_statements_and_commands_in_the_order_in_which_they_stand() {
+    let (_scratch, dir) = scratch();
+    let script = "-- a comment;\n\\format csv\nCREATE TABLE t (a INT, b TEXT);\n\
+                  INSERT INTO t VALUES (1, 'one\n\\format json\r\nline');\n\
+                  SELECT a, length(b) AS n FROM t;\n  \\format json\r\nSELECT a FROM t;\n\\q\nSELECT nonsense;\n\\nonsense\n";
+    assert_eq!(good(&["sql", &dir], script), "a,n\n1,22\n{\"a\":1}\n", "the literal is as it was written");
+    let output = run(&["sql", &dir], "SELECT 1;\n\\nonsense\nSELECT 2;\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("1 row") && !stdout(&output).contains("| 2"), "{}", stdout(&output));
+    let output = run(&["sql", &dir], "\\format csv\nSELECT 1;\nSELECT\n  1 one more;\n");
+    assert!(stderr(&output).contains("ine: 4"), "errors name the line of the script: {}", stderr(&output));
+}
+
+#[test]
+fn rows_for_a_copy_come_from_standard_input_unless_it_is_the_script() {
+    let (_scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", "CREATE TABLE t (a INT, b TEXT)"], "");
+    let copied = good(&["sql", &dir, "-c", "COPY t FROM STDIN"], "1,one\n2,two\n");
+    assert!(copied.contains("COPY 2"), "{copied}");
+    let output = run(&["sql", &dir], "COPY t FROM STDIN;\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("standard input is the script"), "{}", stderr(&output));
+    assert_eq!(good(&["sql", &dir, "--format", "csv", "-c", "SELECT count(*) AS n FROM t"], ""), "n\n2\n");
+    assert_eq!(good(&["sql", &dir, "--format", "json", "-c", "COPY t TO STDOUT"], ""), "a,b\n1,one\n2,two\n");
+}
+
+#[test]
+fn every_format_is_read_back() {
+    let (scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", ROWS], "");
+    for (format, name) in [("csv", "rows.csv"), ("json", "rows.ndjson"), ("parquet", "rows.parquet")] {
+        let output = run(&["sql", &dir, "--format", format, "-c", "SELECT * FROM t ORDER BY a"], "");
+        assert_eq!(output.status.code(), Some(0), "{format}: {}", stderr(&output));
+        let file = scratch.path().join(name);
+        fs::write(&file, &output.stdout).unwrap();
+        let table = format!("from_{format}");
+        good(&["load", &dir, &table, &file.display().to_string()], "");
+        let differing = format!(
+            "SELECT (SELECT count(*) FROM {table}) AS n, \
+             (SELECT count(*) FROM (SELECT * FROM t EXCEPT SELECT * FROM {table}) AS lost) AS lost"
+        );
+        assert_eq!(good(&["sql", &dir, "--format", "csv", "-c", &differing], ""), "n,lost\n4,0\n", "{format}");
+    }
+    let output = run(&["sql", &dir, "--format", "arrow", "-c", "SELECT a FROM t ORDER BY a"], "");
+    let batches: Vec<_> =
+        StreamReader::try_new(Cursor::new(&output.stdout), None).unwrap().map(|batch| batch.unwrap()).collect();
+    let values: Vec<i64> =
+        batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
+    assert_eq!(values, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_load_in_batches_that_is_run_again_loads_nothing_twice() {
+    let (scratch, dir) = scratch();
+    let file = scratch.path().join("rows.csv");
+    let rows: String = (0..1_000).map(|row| format!("{row},text {row}\n")).collect();
+    fs::write(&file, format!("a,b\n{rows}")).unwrap();
+    let file = file.display().to_string();
+    good(&["sql", &dir, "-c", "CREATE TABLE t (a BIGINT, b TEXT)"], "");
+    for _ in 0..2 {
+        good(&["load", &dir, "t", &file, "--batch-rows", "100"], "");
+        let found =
+            good(&["sql", &dir, "--format", "csv", "-c", "SELECT count(*) AS n, count(DISTINCT a) AS d FROM t"], "");
+        assert_eq!(found, "n,d\n1000,1000\n");
+    }
+}
+
+/// Every file below a folder with its bytes.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            found.insert(path.clone(), fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn check_makes_nothing_and_tells_damage_by_its_exit_code() {
+    let (scratch, dir) = scratch();
+    let output = run(&["check", &dir], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("holds no Alluvia database"), "{}", stderr(&output));
+    assert!(!Path::new(&dir).exists(), "nothing was made");
+
+    let rows = "CREATE TABLE t (a BIGINT, b TEXT) WITH (dimensions = 'b', measures = 'a'); \
+                INSERT INTO t SELECT value, 'text ' || value % 7 FROM generate_series(1, 20000); CALL alluvia.merge(); \
+                INSERT INTO t VALUES (0, 'in the log')";
+    good(&["sql", &dir, "-c", rows], "");
+    let before = contents(scratch.path());
+    assert!(good(&["check", &dir], "").contains("every checksum and invariant holds"));
+    assert!(contents(scratch.path()) == before, "a check changes nothing");
+
+    let segments: Vec<&PathBuf> = before.keys().filter(|path| path.to_string_lossy().contains("/segments/")).collect();
+    assert!(segments.len() >= 2, "{segments:?}");
+    for path in &segments {
+        let mut bytes = before[*path].clone();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        fs::write(path, bytes).unwrap();
+        let output = run(&["check", &dir], "");
+        assert_eq!(output.status.code(), Some(3), "{}\n{}", stdout(&output), stderr(&output));
+        assert!(stdout(&output).contains("DAMAGED: ") && stdout(&output).contains("1 findings"), "{}", stdout(&output));
+        fs::write(path, &before[*path]).unwrap();
+    }
+
+    // What already opening would meet: a short segment, a damaged log, a damaged manifest. All are listed at once.
+    let log = before.keys().find(|path| path.to_string_lossy().ends_with(".log")).unwrap();
+    let (short, whole) = (segments[0], &before[segments[0]]);
+    fs::write(short, &whole[..whole.len() - 1]).unwrap();
+    let mut bytes = before[log].clone();
+    bytes[70] ^= 1;
+    fs::write(log, bytes).unwrap();
+    let output = run(&["check", &dir], "");
+    assert_eq!((output.status.code(), stdout(&output).contains("2 findings")), (Some(3), true), "{}", stdout(&output));
+    let manifest = Path::new(&dir).join("manifest");
+    let mut bytes = before[&manifest].clone();
+    bytes[30] ^= 1;
+    fs::write(&manifest, bytes).unwrap();
+    assert_eq!(run(&["check", &dir], "").status.code(), Some(3));
+    fs::remove_file(&manifest).unwrap();
+    assert_eq!(run(&["check", &dir], "").status.code(), Some(3), "files that a manifest must have named are there");
+}
+
+#[test]
+fn one_process_at_a_time_has_the_directory() {
+    let (_scratch, dir) = scratch();
+    let db = Database::open(&dir).unwrap();
+    for args in [vec!["sql", &dir, "-c", "SELECT 1"], vec!["check", &dir]] {
+        let output = run(&args, "");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&output).contains("is open in another process"), "{}", stderr(&output));
+    }
+    drop(db);
+    good(&["sql", &dir, "-c", "SELECT 1"], "");
+}
+
+#[test]
+fn a_closed_standard_output_is_no_panic() {
+    let (_scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", "CREATE TABLE t (a INT)"], "");
+    let many = "SELECT value, 'some text ' || value AS b FROM generate_series(1, 300000)";
+    for format in ["table", "csv", "json", "arrow", "parquet"] {
+        let mut child = command(&["sql", &dir, "--format", format, "-c", many]).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(!stderr(&output).contains("panicked"), "{format}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{format}: {}", stderr(&output));
+    }
+    for args in [vec!["check", &dir], vec!["sql", &dir, "-c", "\\?\n\\timing\nSHOW ALL"]] {
+        let mut child = command(&args).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(!stderr(&output).contains("panicked"), "{args:?}: {}", stderr(&output));
+    }
+}

@@ -1,0 +1,69 @@
+//! A statement that takes for ever is stopped by its session's handle, and the session goes on.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use alluvia_node::Database;
+use alluvia_query::Session;
+use alluvia_types::{Error, ErrorKind};
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Some 10^10 pairs: more than any test waits for.
+const FOR_EVER: &str =
+    "FROM generate_series(1, 100000) a, generate_series(1, 1000000) b WHERE a.value % 7 = b.value % 11";
+
+/// Runs a statement that would take for ever in a task, and cancels it until it ends.
+async fn cancelled(session: &Arc<Session>, sql: String) -> Error {
+    let task = tokio::spawn({
+        let session = Arc::clone(session);
+        async move { session.sql(&sql).await?.collect().await }
+    });
+    // Before the statement begins a cancel does nothing, so it is repeated; how long that takes is left to the machine.
+    while !task.is_finished() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        session.cancel_handle().cancel();
+    }
+    task.await.expect("no panic").expect_err("it cannot have come to its end")
+}
+
+async fn count(session: &Session, table: &str) -> i64 {
+    let batches = session.sql(&format!("SELECT count(*) FROM {table}")).await.unwrap().collect().await.unwrap();
+    batches[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+#[test]
+fn a_cancelled_statement_leaves_its_session_usable_and_nothing_behind() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    runtime.block_on(async {
+        let session = Arc::new(db.session());
+        session.sql("CREATE TABLE t (a BIGINT)").await.unwrap();
+
+        let error = cancelled(&session, format!("SELECT count(*) {FOR_EVER}")).await;
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        session.sql("INSERT INTO t VALUES (1)").await.unwrap();
+        assert_eq!(count(&session, "t").await, 1);
+
+        let error = cancelled(&session, format!("CREATE TABLE copy AS SELECT a.value AS a {FOR_EVER}")).await;
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        let error = session.sql("SELECT count(*) FROM copy").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UndefinedTable, "{error}");
+        session.sql("CREATE TABLE copy AS SELECT a FROM t").await.unwrap();
+        assert_eq!(count(&session, "copy").await, 1);
+
+        let error = cancelled(&session, format!("INSERT INTO t SELECT a.value {FOR_EVER}")).await;
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        assert_eq!(count(&session, "t").await, 1, "a batch is applied whole or not at all");
+
+        // In a transaction it is an error like any other: the transaction can only end.
+        session.sql("BEGIN").await.unwrap();
+        session.sql("INSERT INTO t VALUES (2)").await.unwrap();
+        let error = cancelled(&session, format!("SELECT count(*) {FOR_EVER}")).await;
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        assert_eq!(session.sql("SELECT 1").await.unwrap_err().kind(), ErrorKind::Transaction);
+        session.sql("ROLLBACK").await.unwrap();
+        assert_eq!(count(&session, "t").await, 1);
+    });
+}

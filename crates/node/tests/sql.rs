@@ -1,0 +1,145 @@
+//! What SQL says where a script of statements and answers does not reach: the same definition from its own text, producers
+//! across a reopening, the bounds of declarations.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use alluvia_node::Database;
+use alluvia_query::Session;
+use alluvia_snapshot::Store;
+use alluvia_space::TableDef;
+use alluvia_types::{Error, ErrorKind, TableId};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use std::path::Path;
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    runtime.block_on(future)
+}
+
+/// All rows, each as its values joined by '|'.
+async fn rows(session: &Session, sql: &str) -> Vec<String> {
+    let run = async { session.sql(sql).await?.collect().await };
+    let batches = run.await.unwrap_or_else(|error: Error| panic!("{sql}\n{error}"));
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in &batches {
+        let columns: Vec<ArrayFormatter> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        for row in 0..batch.num_rows() {
+            let values: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+            rows.push(values.join("|"));
+        }
+    }
+    rows
+}
+
+/// A table's definition but for what no text can say.
+fn definition(db: &Database, name: &str) -> TableDef {
+    let entry = db.core().catalog().table(name).cloned().unwrap();
+    TableDef { id: TableId(0), seed: 0, ..entry.def.as_ref().clone() }
+}
+
+#[test]
+fn the_text_of_show_create_table_makes_the_same_table() {
+    let definitions = [
+        ("plain", "CREATE TABLE plain (a INT)"),
+        (
+            "every",
+            "CREATE TABLE every (a BOOLEAN NOT NULL, b SMALLINT, c INT, d BIGINT, e REAL, f DOUBLE, g DECIMAL(10, 2), h DATE, \
+             i TIMESTAMP, j TIMESTAMPTZ NOT NULL, k TEXT, l BYTEA, m DECIMAL(38, 38))",
+        ),
+        (
+            "It's \"all\" of it",
+            "CREATE TABLE \"It's \"\"all\"\" of it\" (\"order\" TEXT, \"Some 'Column'\" TEXT NOT NULL, at TIMESTAMP, day DATE, \
+             price DECIMAL(18, 2), rate DOUBLE, n INT, user_id BIGINT) WITH (\
+             dimensions = 'path(\"order\", \"Some ''Column''\"); time(at: year, quarter, month, day, hour, minute); \
+             day(day: year, month from 2020-01-01 to 2030-01-01); price(price: linear 0..1000, 4, 8, 12); rate(rate: linear); \
+             n(n: quantiles (1, 5, 25), 1, 2); user_id(user_id: hash 4, 8)', \
+             measures = 'price, n', curve = 'z', freshness = '1.5s')",
+        ),
+        ("learnt", "CREATE TABLE learnt (a INT, b INT) WITH (dimensions = 'a(a: quantiles); b', freshness = 'merged')"),
+    ];
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    block_on(async {
+        let session = db.session();
+        for (name, create) in definitions {
+            session.sql(create).await.unwrap_or_else(|error| panic!("{create}\n{error}"));
+            let quoted = format!("\"{}\"", name.replace('"', "\"\""));
+            let first = definition(&db, name);
+            let text = first.show_create();
+            assert_eq!(rows(&session, &format!("SHOW CREATE TABLE {quoted}")).await, [format!("{name}|{text}")]);
+            session.sql(&format!("DROP TABLE {quoted}")).await.unwrap();
+            session.sql(&text).await.unwrap_or_else(|error| panic!("{text}\n{error}"));
+            assert_eq!(definition(&db, name), first, "{text}");
+        }
+    });
+}
+
+/// Opens the database, and sends these values as batches of producer `p`; gives the notices of each.
+fn send(dir: &Path, values: &[i32]) -> Vec<usize> {
+    let db = Database::open(dir).unwrap();
+    block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE IF NOT EXISTS t (a INT)").await.unwrap();
+        session.sql("SET producer = 'p'").await.unwrap();
+        let mut notices = Vec::new();
+        for value in values {
+            let outcome = session.sql(&format!("INSERT INTO t VALUES ({value})")).await.unwrap();
+            notices.push(outcome.notices().len());
+        }
+        notices
+    })
+}
+
+#[test]
+fn a_producer_that_sends_again_after_a_reopening_is_understood() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("db");
+    assert_eq!(send(&dir, &[1, 2]), [0, 0]);
+    // The session counts from 1 again, so the first two are the same batches as before.
+    assert_eq!(send(&dir, &[1, 2, 3]), [1, 1, 0]);
+    assert_eq!(send(&dir, &[1, 2, 3, 4]), [1, 1, 1, 0]);
+    let db = Database::open(&dir).unwrap();
+    block_on(async {
+        let session = db.session();
+        assert_eq!(rows(&session, "SELECT a FROM t ORDER BY a").await, ["1", "2", "3", "4"]);
+        // A batch that skips a number is refused; a new epoch takes over and shuts out the old one.
+        for (epoch, sequence, kind) in
+            [(1, 9, Some(ErrorKind::Producer)), (2, 1, None), (1, 5, Some(ErrorKind::Producer))]
+        {
+            session.sql("SET producer = 'p'").await.unwrap();
+            session.sql(&format!("SET producer_epoch = {epoch}")).await.unwrap();
+            session.sql(&format!("SET producer_sequence = {sequence}")).await.unwrap();
+            let result = session.sql("INSERT INTO t VALUES (5)").await;
+            assert_eq!(result.err().map(|error| error.kind()), kind, "epoch {epoch}, sequence {sequence}");
+        }
+        assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["5"]);
+    });
+}
+
+#[test]
+fn a_table_has_up_to_64_dimensions() {
+    let create = |count: usize| {
+        let list =
+            |each: &dyn Fn(usize) -> String, between: &str| (0..count).map(each).collect::<Vec<String>>().join(between);
+        let (columns, dimensions) = (list(&|at| format!("c{at} INT"), ", "), list(&|at| format!("c{at}"), "; "));
+        format!("CREATE TABLE t{count} ({columns}) WITH (dimensions = '{dimensions}')")
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    block_on(async {
+        let session = db.session();
+        let error = session.sql(&create(65)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidDefinition);
+        assert!(error.message().contains("at most 64 dimensions") && error.hint().is_some(), "{error}");
+        session.sql(&create(64)).await.unwrap();
+        for row in 0..50 {
+            let values: Vec<String> = (0..64).map(|at| ((row * at) % 7).to_string()).collect();
+            session.sql(&format!("INSERT INTO t64 VALUES ({})", values.join(", "))).await.unwrap();
+        }
+        session.sql("CALL alluvia.merge()").await.unwrap();
+        assert_eq!(rows(&session, "SELECT count(*) FROM t64 WHERE c63 = 0 AND c1 = 3").await, ["7"]);
+        assert_eq!(rows(&session, "SELECT count(*), sum(c62) FROM t64 WHERE c1 = 2").await, ["7|35"]);
+        assert_eq!(rows(&session, "SELECT count(*) FROM alluvia.dimensions WHERE table_name = 't64'").await, ["64"]);
+    });
+}

@@ -1,0 +1,127 @@
+//! Statements about the session: SET and SHOW, what BEGIN may ask for, CALL.
+//!
+//! Invariant: every clause of them is either taken over or refused by name.
+
+use crate::dialect::names::{SYSTEM, name_of, parts_of};
+use crate::dialect::parse::table_name;
+use crate::dialect::refuse::not_supported;
+use crate::dialect::statement::{Kind, Procedure, SettingCommand, SettingValue, literal_text};
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, ObjectName, Set, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+};
+
+pub(super) fn is_plain(options: &ast::ShowStatementOptions) -> bool {
+    options.show_in.is_none()
+        && options.starts_with.is_none()
+        && options.limit.is_none()
+        && options.limit_from.is_none()
+        && options.filter_position.is_none()
+}
+
+/// SHOW COLUMNS FROM t.
+pub(crate) fn show_columns(more: bool, mut options: ast::ShowStatementOptions) -> Result<Kind> {
+    let table = options.show_in.take().and_then(|place| place.parent_name);
+    match table {
+        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(table_name(&table)?)),
+        Some(_) => Err(not_supported("a clause of SHOW COLUMNS").with_hint("query alluvia.columns")),
+        None => Err(Error::new(ErrorKind::Syntax, "SHOW COLUMNS needs a table").with_hint("write SHOW COLUMNS FROM t")),
+    }
+}
+
+/// SHOW of a setting, or of all.
+pub(crate) fn show_variable(variable: &[ast::Ident]) -> Result<Kind> {
+    let words: Vec<String> = variable.iter().map(name_of).collect();
+    let command = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["all"] => SettingCommand::ShowAll,
+        ["time", "zone"] => SettingCommand::Show("timezone".to_owned()),
+        [name] => SettingCommand::Show((*name).to_owned()),
+        _ => return Err(not_supported(format!("SHOW {}", words.join(" ").to_uppercase()))),
+    };
+    Ok(Kind::Setting(command))
+}
+
+/// Whether BEGIN can be what it asks to be.
+pub(crate) fn transaction_mode(mode: &TransactionMode) -> Result<()> {
+    match mode {
+        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => Ok(()),
+        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => Err(not_supported("BEGIN READ ONLY")),
+        // A transaction reads one snapshot, and its inserts conflict with nothing: that is as strong as any of these ask.
+        TransactionMode::IsolationLevel(
+            TransactionIsolationLevel::RepeatableRead
+            | TransactionIsolationLevel::Snapshot
+            | TransactionIsolationLevel::ReadCommitted
+            | TransactionIsolationLevel::ReadUncommitted,
+        ) => Ok(()),
+        TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
+            Err(not_supported("ISOLATION LEVEL SERIALIZABLE")
+                .with_hint("transactions read one snapshot: REPEATABLE READ"))
+        }
+    }
+}
+
+/// A setting's name as SET writes it.
+pub(crate) fn setting_name(name: &ObjectName) -> Result<String> {
+    Ok(parts_of(name)?.join(".").to_ascii_lowercase())
+}
+
+/// SET.
+pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
+    match set {
+        Set::SingleAssignment { scope, hivevar: false, variable, values } => {
+            let local = match scope {
+                None | Some(ast::ContextModifier::Session) => false,
+                Some(ast::ContextModifier::Local) => true,
+                Some(ast::ContextModifier::Global) => return Err(not_supported("SET GLOBAL")),
+            };
+            let name = setting_name(&variable)?;
+            let [value] = values.as_slice() else {
+                return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} takes one value")));
+            };
+            Ok(SettingCommand::Set { value: setting_value(&name, value)?, name, local })
+        }
+        Set::SetTimeZone { local, value } => {
+            Ok(SettingCommand::Set { value: setting_value("timezone", &value)?, name: "timezone".to_owned(), local })
+        }
+        Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION")),
+        Set::SetRole { .. } => Err(not_supported("SET ROLE")),
+        Set::SetNames { .. } | Set::SetNamesDefault {} => {
+            Err(not_supported("SET NAMES").with_hint("text is always UTF-8"))
+        }
+        Set::SetSessionAuthorization(_) => Err(not_supported("SET SESSION AUTHORIZATION")),
+        _ => Err(not_supported("this form of SET").with_hint("write SET name = value")),
+    }
+}
+
+fn setting_value(name: &str, value: &Expr) -> Result<SettingValue> {
+    match value {
+        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+            Ok(SettingValue::Default)
+        }
+        value => literal_text(value).map(SettingValue::Text).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidSetting, format!("{name} needs a string, a number or a word, not {value}"))
+        }),
+    }
+}
+
+/// CALL of a procedure.
+pub(crate) fn call_of(function: &ast::Function) -> Result<Kind> {
+    let parts = parts_of(&function.name)?;
+    let no_arguments = match &function.args {
+        ast::FunctionArguments::None => true,
+        ast::FunctionArguments::List(list) => list.args.is_empty() && list.clauses.is_empty(),
+        ast::FunctionArguments::Subquery(_) => false,
+    };
+    let procedure = match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [SYSTEM, "flush"] => Procedure::Flush,
+        [SYSTEM, "merge"] => Procedure::Merge,
+        _ => {
+            return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
+                .with_hint("procedures are alluvia.flush() and alluvia.merge()"));
+        }
+    };
+    if !no_arguments {
+        return Err(Error::new(ErrorKind::UndefinedFunction, format!("{} takes no arguments", function.name)));
+    }
+    Ok(Kind::Call(procedure))
+}
