@@ -1,0 +1,158 @@
+//! The manifest, byte for byte: `golden/manifest-01/manifest` is what format version 01 is; it is read for ever.
+//!
+//! Neither it nor [`manifest`] may change. A new format gets a folder of its own, written once with
+//! `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-snapshot --test manifest_golden`.
+
+use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
+use alluvia_snapshot::{MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
+use alluvia_space::{Column, Curve, DataType, KeyRange, TableDef, TableOptions, dimensions};
+use alluvia_storage::{Disk, FaultDisk, FileChecks, RealDisk};
+use alluvia_tree::SegmentMeta;
+use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn golden_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/manifest-01")
+}
+
+/// Every type, and every sort of level.
+fn wide() -> TableDef {
+    let types = [
+        ("flag", DataType::Boolean),
+        ("small", DataType::Int16),
+        ("medium", DataType::Int32),
+        ("large", DataType::Int64),
+        ("real", DataType::Real),
+        ("double", DataType::Double),
+        ("amount", DataType::Decimal { precision: 20, scale: 2 }),
+        ("day", DataType::Date),
+        ("at", DataType::Timestamp),
+        ("at_zone", DataType::TimestampTz),
+        ("Note \"ü\"", DataType::Text),
+        ("data", DataType::Binary),
+    ];
+    let column = |(at, (name, data_type)): (usize, (&str, DataType))| Column {
+        id: ColumnId(at as u32),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        data_type,
+        nullable: at != 3,
+    };
+    let columns: Vec<Column> = types.into_iter().enumerate().map(column).collect();
+    let declared = "path(medium, data); flag; time(at: year, quarter, month, day, hour, minute); \
+                    day(day: year, month from 2020-01-01 to 2030-01-01); large(large: hash 4, 8); \
+                    double(double: linear 0..1000, 4, 8); amount(amount: quantiles (1, 5, 25), 1, 2); \
+                    real(real: linear); small(small: quantiles, 3)";
+    TableDef {
+        id: TableId(3),
+        name: "wide".to_owned(),
+        dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
+        next_column_id: columns.len() as u32,
+        columns,
+        measures: vec![ColumnId(2), ColumnId(5), ColumnId(6)],
+        seed: 0xfeed_beef_0123_4567,
+        options: TableOptions { freshness: Some("5s".to_owned()), curve: Curve::Z },
+    }
+}
+
+fn plain() -> TableDef {
+    let column = Column {
+        id: ColumnId(0),
+        name: "a".into(),
+        storage_name: "a".into(),
+        data_type: DataType::Text,
+        nullable: true,
+    };
+    TableDef {
+        id: TableId(7),
+        name: "plain".to_owned(),
+        columns: vec![column],
+        next_column_id: 1,
+        dimensions: Vec::new(),
+        measures: Vec::new(),
+        seed: 1,
+        options: TableOptions::default(),
+    }
+}
+
+fn segment(id: u64, stage: Stage, keys: (u128, u128)) -> SegmentMeta {
+    SegmentMeta {
+        id: SegmentId(id),
+        table: TableId(3),
+        stage,
+        rows: 1_000 + id,
+        min_version: Version(id),
+        max_version: Version(id + 5),
+        fixed_version: (id == 11).then_some(Version(16)),
+        key_min: keys.0,
+        key_max: keys.1,
+        parquet_bytes: 70_000 + id,
+        side: FileChecks { len: 300_000, chunk_crcs: vec![0xdead_beef, id as u32] },
+        columns: (0..12).map(ColumnId).collect(),
+    }
+}
+
+fn manifest() -> Manifest {
+    let created = [Change::CreateTable { def: wide() }, Change::CreateTable { def: plain() }];
+    let catalog = Catalog::default().apply(Version(1), &created).expect("two tables");
+    let wider = alter::add_column(&plain(), "b", DataType::Double, true).expect("a column");
+    let altered = Change::AlterTable { def: wider, was: Version(1) };
+    let catalog = catalog.apply(Version(4), &[altered]).expect("an altered table");
+    let half = u128::MAX >> 1;
+    let files = TableFiles {
+        dictionary: Some(DictionaryMark { bytes: 4_096, members: vec![12, 70, 0, 3], crc: 0x0bad_cafe }),
+        ranges: Some(vec![
+            KeyRange::None,
+            KeyRange::Learnt,
+            KeyRange::Linear { low: -0.5, high: 1e6 },
+            KeyRange::LearntQuantiles,
+            KeyRange::Quantiles { cuts: vec![1.0, 2.5, 1e3] },
+        ]),
+        sorted: vec![segment(10, Stage::Sorted, (0, u128::MAX)), segment(11, Stage::Sorted, (5, 5))],
+        buffer: vec![segment(9, Stage::Merged, (1 << 100, u128::MAX - 1))],
+        partitions: vec![
+            PartitionFiles { low: 0, high: half, segments: vec![segment(3, Stage::Merged, (7, half))] },
+            PartitionFiles { low: half + 1, high: u128::MAX, segments: Vec::new() },
+        ],
+    };
+    let producer = |epoch, sequence, version| ProducerState { epoch, sequence, version: Version(version) };
+    Manifest {
+        database: 0x0123_4567_89ab_cdef,
+        through: Version(16),
+        next_segment: 12,
+        next_table: 8,
+        catalog,
+        producers: BTreeMap::from([
+            ("loader".to_owned(), producer(1, 2, 3)),
+            ("\"ü\"".to_owned(), producer(u64::MAX, 1, 16)),
+        ]),
+        tables: BTreeMap::from([(TableId(3), files), (TableId(7), TableFiles::default())]),
+    }
+}
+
+fn bytes(disk: &dyn Disk, dir: &Path) -> Vec<u8> {
+    let file = disk.open(&dir.join(MANIFEST_NAME)).expect("a manifest");
+    let mut bytes = vec![0; file.len().expect("a length") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("readable");
+    bytes
+}
+
+#[test]
+fn format_01_is_written_as_it_was_and_read() {
+    let (disk, dir) = (RealDisk::new(), golden_dir());
+    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
+        disk.create_dir_all(&dir).expect("a folder");
+        manifest().store(&disk, &dir).expect("writes");
+    }
+    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest()), "what is read is what was written");
+
+    let memory = FaultDisk::new();
+    memory.create_dir_all(Path::new("/db")).expect("a folder");
+    manifest().store(&*memory, Path::new("/db")).expect("writes");
+    let (written, golden) = (bytes(&*memory, Path::new("/db")), bytes(&disk, &dir));
+    let differs = written.iter().zip(&golden).position(|(written, golden)| written != golden);
+    assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");
+    assert_eq!(written.len(), golden.len());
+}
