@@ -3,6 +3,7 @@
 //! Run them with `make bench NAME=...`; docs/BENCHMARKS.md holds the latest tables.
 #![allow(clippy::disallowed_methods)] // a benchmark measures with the machine's clock and reads its files
 
+mod boxes;
 mod freshness;
 mod insert;
 mod load;
@@ -36,6 +37,8 @@ enum Bench {
     Insert(insert::InsertArgs),
     /// Query latency at four freshnesses, and stage staleness, under steady ingest.
     Freshness(freshness::FreshnessArgs),
+    /// Random box queries by coverage, beside DuckDB, ClickHouse and DataFusion.
+    Box(boxes::BoxArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
             Bench::Load(args) => load::run(args).await,
             Bench::Insert(args) => insert::run(args).await,
             Bench::Freshness(args) => freshness::run(args).await,
+            Bench::Box(args) => boxes::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

@@ -1,0 +1,214 @@
+//! Alluvia, asked in three ways: cold as SQL text, and with the query's shape resident as SQL text and as a parsed statement.
+
+use crate::Anything;
+use crate::boxes::answer::Answer;
+use crate::boxes::questions::{Question, TABLE};
+use crate::retail::create;
+use alluvia_node::{Database, DatabaseOptions};
+use alluvia_query::{Session, Statement};
+use alluvia_types::ErrorKind;
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::array_value_to_string;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Barrier;
+
+/// Clients at once when throughput is measured.
+pub const CLIENTS: usize = 2;
+
+/// How a question is put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// SQL text; cuboids are off.
+    Cold,
+    /// SQL text; its shape is resident.
+    ResidentSql,
+    /// Parsed once; its shape is resident.
+    ResidentApi,
+}
+
+impl Way {
+    pub const ALL: [Way; 3] = [Way::Cold, Way::ResidentSql, Way::ResidentApi];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Cold => "alluvia cold",
+            Way::ResidentSql => "alluvia resident SQL",
+            Way::ResidentApi => "alluvia resident API",
+        }
+    }
+}
+
+/// A question that is parsed once and run many times.
+pub struct Prepared(Statement);
+
+/// Parses a question.
+pub fn prepare(session: &Session, sql: &str) -> Anything<Prepared> {
+    let statement = session.parse(sql)?.pop();
+    Ok(Prepared(statement.ok_or("there is no statement in a question")?))
+}
+
+/// Runs a parsed question.
+pub async fn answer_prepared(session: &Session, prepared: &Prepared) -> Anything<Vec<RecordBatch>> {
+    Ok(session.execute(prepared.0.clone()).await?.collect().await?)
+}
+
+/// Runs a question's text.
+async fn answer_text(session: &Session, sql: &str) -> Anything<Vec<RecordBatch>> {
+    Ok(session.sql(sql).await?.collect().await?)
+}
+
+/// From here on the session's statements leave cuboids alone. `false`: this build has no such setting.
+async fn cuboids_off(session: &Session) -> Anything<bool> {
+    known(session.sql("SET cuboids = off").await.map(drop))
+}
+
+/// Returns when the cuboids that were asked for are built. `false`: this build has none.
+async fn build_cuboids(session: &Session) -> Anything<bool> {
+    known(session.sql("CALL alluvia.build_cuboids()").await.map(drop))
+}
+
+/// Whether a statement's answer comes from a cuboid, by what EXPLAIN ANALYZE prints.
+async fn is_resident(session: &Session, sql: &str) -> Anything<bool> {
+    let mut text = String::new();
+    for batch in answer_text(session, &format!("EXPLAIN ANALYZE {sql}")).await? {
+        for column in batch.columns() {
+            for row in 0..batch.num_rows() {
+                text.push_str(&array_value_to_string(column, row)?);
+            }
+        }
+    }
+    Ok(text.contains("cuboid="))
+}
+
+/// Every failure is one, but that of a name which this build does not know.
+fn known(result: alluvia_types::Result<()>) -> Anything<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidSetting | ErrorKind::UndefinedFunction) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The loaded database and its two sessions.
+pub struct Ours {
+    db: Arc<Database>,
+    cold: Session,
+    resident: Session,
+    /// Whether this build has cuboids; if not, all ways are cold.
+    pub cuboids: bool,
+    /// Seconds until everything was merged.
+    pub load_s: f64,
+}
+
+impl Ours {
+    /// Loads the file and merges it.
+    pub async fn load(dir: &Path, file: &str, options: DatabaseOptions) -> Anything<Ours> {
+        let db = Arc::new(Database::open_with(dir, options)?);
+        let (cold, resident) = (db.session(), db.session());
+        let start = Instant::now();
+        resident.sql(&create(TABLE)).await?;
+        resident.sql(&format!("COPY {TABLE} FROM '{file}'")).await?;
+        resident.sql("CALL alluvia.merge()").await?;
+        let load_s = start.elapsed().as_secs_f64();
+        eprintln!("Alluvia: loaded and merged in {load_s:.1} s");
+        let (switch, build) = (cuboids_off(&cold).await?, build_cuboids(&resident).await?);
+        if !switch || !build {
+            eprintln!("this build has no SET cuboids or no CALL alluvia.build_cuboids(): all three ways are alike");
+        }
+        Ok(Ours { db, cold, resident, cuboids: switch && build, load_s })
+    }
+
+    /// Parses a question on the session that will run it.
+    pub fn prepare(&self, question: &Question) -> Anything<Prepared> {
+        prepare(&self.resident, &question.sql)
+    }
+
+    /// Asks once, lets the demand be built and asks again. Whether the shape is resident then: not every shape is worth it.
+    pub async fn make_resident(&self, question: &Question) -> Anything<bool> {
+        if !self.cuboids {
+            return Ok(false);
+        }
+        answer_text(&self.resident, &question.sql).await?;
+        build_cuboids(&self.resident).await?;
+        answer_text(&self.resident, &question.sql).await?;
+        is_resident(&self.resident, &question.sql).await
+    }
+
+    /// One query: its milliseconds and its answer.
+    pub async fn ask(&self, way: Way, question: &Question, prepared: &Prepared) -> Anything<(f64, Answer)> {
+        let start = Instant::now();
+        let batches = match way {
+            Way::Cold => answer_text(&self.cold, &question.sql).await?,
+            Way::ResidentSql => answer_text(&self.resident, &question.sql).await?,
+            Way::ResidentApi => answer_prepared(&self.resident, prepared).await?,
+        };
+        let took_ms = start.elapsed().as_secs_f64() * 1e3;
+        Ok((took_ms, Answer::of_batches(&batches, question.grouped)?))
+    }
+
+    /// Queries a second of [`CLIENTS`] clients, each over whole passes of the list, for at least so long.
+    pub async fn throughput(&self, way: Way, texts: &[String], seconds: f64) -> Anything<f64> {
+        let texts: Arc<[String]> = texts.into();
+        let gate = Arc::new(Barrier::new(CLIENTS + 1));
+        let mut clients = Vec::new();
+        for number in 0..CLIENTS {
+            let client = Client {
+                session: self.db.session(),
+                way,
+                texts: Arc::clone(&texts),
+                // Clients ask different questions at a time.
+                first: number * texts.len() / CLIENTS,
+                time: Duration::from_secs_f64(seconds),
+            };
+            clients.push(tokio::spawn(client.run(Arc::clone(&gate))));
+        }
+        gate.wait().await;
+        let start = Instant::now();
+        let mut queries = 0;
+        for client in clients {
+            queries += client.await??;
+        }
+        Ok(queries as f64 / start.elapsed().as_secs_f64())
+    }
+}
+
+/// One of several that ask at once.
+struct Client {
+    session: Session,
+    way: Way,
+    texts: Arc<[String]>,
+    first: usize,
+    time: Duration,
+}
+
+impl Client {
+    /// How many queries it ran.
+    async fn run(self, gate: Arc<Barrier>) -> Anything<u64> {
+        // Whoever fails before the gate would leave the others waiting at it.
+        let ready = self.ready().await;
+        gate.wait().await;
+        let prepared = ready?;
+        let start = Instant::now();
+        let mut queries = 0;
+        while queries == 0 || start.elapsed() < self.time {
+            for step in 0..self.texts.len() {
+                let at = (self.first + step) % self.texts.len();
+                match self.way {
+                    Way::ResidentApi => answer_prepared(&self.session, &prepared[at]).await?,
+                    _ => answer_text(&self.session, &self.texts[at]).await?,
+                };
+            }
+            queries += self.texts.len() as u64;
+        }
+        Ok(queries)
+    }
+
+    async fn ready(&self) -> Anything<Vec<Prepared>> {
+        if self.way == Way::Cold {
+            cuboids_off(&self.session).await?;
+        }
+        self.texts.iter().map(|sql| prepare(&self.session, sql)).collect()
+    }
+}
