@@ -5,6 +5,7 @@
 //!   settings and memory.
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
+use crate::answer::{CodedTails, Shapes};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::settings::{Settings, show_bytes};
@@ -54,6 +55,8 @@ pub struct Engine {
     base: SessionState,
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
+    shapes: Shapes,
+    tails: Arc<CodedTails>,
     sessions: AtomicU64,
 }
 
@@ -75,6 +78,8 @@ impl Engine {
             memory: TotalMemory::new(options.memory_limit_bytes),
             queries: QueryLog::new(QUERIES_REMEMBERED),
             scans: ScanCache::new(),
+            shapes: Shapes::default(),
+            tails: Arc::default(),
             sessions: AtomicU64::new(0),
             store,
             options,
@@ -101,6 +106,16 @@ impl Engine {
     /// Statistics of immutable segments, kept between statements.
     pub(crate) fn scans(&self) -> &Arc<ScanCache> {
         &self.scans
+    }
+
+    /// What the answers of statements that the index answers look like.
+    pub(crate) fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    /// Tails with their codes.
+    pub(crate) fn tails(&self) -> &Arc<CodedTails> {
+        &self.tails
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

@@ -6,6 +6,7 @@
 //! - A statement reads all its tables at one version; table providers hold no snapshot.
 //! - A statement that is not supported is refused by name; nothing is silently ignored.
 
+mod answer;
 pub mod copy;
 mod dialect;
 mod engine;

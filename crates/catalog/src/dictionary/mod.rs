@@ -25,7 +25,7 @@ mod value;
 pub use file::DictionaryMark;
 
 use alluvia_space::codes::{arithmetic, is_arithmetic};
-use alluvia_space::{LevelCodes, LevelSource, TableDef};
+use alluvia_space::{Dimension, LevelCodes, LevelSource, TableDef};
 use alluvia_storage::Disk;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef};
@@ -88,9 +88,23 @@ impl Dictionaries {
     /// `rows` has the table's columns by storage name; text and binary may be dictionary-encoded, which is fastest. Ranges
     /// of halved dimensions must be fixed in `table`, which may be any definition of the table these dictionaries are of.
     pub fn remap(&self, table: &TableDef, rows: &RecordBatch) -> Result<LevelCodes> {
+        self.remap_dimensions(table, rows, |_| true)
+    }
+
+    /// As [`Self::remap`], of some dimensions only: the levels of the others have no codes.
+    pub fn remap_dimensions(
+        &self,
+        table: &TableDef,
+        rows: &RecordBatch,
+        wanted: impl Fn(&Dimension) -> bool,
+    ) -> Result<LevelCodes> {
         assert_eq!(self.levels.len(), table.levels().count(), "dictionaries are used with their table");
         let mut levels: Vec<Vec<u32>> = Vec::with_capacity(self.levels.len());
         for dimension in &table.dimensions {
+            if !wanted(dimension) {
+                levels.resize(levels.len() + dimension.levels.len(), Vec::new());
+                continue;
+            }
             if is_arithmetic(dimension) {
                 let column = column(table, rows, dimension.levels[0].source.column())?;
                 levels.extend(arithmetic(dimension, column.as_ref())?);

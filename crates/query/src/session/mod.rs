@@ -9,6 +9,7 @@ mod core;
 mod ddl;
 mod errors;
 mod guard;
+mod indexed;
 mod ingest;
 mod insert;
 mod memory_pool;

@@ -20,6 +20,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::TableReference;
 use datafusion::common::format::ExplainStatementOptions;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -57,6 +59,9 @@ impl Planned {
 impl Session {
     /// SELECT, VALUES, WITH.
     pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+        if let Some(outcome) = self.answer_by_index(run, &query, hints).await? {
+            return Ok(outcome);
+        }
         let planned = self.plan(run, query, hints).await?;
         Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
     }
@@ -69,6 +74,9 @@ impl Session {
         options: ExplainStatementOptions,
         hints: &Hints,
     ) -> Result<Outcome> {
+        if let Some(outcome) = self.explain_by_index(run, &query, &options, hints).await? {
+            return Ok(outcome);
+        }
         let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
         let planned = self.plan_tree(run, Tree::Explain(ExplainStatement { options, statement }), hints).await?;
         Ok(Outcome::rows("EXPLAIN", planned.execute()?).with_used(planned.used()))
@@ -87,13 +95,40 @@ impl Session {
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
+        let (state, runtime, used) = self.planner(run, &snapshot)?;
+        let planning = |error| planning_error(&error, &snapshot.catalog, &state);
+        let plan = state.statement_to_plan(tree).await.map_err(planning)?;
+        refuse_writes(&plan)?;
+        let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
+        let task = TaskContext::from(&state).with_runtime(runtime);
+        Ok(Planned { plan, task: Arc::new(task), used })
+    }
+
+    /// The columns that a query gives, without running it.
+    pub(crate) async fn schema_of(&self, run: &Run, snapshot: &Arc<Snapshot>, query: &Query) -> Result<SchemaRef> {
+        let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
+        LargeStack::new(async move {
+            let (state, _, _) = self.planner(run, snapshot)?;
+            let plan = state.statement_to_plan(tree).await;
+            let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog, &state))?;
+            Ok(Arc::new(plan.schema().as_arrow().clone()))
+        })
+        .await
+    }
+
+    /// What plans a statement on a snapshot.
+    fn planner(
+        &self,
+        run: &Run,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<(SessionState, Arc<RuntimeEnv>, Arc<UsedCounters>)> {
         let pending = match &self.state.lock().transaction {
             Transaction::Open(open) => open.pending(&snapshot.catalog)?,
             _ => Default::default(),
         };
-        let used = UsedCounters::new(&snapshot);
+        let used = UsedCounters::new(snapshot);
         let context = StatementContext {
-            snapshot: Arc::clone(&snapshot),
+            snapshot: Arc::clone(snapshot),
             used: Arc::clone(&used),
             pending,
             store: Arc::clone(self.engine.store()),
@@ -107,16 +142,11 @@ impl Session {
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&snapshot.catalog, &state)));
         state.register_catalog_list(Arc::new(catalogs));
-        let planning = |error| planning_error(&error, &snapshot.catalog, &state);
-        let plan = state.statement_to_plan(tree).await.map_err(planning)?;
-        refuse_writes(&plan)?;
-        let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
-        let task = TaskContext::from(&state).with_runtime(runtime);
-        Ok(Planned { plan, task: Arc::new(task), used })
+        Ok((state, runtime, used))
     }
 
     /// Pins the snapshot that a statement over these tables reads.
-    fn pin(&self, references: &[TableReference], settings: &Settings, hints: &Hints) -> Result<Snapshot> {
+    pub(crate) fn pin(&self, references: &[TableReference], settings: &Settings, hints: &Hints) -> Result<Snapshot> {
         let store = self.engine.store();
         let mut catalog = store.catalog();
         loop {

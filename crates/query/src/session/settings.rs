@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) memory_limit_max_bytes: u64,
     pub(crate) batch_size: usize,
     pub(crate) threads: usize,
+    /// Whether statements that the index can answer are answered by it.
+    pub(crate) short_path: bool,
     /// Empty is none.
     pub(crate) producer: String,
     pub(crate) producer_epoch: u64,
@@ -34,7 +36,7 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
@@ -42,6 +44,7 @@ const SETTINGS: [(&str, &str); 10] = [
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
+    ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
     ("threads", "Threads that one query runs on."),
     ("timezone", "Time zone of the session; only UTC."),
@@ -65,6 +68,7 @@ impl Settings {
             memory_limit_max_bytes,
             batch_size: 8192,
             threads: threads.max(1),
+            short_path: true,
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
@@ -142,6 +146,13 @@ impl Settings {
             }
             "producer_epoch" => self.producer_epoch = number(0, u64::MAX)?,
             "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
+            "short_path" => {
+                self.short_path = match text.to_ascii_lowercase().as_str() {
+                    "on" | "true" => true,
+                    "off" | "false" => false,
+                    _ => return Err(wrong("on or off")),
+                }
+            }
             "statement_timeout" => {
                 let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
                 self.statement_timeout = match text.parse::<u64>() {
@@ -176,6 +187,7 @@ impl Settings {
             "producer" => self.producer.clone(),
             "producer_epoch" => self.producer_epoch.to_string(),
             "producer_sequence" => self.producer_sequence.to_string(),
+            "short_path" => if self.short_path { "on" } else { "off" }.to_owned(),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
             "timezone" => "UTC".to_owned(),
@@ -193,6 +205,7 @@ impl Settings {
             "producer" => self.producer = other.producer.clone(),
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
+            "short_path" => self.short_path = other.short_path,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
             _ => {}

@@ -46,6 +46,14 @@ impl Answer {
         group
     }
 
+    /// Adds one group of totals over the same measures to a group of this answer, which has that place.
+    pub fn add_group(&mut self, group: usize, totals: &Totals, from: usize, measures: &[usize]) {
+        if self.totals.groups() <= group {
+            self.totals.grow(group + 1);
+        }
+        self.totals.add_group(group, totals, from, measures);
+    }
+
     /// Adds another answer to the same question over other rows.
     pub fn add(&mut self, other: &Answer) {
         let measures: Vec<usize> = (0..other.totals.measures().len()).collect();

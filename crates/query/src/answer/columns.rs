@@ -1,0 +1,222 @@
+//! From totals to the columns of an answer.
+//!
+//! Invariant: a value that the planner's own aggregate would give otherwise (an overflow, a variance that cancellation has
+//! eaten) is not given at all: the whole answer is left to the general way.
+
+use super::run::Bound;
+use super::statement::{Aggregate, Item, Order};
+use alluvia_space::codes::calendar;
+use alluvia_space::{DataType, LevelSource};
+use alluvia_tree::Answer;
+use arrow::array::{
+    Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
+    TimestampMicrosecondArray, UInt32Array,
+};
+use arrow::compute::{SortColumn, SortOptions, cast, lexsort_to_indices, take};
+use arrow::datatypes::{DataType as ArrowType, SchemaRef};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Relative size of a variance against the mean square below which floats have lost too many digits.
+const VARIANCE_SHARE_MIN: f64 = 1e-4;
+
+/// The answer's rows; `None` where the general way must give them.
+pub(super) fn batch(bound: &Bound, answer: &Answer, schema: &SchemaRef) -> Option<RecordBatch> {
+    if answer.totals.is_spoilt() || schema.fields().len() != bound.items.len() {
+        return None;
+    }
+    let merged = merge_by_value(bound, answer)?;
+    let answer = merged.as_ref().unwrap_or(answer);
+    let mut groups: Vec<usize> = (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0).collect();
+    if bound.query.groups.is_empty() {
+        // Without GROUP BY there is one group, also of no rows.
+        groups = vec![0];
+    }
+    let mut columns = Vec::with_capacity(bound.items.len());
+    for (item, field) in bound.items.iter().zip(schema.fields()) {
+        let column = match item {
+            Item::Group(at) => group_column(bound, answer, *at, &groups, field.data_type())?,
+            Item::Aggregate(aggregate, _) => {
+                let measure = bound.item_measures[columns.len()];
+                aggregate_column(bound, answer, *aggregate, measure, &groups, field.data_type())?
+            }
+        };
+        if column.data_type() != field.data_type() || (column.null_count() > 0 && !field.is_nullable()) {
+            return None;
+        }
+        columns.push(column);
+    }
+    let batch = RecordBatch::try_new(Arc::clone(schema), columns).ok()?;
+    ordered(batch, &bound.order, bound.limit, bound.offset)
+}
+
+/// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
+fn merge_by_value(bound: &Bound, answer: &Answer) -> Option<Option<Answer>> {
+    if bound.canonical.iter().all(Option::is_none) {
+        return Some(None);
+    }
+    let mut merged = Answer::new(&bound.query, answer.keys.clone());
+    let mut first: HashMap<Vec<u32>, usize> = HashMap::new();
+    let measures: Vec<usize> = (0..bound.query.measures.len()).collect();
+    for group in (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0) {
+        let mut codes = answer.keys.codes(group);
+        for (code, canonical) in codes.iter_mut().zip(&bound.canonical) {
+            if let Some(canonical) = canonical {
+                *code = *canonical.get(*code as usize)?;
+            }
+        }
+        let place = *first.entry(codes).or_insert(group);
+        merged.add_group(place, &answer.totals, group, &measures);
+    }
+    Some(Some(merged))
+}
+
+fn group_column(bound: &Bound, answer: &Answer, at: usize, groups: &[usize], to: &ArrowType) -> Option<ArrayRef> {
+    let codes: Vec<u32> = groups.iter().map(|&group| answer.keys.codes(group)[at]).collect();
+    let (_, _, level) = bound.def.levels().nth(bound.query.groups[at])?;
+    match level.source {
+        LevelSource::Column(_) => {
+            let members = bound.dictionaries.value_array(bound.query.groups[at]).ok()?;
+            let values = take(&members, &UInt32Array::from(codes), None).ok()?;
+            cast(&values, to).ok()
+        }
+        LevelSource::Calendar(_, unit) => {
+            let start = |&code: &u32| calendar::units_of_code(code).map(|units| calendar::start_micros(units, unit));
+            let starts: TimestampMicrosecondArray = codes.iter().map(start).collect();
+            (*to == ArrowType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None))
+                .then(|| Arc::new(starts) as ArrayRef)
+        }
+        _ => None,
+    }
+}
+
+fn aggregate_column(
+    bound: &Bound,
+    answer: &Answer,
+    aggregate: Aggregate,
+    measure: Option<usize>,
+    groups: &[usize],
+    to: &ArrowType,
+) -> Option<ArrayRef> {
+    let totals = &answer.totals;
+    let Some(measure) = measure else {
+        let counts = groups.iter().map(|&group| i64::try_from(totals.rows(group)).ok());
+        let counts: Vec<i64> = counts.collect::<Option<_>>()?;
+        return Some(Arc::new(Int64Array::from(counts)));
+    };
+    let measured = &totals.measures()[measure];
+    let column = bound.def.column_by_id(measured.of().column)?;
+    let is_float = measured.of().is_float;
+    let filled = |group: usize| measured.count(group) > 0;
+    match aggregate {
+        Aggregate::Count => {
+            let counts = groups.iter().map(|&group| i64::try_from(measured.count(group)).ok());
+            Some(Arc::new(Int64Array::from(counts.collect::<Option<Vec<i64>>>()?)))
+        }
+        Aggregate::Sum if is_float => {
+            floats(groups.iter().map(|&group| filled(group).then(|| measured.float_sum(group))), to)
+        }
+        Aggregate::Sum => integers(groups.iter().map(|&group| filled(group).then(|| measured.exact_sum(group))), to),
+        Aggregate::Min | Aggregate::Max => {
+            let least = aggregate == Aggregate::Min;
+            if is_float {
+                let pick = |(min, max): (f64, f64)| if least { min } else { max };
+                floats(groups.iter().map(|&group| measured.float_bounds(group).map(pick)), to)
+            } else {
+                let pick = |(min, max): (i128, i128)| if least { min } else { max };
+                integers(groups.iter().map(|&group| measured.exact_bounds(group).map(pick)), to)
+            }
+        }
+        // Decimals are averaged as decimals, by rules of the planner's.
+        Aggregate::Avg if matches!(column.data_type, DataType::Decimal { .. }) => None,
+        Aggregate::Avg => {
+            let mean = |group: usize| {
+                let sum = if is_float { measured.float_sum(group) } else { measured.exact_sum(group) as f64 };
+                sum / measured.count(group) as f64
+            };
+            floats(groups.iter().map(|&group| filled(group).then(|| mean(group))), to)
+        }
+        _ if matches!(column.data_type, DataType::Decimal { .. }) => None,
+        _ => {
+            let sample = matches!(aggregate, Aggregate::VarSample | Aggregate::StddevSample);
+            let root = matches!(aggregate, Aggregate::StddevSample | Aggregate::StddevPopulation);
+            let mut spreads = Vec::with_capacity(groups.len());
+            for &group in groups {
+                let count = measured.count(group);
+                if count <= u64::from(sample) {
+                    spreads.push(None);
+                    continue;
+                }
+                let n = count as f64;
+                let squares = if is_float {
+                    let (sum, squares) = (measured.float_sum(group), measured.float_squares(group));
+                    let spread = squares - sum * sum / n;
+                    if spread < VARIANCE_SHARE_MIN * squares {
+                        return None;
+                    }
+                    spread
+                } else {
+                    // n * sum of squares - square of the sum is exact.
+                    let sum = measured.exact_sum(group);
+                    let spread = measured.exact_squares(group).checked_mul(i128::from(count))?;
+                    spread.checked_sub(sum.checked_mul(sum)?)? as f64 / n
+                };
+                let variance = squares / if sample { n - 1.0 } else { n };
+                spreads.push(Some(if root { variance.sqrt() } else { variance }));
+            }
+            floats(spreads.into_iter(), to)
+        }
+    }
+}
+
+fn floats(values: impl Iterator<Item = Option<f64>>, to: &ArrowType) -> Option<ArrayRef> {
+    match to {
+        ArrowType::Float64 => Some(Arc::new(values.collect::<Float64Array>())),
+        ArrowType::Float32 => {
+            Some(Arc::new(values.map(|value| value.map(|value| value as f32)).collect::<Float32Array>()))
+        }
+        _ => None,
+    }
+}
+
+fn integers(values: impl Iterator<Item = Option<i128>>, to: &ArrowType) -> Option<ArrayRef> {
+    fn each<T: TryFrom<i128>>(values: impl Iterator<Item = Option<i128>>) -> Option<Vec<Option<T>>> {
+        values
+            .map(|value| value.map(|value| T::try_from(value).ok()).map_or(Some(None), |fits| fits.map(Some)))
+            .collect()
+    }
+    Some(match to {
+        ArrowType::Int16 => Arc::new(Int16Array::from(each::<i16>(values)?)),
+        ArrowType::Int32 => Arc::new(Int32Array::from(each::<i32>(values)?)),
+        ArrowType::Int64 => Arc::new(Int64Array::from(each::<i64>(values)?)),
+        ArrowType::Decimal128(precision, scale) => {
+            let bound = 10i128.checked_pow((*precision).into())?;
+            let values: Vec<Option<i128>> = values.collect();
+            if values.iter().flatten().any(|value| value.unsigned_abs() >= bound.unsigned_abs()) {
+                return None;
+            }
+            Arc::new(Decimal128Array::from(values).with_precision_and_scale(*precision, *scale).ok()?)
+        }
+        _ => return None,
+    })
+}
+
+fn ordered(batch: RecordBatch, order: &[Order], limit: Option<usize>, offset: usize) -> Option<RecordBatch> {
+    let mut batch = batch;
+    if !order.is_empty() && batch.num_rows() > 1 {
+        let columns: Vec<SortColumn> = order
+            .iter()
+            .map(|order| SortColumn {
+                values: Arc::clone(batch.column(order.item)),
+                options: Some(SortOptions { descending: order.descending, nulls_first: order.nulls_first }),
+            })
+            .collect();
+        let indices = lexsort_to_indices(&columns, None).ok()?;
+        let columns =
+            batch.columns().iter().map(|column| take(column, &indices, None)).collect::<Result<_, _>>().ok()?;
+        batch = RecordBatch::try_new(batch.schema(), columns).ok()?;
+    }
+    let offset = offset.min(batch.num_rows());
+    let length = limit.unwrap_or(usize::MAX).min(batch.num_rows() - offset);
+    Some(batch.slice(offset, length))
+}

@@ -1,0 +1,216 @@
+//! From conditions on columns to sets of codes.
+//!
+//! Invariant: a set holds exactly the codes whose rows make the condition true, or there is no set. So only levels whose codes
+//! say all of a value are used: members of dictionaries (floats excepted, which have several zeros), and calendar units that
+//! the bounds of a range fall on.
+
+use super::statement::{Condition, Literal, Test};
+use alluvia_catalog::Dictionaries;
+use alluvia_space::codes::calendar;
+use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
+use alluvia_tree::{CodeSet, LevelFilter};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar, StringArray};
+use arrow::compute::kernels::cmp;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType as ArrowType, Date32Type, TimestampMicrosecondType};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// The conditions as filters, at most one for each level; `None` if one of them is not about codes alone.
+pub(crate) fn filters(
+    def: &TableDef,
+    dictionaries: &Dictionaries,
+    conditions: &[Condition],
+) -> Option<Vec<LevelFilter>> {
+    let mut filters: Vec<LevelFilter> = Vec::with_capacity(conditions.len());
+    for condition in conditions {
+        let column = def.columns.iter().find(|column| column.name == condition.column)?;
+        let filter = filter_of(def, dictionaries, column, &condition.test)?;
+        match filters.iter_mut().find(|known| known.level == filter.level) {
+            Some(known) => known.codes = known.codes.intersect(&filter.codes),
+            None => filters.push(filter),
+        }
+    }
+    Some(filters)
+}
+
+fn filter_of(def: &TableDef, dictionaries: &Dictionaries, column: &Column, test: &Test) -> Option<LevelFilter> {
+    for (level, (_, _, declared)) in def.levels().enumerate() {
+        match declared.source {
+            LevelSource::Column(id) if id == column.id => {
+                let is_float = matches!(column.data_type, DataType::Real | DataType::Double);
+                return (!is_float)
+                    .then(|| member_codes(dictionaries, level, column, test))?
+                    .map(|codes| LevelFilter { level, codes });
+            }
+            LevelSource::Calendar(id, unit) if id == column.id => {
+                // The coarsest level on which the bounds fall: the levels of a dimension go from coarse to fine.
+                if let Some(codes) = calendar_codes(column, unit, test) {
+                    return Some(LevelFilter { level, codes });
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test: &Test) -> Option<CodeSet> {
+    let last = dictionaries.len(level).checked_sub(1)?;
+    Some(match test {
+        Test::Null => CodeSet::of_codes(vec![0]),
+        Test::NotNull => CodeSet::of_range(1, last),
+        Test::In(literals) => CodeSet::of_codes(named_codes(dictionaries, level, column, literals)?),
+        Test::NotIn(literals) => {
+            let named = named_codes(dictionaries, level, column, literals)?;
+            let mut is_named = vec![false; last as usize + 1];
+            for code in named {
+                // A member that came since is not in any row of the snapshot.
+                if let Some(named) = is_named.get_mut(code as usize) {
+                    *named = true;
+                }
+            }
+            CodeSet::of_codes((1..=last).filter(|&code| !is_named[code as usize]).collect())
+        }
+        Test::Range(low, high) => {
+            let members = dictionaries.value_array(level).ok()?;
+            let bound = |bound: &Option<(Literal, bool)>| match bound {
+                None => Some(None),
+                Some((literal, inclusive)) => {
+                    let value = values_of(std::slice::from_ref(literal), column, members.data_type())?;
+                    Some(Some((value, *inclusive)))
+                }
+            };
+            let (low, high) = (bound(low)?, bound(high)?);
+            let mut matching: Option<BooleanArray> = None;
+            let mut and = |next: Result<BooleanArray, ArrowError>| -> Option<()> {
+                let next = next.ok()?;
+                matching = Some(match matching.take() {
+                    None => next,
+                    Some(before) => arrow::compute::and_kleene(&before, &next).ok()?,
+                });
+                Some(())
+            };
+            if let Some((value, inclusive)) = low {
+                let value = Scalar::new(value);
+                and(if inclusive { cmp::gt_eq(&members, &value) } else { cmp::gt(&members, &value) })?;
+            }
+            if let Some((value, inclusive)) = high {
+                let value = Scalar::new(value);
+                and(if inclusive { cmp::lt_eq(&members, &value) } else { cmp::lt(&members, &value) })?;
+            }
+            codes_where(&matching?)
+        }
+        Test::Prefix(prefix) if column.data_type == DataType::Text => {
+            let members = dictionaries.value_array(level).ok()?;
+            let members = members.as_string_opt::<i32>()?;
+            let starts = |value: Option<&str>| Some(value?.starts_with(prefix.as_str()));
+            codes_where(&members.iter().map(starts).collect::<BooleanArray>())
+        }
+        Test::Prefix(_) => return None,
+        Test::Any(tests) => {
+            let mut codes = Vec::new();
+            for test in tests {
+                let set = member_codes(dictionaries, level, column, test)?;
+                codes.extend(set.holds_null().then_some(0));
+                codes.extend(set.runs().iter().flat_map(|&(low, high)| low..=high));
+            }
+            CodeSet::of_codes(codes)
+        }
+    })
+}
+
+fn codes_where(matching: &BooleanArray) -> CodeSet {
+    let is_true = |&code: &usize| matching.is_valid(code) && matching.value(code);
+    CodeSet::of_codes((0..matching.len()).filter(is_true).map(|code| code as u32).collect())
+}
+
+fn named_codes(dictionaries: &Dictionaries, level: usize, column: &Column, literals: &[Literal]) -> Option<Vec<u32>> {
+    let values = values_of(literals, column, &column.data_type.to_arrow())?;
+    dictionaries.codes_with_value(level, &values).ok()
+}
+
+/// Literals as values of a column, where the planner would read them so without changing the column's side.
+fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<ArrayRef> {
+    let text = |literal: &Literal| match (literal, column.data_type) {
+        (Literal::Text(text), DataType::Text) => Some(text.clone()),
+        (Literal::Text(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
+        (Literal::Text(text), DataType::Timestamp) if is_plain_time(text) => Some(text.clone()),
+        (Literal::Number(text), DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            text.parse::<i64>().ok().map(|_| text.clone())
+        }
+        (Literal::Boolean(value), DataType::Boolean) => Some(value.to_string()),
+        _ => None,
+    };
+    let texts: Vec<String> = literals.iter().map(text).collect::<Option<_>>()?;
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+    if column.data_type == DataType::Text && *to == ArrowType::Utf8 {
+        return Some(texts);
+    }
+    // What does not fit the column's type is the planner's to widen, or to refuse.
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&texts, to, &options).ok()
+}
+
+/// Whether a time has no zone and no more than microseconds, so that reading it loses nothing.
+fn is_plain_time(text: &str) -> bool {
+    let fraction = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b':' | b' ' | b'T' | b'.'));
+    plain && fraction <= 6 && matches!(text.len(), 10..=26)
+}
+
+/// Codes of a calendar unit, if a range of times begins and ends where units do.
+fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<CodeSet> {
+    let is_date = match column.data_type {
+        DataType::Date => true,
+        DataType::Timestamp => false,
+        _ => return None,
+    };
+    // In days or microseconds, as the column is.
+    let value = |literal: &Literal| -> Option<i64> {
+        let values = values_of(std::slice::from_ref(literal), column, &column.data_type.to_arrow())?;
+        Some(match is_date {
+            true => values.as_primitive_opt::<Date32Type>()?.value(0).into(),
+            false => values.as_primitive_opt::<TimestampMicrosecondType>()?.value(0),
+        })
+    };
+    // The code that begins at a value.
+    let begins = |value: i64| -> Option<u32> {
+        let (code, start) = match is_date {
+            true => (calendar::code_of_day(value, unit), calendar::truncate_day(value, unit)),
+            false => (calendar::code_of_micros(value, unit), calendar::truncate_micros(value, unit)),
+        };
+        // Hours and minutes of a date are its first: any of its days is one code, in order.
+        (start == value).then_some(code)
+    };
+    let range = |low: Option<i64>, end: Option<i64>| -> Option<CodeSet> {
+        let low = low.map_or(Some(1), begins)?;
+        let high = end.map_or(Some(u32::MAX), |end| begins(end).map(|code| code - 1))?;
+        Some(CodeSet::of_range(low, high))
+    };
+    match test {
+        Test::Null => Some(CodeSet::of_codes(vec![0])),
+        Test::NotNull => Some(CodeSet::of_range(1, u32::MAX)),
+        Test::Range(low, high) => {
+            let after = |bound: &(Literal, bool), step: bool| -> Option<i64> {
+                let at = value(&bound.0)?;
+                if step { at.checked_add(1) } else { Some(at) }
+            };
+            // x > v is x >= v + 1, and x <= v is x < v + 1: values are whole days or microseconds.
+            let low = match low {
+                None => None,
+                Some(bound) => Some(after(bound, !bound.1)?),
+            };
+            let end = match high {
+                None => None,
+                Some(bound) => Some(after(bound, bound.1)?),
+            };
+            range(low, end)
+        }
+        Test::In(literals) if literals.len() == 1 => {
+            let at = value(&literals[0])?;
+            range(Some(at), Some(at.checked_add(1)?))
+        }
+        _ => None,
+    }
+}

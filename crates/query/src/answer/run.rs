@@ -1,0 +1,274 @@
+//! Binding a recognised statement to a table of a snapshot, and answering it.
+
+use super::columns;
+use super::conditions::filters;
+use super::statement::{Aggregate, Group, Item, Order, Statement};
+use super::tail::{CodedRows, CodedTails, has_codes};
+use alluvia_catalog::Dictionaries;
+use alluvia_snapshot::TableRead;
+use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
+use alluvia_tree::{
+    Answer, BoxQuery, Counters, GroupKeys, GroupSpan, Segment, Wanted, WantedMeasure, add_rows, answer,
+};
+use alluvia_types::{Result, Version};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A statement in the words of a table's index.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(super) def: Arc<TableDef>,
+    pub(super) dictionaries: Arc<Dictionaries>,
+    pub(super) items: Vec<Item>,
+    pub(super) query: BoxQuery,
+    /// For each item the measure that it aggregates, if it does one.
+    pub(super) item_measures: Vec<Option<usize>>,
+    /// For each group, where members may share a name: the first code of each code's name.
+    pub(super) canonical: Vec<Option<Vec<u32>>>,
+    pub(super) order: Vec<Order>,
+    pub(super) limit: Option<usize>,
+    pub(super) offset: usize,
+}
+
+/// The statement bound to its table; `None` if the index cannot answer it.
+pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
+    let def = &read.entry.def;
+    let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
+    if def.dimensions.is_empty() {
+        return None;
+    }
+    let mut query = BoxQuery { filters: filters(def, &dictionaries, &statement.conditions)?, ..BoxQuery::default() };
+    for group in &statement.groups {
+        let level = level_of(def, group)?;
+        query.groups.push(level);
+    }
+    let coded: Vec<bool> = def.levels().map(|(dimension, _, _)| has_codes(&def.dimensions[dimension])).collect();
+    let levels = query.filters.iter().map(|filter| filter.level).chain(query.groups.iter().copied());
+    if query.filters.len() > 64 || levels.into_iter().any(|level| !coded[level]) {
+        return None;
+    }
+    let mut item_measures = Vec::with_capacity(statement.items.len());
+    for item in &statement.items {
+        item_measures.push(match item {
+            Item::Group(_) | Item::Aggregate(_, None) => None,
+            Item::Aggregate(aggregate, Some(name)) => {
+                let column = def.columns.iter().find(|column| column.name == *name)?;
+                if *aggregate == Aggregate::Count && !column.nullable {
+                    None
+                } else {
+                    Some(measure_of(def, column, *aggregate, &mut query.measures)?)
+                }
+            }
+        });
+    }
+    Some(Bound {
+        def: Arc::clone(def),
+        items: statement.items.clone(),
+        query,
+        item_measures,
+        canonical: Vec::new(),
+        order: statement.order.clone(),
+        limit: statement.limit,
+        offset: statement.offset,
+        dictionaries,
+    })
+}
+
+impl Bound {
+    /// As EXPLAIN shows it.
+    pub(crate) fn describe(&self) -> String {
+        let name = |level: usize| {
+            let named = self.def.levels().nth(level);
+            named.map_or_else(String::new, |(dimension, _, level)| {
+                format!("{}.{}", self.def.dimensions[dimension].name, level.name)
+            })
+        };
+        let filters: Vec<String> = self
+            .query
+            .filters
+            .iter()
+            .map(|filter| match filter.codes.len() {
+                count if count > u64::from(u32::MAX / 2) => format!("{} (range)", name(filter.level)),
+                count => format!("{} ({count} codes)", name(filter.level)),
+            })
+            .collect();
+        let groups: Vec<String> = self.query.groups.iter().map(|&level| name(level)).collect();
+        let measures: Vec<&str> = self
+            .query
+            .measures
+            .iter()
+            .filter_map(|measure| self.def.column_by_id(measure.column))
+            .map(|column| column.name.as_str())
+            .collect();
+        format!(
+            "IndexAnswer: table={}, filters=[{}], groups=[{}], measures=[{}]",
+            self.def.name,
+            filters.join(", "),
+            groups.join(", "),
+            measures.join(", ")
+        )
+    }
+}
+
+/// The level whose codes make a group.
+fn level_of(def: &TableDef, group: &Group) -> Option<usize> {
+    let find = |name: &str| def.columns.iter().find(|column| column.name == name);
+    match group {
+        Group::Column(name) => {
+            let column = find(name)?;
+            // A dictionary has one zero and one NaN, and groups of floats have several.
+            if matches!(column.data_type, DataType::Real | DataType::Double) {
+                return None;
+            }
+            def.levels().position(|(_, _, level)| level.source == LevelSource::Column(column.id))
+        }
+        Group::Truncated(unit, name) => {
+            let column = find(name).filter(|column| column.data_type == DataType::Timestamp)?;
+            let unit = match unit.as_str() {
+                "year" => CalendarUnit::Year,
+                "quarter" => CalendarUnit::Quarter,
+                "month" => CalendarUnit::Month,
+                "day" => CalendarUnit::Day,
+                "hour" => CalendarUnit::Hour,
+                "minute" => CalendarUnit::Minute,
+                _ => return None,
+            };
+            def.levels().position(|(_, _, level)| level.source == LevelSource::Calendar(column.id, unit))
+        }
+    }
+}
+
+fn measure_of(
+    def: &TableDef,
+    column: &Column,
+    aggregate: Aggregate,
+    measures: &mut Vec<WantedMeasure>,
+) -> Option<usize> {
+    if !def.measures.contains(&column.id) {
+        return None;
+    }
+    let spread = matches!(
+        aggregate,
+        Aggregate::VarSample | Aggregate::VarPopulation | Aggregate::StddevSample | Aggregate::StddevPopulation
+    );
+    let wanted = Wanted {
+        sum: spread || matches!(aggregate, Aggregate::Sum | Aggregate::Avg),
+        squares: spread,
+        min_max: matches!(aggregate, Aggregate::Min | Aggregate::Max),
+    };
+    if let Some(at) = measures.iter().position(|measure| measure.column == column.id) {
+        measures[at].wanted = measures[at].wanted.or(wanted);
+        return Some(at);
+    }
+    let is_float = match column.data_type {
+        DataType::Real | DataType::Double => true,
+        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => false,
+        _ => return None,
+    };
+    measures.push(WantedMeasure { column: column.id, is_float, wanted });
+    Some(measures.len() - 1)
+}
+
+/// The answer's rows and what they took; `None` where the general way must answer.
+pub(crate) fn run(
+    bound: &mut Bound,
+    read: &TableRead,
+    version: Version,
+    tails: &CodedTails,
+    threads: usize,
+    schema: &SchemaRef,
+) -> Result<Option<(RecordBatch, Counters)>> {
+    let tail = tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
+    let segments: Vec<(Arc<Segment>, Option<Version>)> =
+        read.segments.iter().map(|read| (Arc::clone(&read.segment), read.through)).collect();
+    let mut spans = Vec::with_capacity(bound.query.groups.len());
+    for &level in &bound.query.groups {
+        spans.push(span_of(bound, level, &segments, &tail)?);
+    }
+    let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
+    bound.canonical = bound.query.groups.iter().map(|&level| canonical(bound, level)).collect();
+    let mut found = Answer::new(&bound.query, keys);
+    if !answer(&bound.query, &segments, threads, &mut found)? {
+        return Ok(None);
+    }
+    for (chunk, rows) in &tail {
+        let measures = measure_columns(bound, &chunk.rows);
+        add_rows(&bound.query, &chunk.codes, &measures, rows.clone(), &mut found)?;
+    }
+    Ok(columns::batch(bound, &found, schema).map(|batch| (batch, found.counters)))
+}
+
+/// The values of each of the query's measures.
+fn measure_columns(bound: &Bound, rows: &RecordBatch) -> Vec<Option<ArrayRef>> {
+    let column = |measure: &WantedMeasure| {
+        let column = bound.def.column_by_id(measure.column)?;
+        rows.column_by_name(&column.storage_name).cloned()
+    };
+    bound.query.measures.iter().map(column).collect()
+}
+
+/// The codes that rows can have at a level.
+fn span_of(
+    bound: &Bound,
+    level: usize,
+    segments: &[(Arc<Segment>, Option<Version>)],
+    tail: &[(Arc<CodedRows>, Range<usize>)],
+) -> Result<GroupSpan> {
+    if bound.dictionaries.has_members(level) {
+        return Ok(GroupSpan { level, first: 1, count: bound.dictionaries.len(level) - 1 });
+    }
+    let mut bounds: Option<(u32, u32)> = None;
+    let mut widen = |low: u32, high: u32| {
+        let (min, max) = bounds.unwrap_or((low, high));
+        bounds = Some((min.min(low), max.max(high)));
+    };
+    for (segment, _) in segments {
+        let summaries = segment.summaries()?;
+        let Some(summary) = summaries.level(level) else { continue };
+        for (low, high) in (0..summaries.blocks()).map(|block| summary.bounds(block)).filter(|bounds| bounds.0 > 0) {
+            widen(low, high);
+        }
+    }
+    for (chunk, rows) in tail {
+        for &code in chunk.codes.levels[level][rows.clone()].iter().filter(|&&code| code > 0) {
+            widen(code, code);
+        }
+    }
+    Ok(match bounds {
+        None => GroupSpan { level, first: 1, count: 0 },
+        Some((low, high)) => GroupSpan { level, first: low, count: high - low + 1 },
+    })
+}
+
+/// For each code of a level the first code whose member has the same own value; `None` where no two have.
+fn canonical(bound: &Bound, level: usize) -> Option<Vec<u32>> {
+    let (_, within, _) = bound.def.levels().nth(level)?;
+    if within == 0 || !bound.dictionaries.has_members(level) {
+        return None;
+    }
+    let members = bound.dictionaries.value_array(level).ok()?;
+    let mut first: Vec<u32> = Vec::with_capacity(members.len());
+    let mut any = false;
+    if let Some(texts) = members.as_string_opt::<i32>() {
+        let mut seen: HashMap<Option<&str>, u32> = HashMap::with_capacity(members.len());
+        for (code, text) in texts.iter().enumerate() {
+            let known = *seen.entry(text).or_insert(code as u32);
+            any |= known != code as u32;
+            first.push(known);
+        }
+    } else {
+        // Values of other types are compared as the bytes of a row.
+        let converter = arrow::row::RowConverter::new(vec![arrow::row::SortField::new(members.data_type().clone())]);
+        let rows = converter.and_then(|converter| converter.convert_columns(&[members])).ok()?;
+        let mut seen: HashMap<Vec<u8>, u32> = HashMap::with_capacity(rows.num_rows());
+        for (code, row) in rows.iter().enumerate() {
+            let known = *seen.entry(row.as_ref().to_vec()).or_insert(code as u32);
+            any |= known != code as u32;
+            first.push(known);
+        }
+    }
+    any.then_some(first)
+}

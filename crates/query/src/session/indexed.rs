@@ -1,0 +1,130 @@
+//! Statements that the index answers, without a plan.
+//!
+//! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
+//! open transaction has rows of the table, which are in no index.
+
+use crate::answer::{Bound, ShapeKey, Statement, bind, recognise, run};
+use crate::dialect::Hints;
+use crate::session::core::{Run, Session, blocking};
+use crate::session::outcome::Outcome;
+use crate::session::transaction::Transaction;
+use crate::table::UsedCounters;
+use alluvia_snapshot::{Snapshot, TableRead};
+use alluvia_tree::Counters;
+use alluvia_types::Result;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::TableReference;
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast::{Query, SetExpr};
+use std::sync::Arc;
+
+/// A recognised statement on its snapshot.
+struct Ready {
+    snapshot: Arc<Snapshot>,
+    read: TableRead,
+    bound: Bound,
+    schema: SchemaRef,
+}
+
+/// What the index gave.
+struct Found {
+    batch: RecordBatch,
+    counters: Counters,
+    used: Arc<UsedCounters>,
+}
+
+impl Session {
+    /// The answer, if the index can give it.
+    pub(crate) async fn answer_by_index(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
+        let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
+        let Some(found) = self.find(run, ready).await? else { return Ok(None) };
+        let schema = found.batch.schema();
+        let rows = RecordBatchStreamAdapter::new(schema, futures::stream::once(async { Ok(found.batch) }));
+        Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(found.used)))
+    }
+
+    /// EXPLAIN [ANALYZE] of a statement that the index answers.
+    pub(crate) async fn explain_by_index(
+        &self,
+        run: &Run,
+        query: &Query,
+        options: &ExplainStatementOptions,
+        hints: &Hints,
+    ) -> Result<Option<Outcome>> {
+        if options.verbose || options.format.is_some() {
+            return Ok(None);
+        }
+        let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
+        let mut plan = ready.bound.describe();
+        if options.analyze {
+            let Some(found) = self.find(run, ready).await? else { return Ok(None) };
+            let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows } = found.counters;
+            plan += &format!(
+                "\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}; blocks_skipped={blocks_skipped}\n  \
+                 rows: filtered={rows_filtered}, tail={tail_rows}, returned={}\n  used: {}",
+                found.batch.num_rows(),
+                found.used.used(),
+            );
+        }
+        let kind = if options.analyze { "Plan with Metrics" } else { "physical_plan" };
+        let row = vec![Some(kind.to_owned()), Some(plan)];
+        Ok(Some(Outcome::table("EXPLAIN", &["plan_type", "plan"], vec![row])))
+    }
+
+    async fn ready(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
+        if !run.settings.short_path {
+            return Ok(None);
+        }
+        let Some(statement) = recognise(query) else { return Ok(None) };
+        self.await_own_writes().await?;
+        let table = TableReference::bare(statement.table.clone());
+        let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
+        let Some(read) = snapshot.tables.values().next().cloned() else { return Ok(None) };
+        if let Transaction::Open(open) = &self.state.lock().transaction
+            && open.pending(&snapshot.catalog)?.contains_key(&read.entry.def.id)
+        {
+            return Ok(None);
+        }
+        let Some(bound) = bind(&statement, &read) else { return Ok(None) };
+        let key = shape_of(&statement, &read, query);
+        let schema = match self.engine.shapes().get(&key) {
+            Some(schema) => schema,
+            None => {
+                let schema = self.schema_of(run, &snapshot, query).await?;
+                self.engine.shapes().insert(key, Arc::clone(&schema));
+                schema
+            }
+        };
+        Ok(Some(Ready { snapshot, read, bound, schema }))
+    }
+
+    async fn find(&self, this: &Run, ready: Ready) -> Result<Option<Found>> {
+        let Ready { snapshot, read, mut bound, schema } = ready;
+        let used = UsedCounters::new(&snapshot);
+        self.engine.queries().reads(this.query_id, &used);
+        let (tails, threads, version) = (Arc::clone(self.engine.tails()), this.settings.threads, snapshot.version);
+        let found = blocking(move || run(&mut bound, &read, version, &tails, threads, &schema)).await?;
+        let Some((batch, counters)) = found else { return Ok(None) };
+        used.add_blocks(counters.cut, counters.blocks_skipped);
+        used.add_rows(counters.rows_filtered);
+        used.add_tail_rows(counters.tail_rows);
+        Ok(Some(Found { batch, counters, used }))
+    }
+}
+
+/// What the schema of the answer depends on.
+fn shape_of(statement: &Statement, read: &TableRead, query: &Query) -> ShapeKey {
+    let labels = match query.body.as_ref() {
+        SetExpr::Select(select) => select.projection.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    ShapeKey {
+        table: read.entry.def.id,
+        changed_at: read.entry.changed_at,
+        items: statement.items.clone(),
+        groups: statement.groups.clone(),
+        labels,
+    }
+}
