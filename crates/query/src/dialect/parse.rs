@@ -30,36 +30,45 @@ use std::sync::Arc;
 /// Stack for parsing: what the parser recurses through without counting (types, nested statements) is bounded by the
 /// depth check, and fits in this many times over.
 const PARSE_STACK_BYTES: usize = 32 << 20;
+/// Statements up to this depth are parsed on the caller's stack if it has this much left: a new stack costs as much as all
+/// the rest of a single-row INSERT.
+const SHALLOW_MAX: usize = 16;
+const SHALLOW_STACK_BYTES: usize = 1 << 20;
 
 /// All statements of a script.
 pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
-    stacker::grow(PARSE_STACK_BYTES, || {
-        let tokens = Tokenizer::new(&Grammar, sql)
-            .tokenize_with_location()
-            .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
-        let mut offsets = Offsets::new(sql);
-        let mut statements = Vec::new();
-        for tokens in tokens.split(|token| token.token == Token::SemiColon) {
-            let meaning = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
-            let (Some(first), Some(last)) = (tokens.iter().find(meaning), tokens.iter().rfind(meaning)) else {
-                hints::read(tokens)?;
-                continue;
-            };
-            let (start, end) = (offsets.at(first.span.start), offsets.at(last.span.end));
-            let text = &sql[start..end];
-            let hints = hints::read(tokens)?;
-            depth::check(tokens)?;
-            let kind = match refuse::statement(&leading_words(tokens)) {
-                Ok(()) => match statement(tokens, &hints) {
-                    Err(error) => Kind::Refused(refuse::older_version(tokens).ok_or(error)?),
-                    Ok(kind) => kind,
-                },
-                Err(refused) => Kind::Refused(refused),
-            };
-            statements.push(Statement { text: Arc::from(text), hints, kind });
-        }
-        Ok(statements)
-    })
+    let tokens = Tokenizer::new(&Grammar, sql)
+        .tokenize_with_location()
+        .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
+    let mut offsets = Offsets::new(sql);
+    let mut statements = Vec::new();
+    for tokens in tokens.split(|token| token.token == Token::SemiColon) {
+        let meaning = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+        let (Some(first), Some(last)) = (tokens.iter().find(meaning), tokens.iter().rfind(meaning)) else {
+            hints::read(tokens)?;
+            continue;
+        };
+        let (start, end) = (offsets.at(first.span.start), offsets.at(last.span.end));
+        let text = &sql[start..end];
+        let hints = hints::read(tokens)?;
+        let kind = with_stack_for(depth::check(tokens)?, || match refuse::statement(&leading_words(tokens)) {
+            Ok(()) => match statement(tokens, &hints) {
+                Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
+                Ok(kind) => Ok(kind),
+            },
+            Err(refused) => Ok(Kind::Refused(refused)),
+        })?;
+        statements.push(Statement { text: Arc::from(text), hints, kind });
+    }
+    Ok(statements)
+}
+
+/// Runs `parse` with stack for a statement of this depth.
+fn with_stack_for<T>(depth: usize, parse: impl FnOnce() -> T) -> T {
+    match depth {
+        ..=SHALLOW_MAX => stacker::maybe_grow(SHALLOW_STACK_BYTES, PARSE_STACK_BYTES, parse),
+        _ => stacker::grow(PARSE_STACK_BYTES, parse),
+    }
 }
 
 /// The first few words of a statement, upper case.
