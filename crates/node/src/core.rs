@@ -65,7 +65,8 @@ impl Core {
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
-        let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone());
+        let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone())
+            .with_loaded_bytes_max(options.index_bytes_max());
         let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
         let manifest = opened.manifest;

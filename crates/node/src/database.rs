@@ -65,10 +65,11 @@ impl Database {
                 query_memory_bytes: options.query_bytes_max(),
                 spill_dir: options.spill_dir.clone().unwrap_or_else(|| dir.join("spill")),
                 spill_bytes_max: options.spill_bytes_max,
+                cuboid_bytes_max: options.cuboid_bytes_max(),
                 threads: options.threads,
             },
         )?;
-        Ok(Database { _threads: Threads::start(&core), core, engine })
+        Ok(Database { _threads: Threads::start(&core, &engine), core, engine })
     }
 
     /// A new session. Sessions are cheap; each runs one statement at a time.

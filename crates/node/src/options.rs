@@ -44,14 +44,24 @@ impl DatabaseOptions {
         (self.memory_limit_bytes / 8).clamp(16 << 20, 1 << 30)
     }
 
-    /// The cache of file chunks: a fifth of memory.
+    /// The cache of file chunks: a sixth of memory.
     pub fn cache_bytes_max(&self) -> u64 {
+        (self.memory_limit_bytes / 6).max(16 << 20)
+    }
+
+    /// What all statements together may use: three eighths of memory.
+    pub fn query_bytes_max(&self) -> u64 {
+        (self.memory_limit_bytes / 8 * 3).max(32 << 20)
+    }
+
+    /// Packed codes and values, and summaries, that are kept in memory: a fifth.
+    pub fn index_bytes_max(&self) -> u64 {
         (self.memory_limit_bytes / 5).max(16 << 20)
     }
 
-    /// What all statements together may use: half of memory.
-    pub fn query_bytes_max(&self) -> u64 {
-        (self.memory_limit_bytes / 2).max(32 << 20)
+    /// Cuboids: a sixteenth of memory.
+    pub fn cuboid_bytes_max(&self) -> u64 {
+        self.memory_limit_bytes / 16
     }
 
     /// A batch that travels in the log: half the tail.

@@ -1,10 +1,12 @@
 //! The threads that keep the pipeline running.
 //!
 //! Each looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on its interval
-//! or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for their fsync. A failure is remembered where writers and
+//! or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for their fsync,
+//! the keeper of cuboids while shapes are wanted or rows come. A failure is remembered where writers and
 //! `alluvia.settings` see it, and tried again after a pause: a full disk that gets room resumes by itself.
 
 use crate::core::Core;
+use alluvia_query::Engine;
 use alluvia_types::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ const MERGE_LOOK: Duration = Duration::from_millis(50);
 const FLUSH_LOOK: Duration = Duration::from_millis(5);
 /// Threads that make waiting batches durable: one for each fsync that the log lets overlap, and one that is about to.
 const COMMITTERS: usize = 5;
+const CUBOID_LOOK: Duration = Duration::from_millis(100);
 const COMMIT_LOOK: Duration = Duration::from_millis(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
@@ -50,7 +53,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub(crate) fn start(core: &Arc<Core>) -> Threads {
+    pub(crate) fn start(core: &Arc<Core>, engine: &Arc<Engine>) -> Threads {
         let mut threads = Threads { core: Arc::clone(core), stop: Arc::default(), handles: Vec::new() };
         threads.spawn("alluvia-sort", core, |core, stop| {
             while !stop.wait(SORT_LOOK) {
@@ -75,6 +78,16 @@ impl Threads {
                 if core.take_relaxed() {
                     // What the log refuses, it also tells every later writer.
                     let _ = core.flush();
+                }
+            }
+        });
+        let engine = Arc::clone(engine);
+        threads.spawn("alluvia-cuboids", core, move |_, stop| {
+            while !stop.wait(CUBOID_LOOK) {
+                // One at a time, so that a stop never waits for many.
+                if let Err(error) = engine.tend_cuboids() {
+                    tracing::error!(%error, "cuboids could not be tended; statements are answered without them");
+                    stop.wait(PAUSE_AFTER_FAILURE);
                 }
             }
         });

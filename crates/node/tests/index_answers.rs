@@ -3,13 +3,15 @@
 //!
 //! `ALLUVIA_TEST_SECONDS=600 cargo test ... --test index_answers` runs longer; a failure prints its statement.
 
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use std::time::{Duration, Instant};
 
 /// A small deterministic generator (xorshift).
@@ -225,7 +227,8 @@ async fn the_short_path_is_the_general_plan() {
     let mut random = Random(seed | 1);
     let dir = tempfile::tempdir().expect("a directory");
     let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
-    let (fast, general) = (db.session(), db.session());
+    let (fast, tree, general) = (db.session(), db.session(), db.session());
+    tree.sql("SET cuboids = off").await.expect("sets");
     general.sql("SET short_path = off").await.expect("sets");
     general.sql(CREATE).await.expect("creates");
     general.sql(&rows(&mut random, 3_000)).await.expect("inserts");
@@ -241,9 +244,13 @@ async fn the_short_path_is_the_general_plan() {
             db.core().organise(Stage::Sorted).expect("organises");
         }
         let sql = statement(&mut random);
-        answered += u64::from(both(&fast, &general, &sql).await);
+        let session = if random.below(2) == 0 { &tree } else { &fast };
+        answered += u64::from(both(session, &general, &sql).await);
         asked += 1;
     }
-    println!("{asked} statements, {answered} by the index");
+    let hits = general.sql("SELECT coalesce(sum(hits), 0) FROM alluvia.cuboids").await.expect("asks");
+    let hits = hits.collect().await.expect("asks")[0].column(0).as_primitive::<Int64Type>().value(0);
+    println!("{asked} statements, {answered} by the index, {hits} by resident cuboids");
+    assert!(hits > 0, "no cuboid was ever used");
     assert!(answered * 3 > asked, "the index answered {answered} of {asked} statements only");
 }

@@ -5,7 +5,7 @@
 //!   settings and memory.
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
-use crate::answer::{CodedTails, Shapes};
+use crate::answer::{Cuboids, Kept, Shapes};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::settings::{Settings, show_bytes};
@@ -41,6 +41,8 @@ pub struct EngineOptions {
     pub spill_dir: PathBuf,
     /// Bytes that all queries together may spill.
     pub spill_bytes_max: u64,
+    /// Bytes that all cuboids together may hold.
+    pub cuboid_bytes_max: u64,
     /// Threads that one query runs on unless its session sets `threads`.
     pub threads: usize,
 }
@@ -56,7 +58,8 @@ pub struct Engine {
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
     shapes: Shapes,
-    tails: Arc<CodedTails>,
+    cuboids: Arc<Cuboids>,
+    kept: Arc<Kept>,
     sessions: AtomicU64,
 }
 
@@ -79,7 +82,8 @@ impl Engine {
             queries: QueryLog::new(QUERIES_REMEMBERED),
             scans: ScanCache::new(),
             shapes: Shapes::default(),
-            tails: Arc::default(),
+            cuboids: Arc::new(Cuboids::new(options.cuboid_bytes_max)),
+            kept: Arc::default(),
             sessions: AtomicU64::new(0),
             store,
             options,
@@ -113,9 +117,20 @@ impl Engine {
         &self.shapes
     }
 
-    /// Tails with their codes.
-    pub(crate) fn tails(&self) -> &Arc<CodedTails> {
-        &self.tails
+    /// Resident cuboids.
+    pub(crate) fn cuboids(&self) -> &Arc<Cuboids> {
+        &self.cuboids
+    }
+
+    /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it built one.
+    /// For a thread that has nothing else to do; queries never wait for it.
+    pub fn tend_cuboids(&self) -> Result<bool> {
+        self.cuboids.tend(self.store.as_ref(), &self.kept, self.options.threads)
+    }
+
+    /// What is kept of tables between statements that the index answers.
+    pub(crate) fn kept(&self) -> &Arc<Kept> {
+        &self.kept
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

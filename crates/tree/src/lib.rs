@@ -30,8 +30,8 @@ mod verify;
 mod writer;
 
 pub use answer::{
-    Answer, BoxQuery, CodeSet, Counters, GroupKeys, GroupSpan, LevelFilter, MeasureTotals, Totals, Wanted,
-    WantedMeasure, add_rows, answer,
+    Ancestor, Answer, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
+    SegmentRows, Totals, Wanted, WantedMeasure, add_rows, answer,
 };
 pub use chunk::RowChunk;
 pub use context::{TreeContext, segment_of_file};

@@ -3,6 +3,7 @@
 //! Invariant: a value that the planner's own aggregate would give otherwise (an overflow, a variance that cancellation has
 //! eaten) is not given at all: the whole answer is left to the general way.
 
+use super::names::{FirstOfName, Names};
 use super::run::Bound;
 use super::statement::{Aggregate, Item, Order};
 use alluvia_space::codes::calendar;
@@ -21,11 +22,11 @@ use std::sync::Arc;
 const VARIANCE_SHARE_MIN: f64 = 1e-4;
 
 /// The answer's rows; `None` where the general way must give them.
-pub(super) fn batch(bound: &Bound, answer: &Answer, schema: &SchemaRef) -> Option<RecordBatch> {
+pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &SchemaRef) -> Option<RecordBatch> {
     if answer.totals.is_spoilt() || schema.fields().len() != bound.items.len() {
         return None;
     }
-    let merged = merge_by_value(bound, answer)?;
+    let merged = merge_by_name(bound, answer, names)?;
     let answer = merged.as_ref().unwrap_or(answer);
     let mut groups: Vec<usize> = (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0).collect();
     if bound.query.groups.is_empty() {
@@ -51,8 +52,15 @@ pub(super) fn batch(bound: &Bound, answer: &Answer, schema: &SchemaRef) -> Optio
 }
 
 /// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
-fn merge_by_value(bound: &Bound, answer: &Answer) -> Option<Option<Answer>> {
-    if bound.canonical.iter().all(Option::is_none) {
+fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option<Answer>> {
+    let mut first_codes: Vec<FirstOfName> = Vec::with_capacity(bound.query.groups.len());
+    for &level in &bound.query.groups {
+        // Members of a first level have no parents.
+        let (_, within, _) = bound.def.levels().nth(level)?;
+        let may_share = within > 0 && bound.dictionaries.has_members(level);
+        first_codes.push(if may_share { names.first(bound.def.id, &bound.dictionaries, level)? } else { None });
+    }
+    if first_codes.iter().all(Option::is_none) {
         return Some(None);
     }
     let mut merged = Answer::new(&bound.query, answer.keys.clone());
@@ -60,9 +68,9 @@ fn merge_by_value(bound: &Bound, answer: &Answer) -> Option<Option<Answer>> {
     let measures: Vec<usize> = (0..bound.query.measures.len()).collect();
     for group in (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0) {
         let mut codes = answer.keys.codes(group);
-        for (code, canonical) in codes.iter_mut().zip(&bound.canonical) {
-            if let Some(canonical) = canonical {
-                *code = *canonical.get(*code as usize)?;
+        for (code, first_codes) in codes.iter_mut().zip(&first_codes) {
+            if let Some(first_codes) = first_codes {
+                *code = *first_codes.get(*code as usize)?;
             }
         }
         let place = *first.entry(codes).or_insert(group);

@@ -8,12 +8,23 @@
 
 mod columns;
 mod conditions;
+mod cuboids;
+mod names;
 mod run;
 mod shape;
 mod statement;
 mod tail;
 
+pub(crate) use cuboids::{Cuboids, Resident};
 pub(crate) use run::{Bound, bind, run};
 pub(crate) use shape::{ShapeKey, Shapes};
 pub(crate) use statement::{Statement, recognise};
-pub(crate) use tail::CodedTails;
+
+/// What is kept of tables between statements.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Tails with their codes.
+    pub(crate) tails: tail::CodedTails,
+    /// Names that members share.
+    pub(crate) names: names::Names,
+}

@@ -1,19 +1,18 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
-use super::columns;
 use super::conditions::filters;
 use super::statement::{Aggregate, Group, Item, Order, Statement};
-use super::tail::{CodedRows, CodedTails, has_codes};
+use super::tail::{CodedRows, has_codes};
+use super::{Kept, columns};
 use alluvia_catalog::Dictionaries;
-use alluvia_snapshot::TableRead;
+use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{
-    Answer, BoxQuery, Counters, GroupKeys, GroupSpan, Segment, Wanted, WantedMeasure, add_rows, answer,
+    Answer, BoxQuery, Counters, GroupKeys, GroupSpan, SegmentRows, Wanted, WantedMeasure, add_rows, answer,
 };
 use alluvia_types::{Result, Version};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,8 +25,6 @@ pub(crate) struct Bound {
     pub(super) query: BoxQuery,
     /// For each item the measure that it aggregates, if it does one.
     pub(super) item_measures: Vec<Option<usize>>,
-    /// For each group, where members may share a name: the first code of each code's name.
-    pub(super) canonical: Vec<Option<Vec<u32>>>,
     pub(super) order: Vec<Order>,
     pub(super) limit: Option<usize>,
     pub(super) offset: usize,
@@ -69,7 +66,6 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
         items: statement.items.clone(),
         query,
         item_measures,
-        canonical: Vec::new(),
         order: statement.order.clone(),
         limit: statement.limit,
         offset: statement.offset,
@@ -174,47 +170,51 @@ fn measure_of(
 
 /// The answer's rows and what they took; `None` where the general way must answer.
 pub(crate) fn run(
-    bound: &mut Bound,
+    bound: &Bound,
     read: &TableRead,
     version: Version,
-    tails: &CodedTails,
+    kept: &Kept,
     threads: usize,
     schema: &SchemaRef,
 ) -> Result<Option<(RecordBatch, Counters)>> {
-    let tail = tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
-    let segments: Vec<(Arc<Segment>, Option<Version>)> =
-        read.segments.iter().map(|read| (Arc::clone(&read.segment), read.through)).collect();
+    let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
+    let segments = segment_rows(read, None);
     let mut spans = Vec::with_capacity(bound.query.groups.len());
     for &level in &bound.query.groups {
         spans.push(span_of(bound, level, &segments, &tail)?);
     }
     let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
-    bound.canonical = bound.query.groups.iter().map(|&level| canonical(bound, level)).collect();
     let mut found = Answer::new(&bound.query, keys);
     if !answer(&bound.query, &segments, threads, &mut found)? {
         return Ok(None);
     }
     for (chunk, rows) in &tail {
-        let measures = measure_columns(bound, &chunk.rows);
+        let measures = measure_columns(&bound.def, &bound.query.measures, &chunk.rows);
         add_rows(&bound.query, &chunk.codes, &measures, rows.clone(), &mut found)?;
     }
-    Ok(columns::batch(bound, &found, schema).map(|batch| (batch, found.counters)))
+    Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
 }
 
-/// The values of each of the query's measures.
-fn measure_columns(bound: &Bound, rows: &RecordBatch) -> Vec<Option<ArrayRef>> {
+/// The segments' rows of a table of a snapshot, those above a version.
+pub(super) fn segment_rows(read: &TableRead, above: Option<Version>) -> Vec<SegmentRows> {
+    let rows = |read: &SegmentRead| SegmentRows { segment: Arc::clone(&read.segment), above, through: read.through };
+    read.segments.iter().map(rows).collect()
+}
+
+/// The values of each measure.
+pub(super) fn measure_columns(def: &TableDef, measures: &[WantedMeasure], rows: &RecordBatch) -> Vec<Option<ArrayRef>> {
     let column = |measure: &WantedMeasure| {
-        let column = bound.def.column_by_id(measure.column)?;
+        let column = def.column_by_id(measure.column)?;
         rows.column_by_name(&column.storage_name).cloned()
     };
-    bound.query.measures.iter().map(column).collect()
+    measures.iter().map(column).collect()
 }
 
 /// The codes that rows can have at a level.
 fn span_of(
     bound: &Bound,
     level: usize,
-    segments: &[(Arc<Segment>, Option<Version>)],
+    segments: &[SegmentRows],
     tail: &[(Arc<CodedRows>, Range<usize>)],
 ) -> Result<GroupSpan> {
     if bound.dictionaries.has_members(level) {
@@ -225,7 +225,7 @@ fn span_of(
         let (min, max) = bounds.unwrap_or((low, high));
         bounds = Some((min.min(low), max.max(high)));
     };
-    for (segment, _) in segments {
+    for SegmentRows { segment, .. } in segments {
         let summaries = segment.summaries()?;
         let Some(summary) = summaries.level(level) else { continue };
         for (low, high) in (0..summaries.blocks()).map(|block| summary.bounds(block)).filter(|bounds| bounds.0 > 0) {
@@ -241,34 +241,4 @@ fn span_of(
         None => GroupSpan { level, first: 1, count: 0 },
         Some((low, high)) => GroupSpan { level, first: low, count: high - low + 1 },
     })
-}
-
-/// For each code of a level the first code whose member has the same own value; `None` where no two have.
-fn canonical(bound: &Bound, level: usize) -> Option<Vec<u32>> {
-    let (_, within, _) = bound.def.levels().nth(level)?;
-    if within == 0 || !bound.dictionaries.has_members(level) {
-        return None;
-    }
-    let members = bound.dictionaries.value_array(level).ok()?;
-    let mut first: Vec<u32> = Vec::with_capacity(members.len());
-    let mut any = false;
-    if let Some(texts) = members.as_string_opt::<i32>() {
-        let mut seen: HashMap<Option<&str>, u32> = HashMap::with_capacity(members.len());
-        for (code, text) in texts.iter().enumerate() {
-            let known = *seen.entry(text).or_insert(code as u32);
-            any |= known != code as u32;
-            first.push(known);
-        }
-    } else {
-        // Values of other types are compared as the bytes of a row.
-        let converter = arrow::row::RowConverter::new(vec![arrow::row::SortField::new(members.data_type().clone())]);
-        let rows = converter.and_then(|converter| converter.convert_columns(&[members])).ok()?;
-        let mut seen: HashMap<Vec<u8>, u32> = HashMap::with_capacity(rows.num_rows());
-        for (code, row) in rows.iter().enumerate() {
-            let known = *seen.entry(row.as_ref().to_vec()).or_insert(code as u32);
-            any |= known != code as u32;
-            first.push(known);
-        }
-    }
-    any.then_some(first)
 }

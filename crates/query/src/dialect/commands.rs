@@ -113,11 +113,12 @@ pub(crate) fn call_of(function: &ast::Function) -> Result<Kind> {
         ast::FunctionArguments::Subquery(_) => false,
     };
     let procedure = match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [SYSTEM, "build_cuboids"] => Procedure::BuildCuboids,
         [SYSTEM, "flush"] => Procedure::Flush,
         [SYSTEM, "merge"] => Procedure::Merge,
         _ => {
             return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
-                .with_hint("procedures are alluvia.flush() and alluvia.merge()"));
+                .with_hint("procedures are alluvia.flush(), alluvia.merge() and alluvia.build_cuboids()"));
         }
     };
     if !no_arguments {

@@ -9,6 +9,7 @@ mod depth;
 mod grammar;
 mod hints;
 mod labels;
+mod mirror;
 pub(crate) mod names;
 mod parse;
 mod refuse;

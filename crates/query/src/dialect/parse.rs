@@ -15,7 +15,7 @@ use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{depth, hints, labels};
+use crate::dialect::{depth, hints, labels, mirror};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
@@ -237,6 +237,7 @@ pub(crate) fn table_name(name: &ObjectName) -> Result<TableName> {
 fn checked(mut query: Box<Query>) -> Result<Box<Query>> {
     refuse::query(&query)?;
     labels::distinguish(&mut query);
+    mirror::constants_right(&mut query);
     Ok(query)
 }
 

@@ -126,6 +126,8 @@ pub(crate) enum Procedure {
     Flush,
     /// Merge what has arrived.
     Merge,
+    /// Build the cuboids that are wanted.
+    BuildCuboids,
 }
 
 /// The text of a literal: a string, a number (with a sign), a word or a boolean.

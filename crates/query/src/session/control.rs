@@ -178,6 +178,15 @@ impl Session {
         let stage = match procedure {
             Procedure::Flush => Stage::Sorted,
             Procedure::Merge => Stage::Merged,
+            Procedure::BuildCuboids => {
+                let engine = Arc::clone(&self.engine);
+                blocking(move || {
+                    while engine.tend_cuboids()? {}
+                    Ok(())
+                })
+                .await?;
+                return Ok(Outcome::done("CALL"));
+            }
         };
         let store = Arc::clone(self.engine.store());
         blocking(move || store.organise(stage)).await?;

@@ -19,6 +19,7 @@ use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{Query, SetExpr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A recognised statement on its snapshot.
 struct Ready {
@@ -32,6 +33,8 @@ struct Ready {
 struct Found {
     batch: RecordBatch,
     counters: Counters,
+    /// Answered by a cuboid.
+    by_cuboid: bool,
     used: Arc<UsedCounters>,
 }
 
@@ -62,8 +65,9 @@ impl Session {
             let Some(found) = self.find(run, ready).await? else { return Ok(None) };
             let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows } = found.counters;
             plan += &format!(
-                "\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}; blocks_skipped={blocks_skipped}\n  \
+                "\n  cuboid: {}\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}; blocks_skipped={blocks_skipped}\n  \
                  rows: filtered={rows_filtered}, tail={tail_rows}, returned={}\n  used: {}",
+                if found.by_cuboid { "resident" } else { "none" },
                 found.batch.num_rows(),
                 found.used.used(),
             );
@@ -101,16 +105,48 @@ impl Session {
     }
 
     async fn find(&self, this: &Run, ready: Ready) -> Result<Option<Found>> {
-        let Ready { snapshot, read, mut bound, schema } = ready;
+        let Ready { snapshot, read, bound, schema } = ready;
+        if this.settings.cuboids
+            && let Some(found) = self.find_in_cuboids(this, &snapshot, &read, &bound, &schema)?
+        {
+            return Ok(Some(found));
+        }
         let used = UsedCounters::new(&snapshot);
         self.engine.queries().reads(this.query_id, &used);
-        let (tails, threads, version) = (Arc::clone(self.engine.tails()), this.settings.threads, snapshot.version);
-        let found = blocking(move || run(&mut bound, &read, version, &tails, threads, &schema)).await?;
+        let (kept, threads, version) = (Arc::clone(self.engine.kept()), this.settings.threads, snapshot.version);
+        let found = blocking(move || run(&bound, &read, version, &kept, threads, &schema)).await?;
         let Some((batch, counters)) = found else { return Ok(None) };
         used.add_blocks(counters.cut, counters.blocks_skipped);
         used.add_rows(counters.rows_filtered);
         used.add_tail_rows(counters.tail_rows);
-        Ok(Some(Found { batch, counters, used }))
+        Ok(Some(Found { batch, counters, by_cuboid: false, used }))
+    }
+}
+
+impl Session {
+    fn find_in_cuboids(
+        &self,
+        this: &Run,
+        snapshot: &Arc<Snapshot>,
+        read: &TableRead,
+        bound: &Bound,
+        schema: &SchemaRef,
+    ) -> Result<Option<Found>> {
+        let exactly = matches!(self.state.lock().transaction, Transaction::Open(_));
+        let (cuboids, kept) = (self.engine.cuboids(), self.engine.kept());
+        let Some((batch, version)) = cuboids.answer(bound, snapshot, read, exactly, kept, schema)? else {
+            return Ok(None);
+        };
+        let used = if version == snapshot.version {
+            UsedCounters::new(snapshot)
+        } else {
+            // The cuboid was ahead: what the session has read now includes that.
+            let mut state = self.state.lock();
+            state.seen = state.seen.max(version);
+            UsedCounters::new(&Snapshot { version, lag: Duration::ZERO, ..snapshot.as_ref().clone() })
+        };
+        self.engine.queries().reads(this.query_id, &used);
+        Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))
     }
 }
 

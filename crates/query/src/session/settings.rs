@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) memory_limit_max_bytes: u64,
     pub(crate) batch_size: usize,
     pub(crate) threads: usize,
+    /// Whether cuboids may answer.
+    pub(crate) cuboids: bool,
     /// Whether statements that the index can answer are answered by it.
     pub(crate) short_path: bool,
     /// Empty is none.
@@ -36,8 +38,9 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("batch_size", "Rows in the batches that operators pass on."),
+    ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
     ("memory_limit", "Memory that one query may hold before it spills."),
@@ -68,6 +71,7 @@ impl Settings {
             memory_limit_max_bytes,
             batch_size: 8192,
             threads: threads.max(1),
+            cuboids: true,
             short_path: true,
             producer: String::new(),
             producer_epoch: 1,
@@ -146,13 +150,8 @@ impl Settings {
             }
             "producer_epoch" => self.producer_epoch = number(0, u64::MAX)?,
             "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
-            "short_path" => {
-                self.short_path = match text.to_ascii_lowercase().as_str() {
-                    "on" | "true" => true,
-                    "off" | "false" => false,
-                    _ => return Err(wrong("on or off")),
-                }
-            }
+            "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "statement_timeout" => {
                 let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
                 self.statement_timeout = match text.parse::<u64>() {
@@ -187,7 +186,8 @@ impl Settings {
             "producer" => self.producer.clone(),
             "producer_epoch" => self.producer_epoch.to_string(),
             "producer_sequence" => self.producer_sequence.to_string(),
-            "short_path" => if self.short_path { "on" } else { "off" }.to_owned(),
+            "cuboids" => show_switch(self.cuboids),
+            "short_path" => show_switch(self.short_path),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
             "timezone" => "UTC".to_owned(),
@@ -205,6 +205,7 @@ impl Settings {
             "producer" => self.producer = other.producer.clone(),
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
+            "cuboids" => self.cuboids = other.cuboids,
             "short_path" => self.short_path = other.short_path,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
@@ -251,6 +252,18 @@ impl SettingsView for SettingsNow {
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows
     }
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "true" => Some(true),
+        "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn show_switch(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
 }
 
 /// `'5s'`, `'250ms'`, `'merged'`.

@@ -1,4 +1,4 @@
-//! `alluvia.queries` and `alluvia.settings`: what runs, and under which settings.
+//! `alluvia.queries`, `alluvia.settings` and `alluvia.cuboids`: what runs, under which settings, and what is kept ready for it.
 
 use super::build::{Cell, Kind};
 use super::queries::QueryRow;
@@ -34,6 +34,37 @@ pub(crate) const SETTINGS: &[(&str, Kind)] = &[
     ("scope", Kind::Text),
     ("description", Kind::Text),
 ];
+
+/// Columns of `alluvia.cuboids`.
+pub(crate) const CUBOIDS: &[(&str, Kind)] = &[
+    ("table_name", Kind::Text),
+    ("levels", Kind::Text),
+    ("measures", Kind::Text),
+    ("cells", Kind::Count),
+    ("bytes", Kind::Count),
+    ("hits", Kind::Count),
+    ("version", Kind::Count),
+    ("build_seconds", Kind::Seconds),
+];
+
+pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let row = |cuboid: &std::sync::Arc<crate::answer::Resident>| {
+        let entry = context.snapshot.catalog.by_id(cuboid.shape.table)?;
+        let name = |measure: &alluvia_tree::WantedMeasure| Some(entry.def.column_by_id(measure.column)?.name.clone());
+        let measures: Vec<String> = cuboid.shape.measures.iter().filter_map(name).collect();
+        Some(vec![
+            entry.def.name.clone().into(),
+            cuboid.shape.describe(&entry.def).into(),
+            measures.join(", ").into(),
+            cuboid.cells.into(),
+            cuboid.bytes.into(),
+            cuboid.hits.load(std::sync::atomic::Ordering::Relaxed).into(),
+            cuboid.version().0.into(),
+            cuboid.build.into(),
+        ])
+    };
+    context.cuboids.list().iter().filter_map(row).collect()
+}
 
 pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
     let row = |query: QueryRow| {

@@ -14,8 +14,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 8] =
-    ["batches", "columns", "dimensions", "queries", "segments", "settings", "stages", "tables"];
+pub const TABLE_NAMES: [&str; 9] =
+    ["batches", "columns", "cuboids", "dimensions", "queries", "segments", "settings", "stages", "tables"];
 
 type Rows = fn(&StatementContext) -> Vec<Vec<Cell>>;
 
@@ -32,6 +32,7 @@ impl SystemTable {
         let (columns, rows): (&[(&str, Kind)], Rows) = match name {
             "batches" => (storage::BATCHES, storage::batches),
             "columns" => (definitions::COLUMNS, definitions::columns),
+            "cuboids" => (activity::CUBOIDS, activity::cuboids),
             "dimensions" => (definitions::DIMENSIONS, definitions::dimensions),
             "queries" => (activity::QUERIES, activity::queries),
             "segments" => (storage::SEGMENTS, storage::segments),

@@ -6,6 +6,7 @@
 //! - Counters are added to while the statement runs and are complete once its stream has ended.
 
 use super::statistics::ScanCache;
+use crate::answer::Cuboids;
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
 use alluvia_types::{Stage, TableId, Version};
@@ -32,6 +33,8 @@ pub struct StatementContext {
     pub store: Arc<dyn Store>,
     /// Recent queries, for `alluvia.queries`.
     pub queries: Arc<QueryLog>,
+    /// Resident cuboids, for `alluvia.cuboids`.
+    pub(crate) cuboids: Arc<Cuboids>,
     /// Statistics of segments, kept between statements.
     pub scans: Arc<ScanCache>,
     /// The session's settings, for `alluvia.settings`.

@@ -171,6 +171,7 @@ impl Fixture {
             pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
             store: Arc::new(FixedStore::default()),
             queries: QueryLog::new(10),
+            cuboids: Arc::new(crate::answer::Cuboids::new(0)),
             scans: Arc::clone(&self.scans),
             settings: Arc::new(FixedSettings),
         };

@@ -70,14 +70,51 @@ impl Answer {
     }
 }
 
+/// Rows of a segment: those of the versions above one and through another.
+#[derive(Clone, Debug)]
+pub struct SegmentRows {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Rows of this version and before do not count; `None` if all do.
+    pub above: Option<Version>,
+    /// Rows of later versions do not count; `None` if all do.
+    pub through: Option<Version>,
+}
+
+impl SegmentRows {
+    /// The bounds that the segment does not keep by itself.
+    fn bounds(&self) -> Versions {
+        let meta = self.segment.meta();
+        Versions {
+            above: self.above.filter(|above| meta.min_version <= *above).map_or(0, |above| above.0),
+            through: self.through.filter(|through| meta.max_version > *through).map_or(u64::MAX, |through| through.0),
+        }
+    }
+}
+
+/// Versions above one and through another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Versions {
+    above: u64,
+    through: u64,
+}
+
+impl Versions {
+    const ALL: Versions = Versions { above: 0, through: u64::MAX };
+
+    fn contains(self, version: u64) -> bool {
+        version > self.above && version <= self.through
+    }
+}
+
 /// A block to be read.
 struct CutBlock {
     segment: usize,
     block: usize,
     /// Filters that the block does not cover, by place.
     open: u64,
-    /// Only rows through this version count.
-    through: Option<Version>,
+    /// Only rows of these versions count.
+    versions: Versions,
 }
 
 /// A segment with what is needed of it in memory.
@@ -91,24 +128,21 @@ struct Reading {
     measures: Vec<Option<(usize, Arc<PackedStream>)>>,
 }
 
-/// Adds the rows of segments that lie in a box, each segment whole or through a version, to an answer. Works with up to `threads`
+/// Adds the rows of segments that lie in a box to an answer. Works with up to `threads`
 /// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
-pub fn answer(
-    query: &BoxQuery,
-    segments: &[(Arc<Segment>, Option<Version>)],
-    threads: usize,
-    into: &mut Answer,
-) -> Result<bool> {
+pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
     assert!(query.filters.len() <= 64, "a bit for each filter");
-    if !segments.iter().try_fold(true, |all, (segment, _)| Ok::<bool, Error>(all && can_answer(query, segment)?))? {
-        return Ok(false);
+    for rows in segments {
+        if !can_answer(query, &rows.segment)? {
+            return Ok(false);
+        }
     }
     let mut cut = Vec::new();
-    for (at, (segment, through)) in segments.iter().enumerate() {
-        walk(query, at, segment, *through, into, &mut cut)?;
+    for (at, rows) in segments.iter().enumerate() {
+        walk(query, at, rows, into, &mut cut)?;
     }
     let mut readings = Vec::with_capacity(segments.len());
-    for (at, (segment, _)) in segments.iter().enumerate() {
+    for (at, SegmentRows { segment, .. }) in segments.iter().enumerate() {
         let open = cut
             .iter()
             .filter(|block| block.segment == at)
@@ -160,14 +194,9 @@ fn can_answer(query: &BoxQuery, segment: &Segment) -> Result<bool> {
 }
 
 /// Answers what summaries can, and lists the blocks that are cut.
-fn walk(
-    query: &BoxQuery,
-    at: usize,
-    segment: &Arc<Segment>,
-    through: Option<Version>,
-    into: &mut Answer,
-    cut: &mut Vec<CutBlock>,
-) -> Result<()> {
+fn walk(query: &BoxQuery, at: usize, rows: &SegmentRows, into: &mut Answer, cut: &mut Vec<CutBlock>) -> Result<()> {
+    let (segment, versions) = (&rows.segment, rows.bounds());
+    let is_whole_segment = versions == Versions::ALL;
     if segment.blocks() == 0 {
         return Ok(());
     }
@@ -189,19 +218,19 @@ fn walk(
                 Overlap::Cut => {}
             }
         }
-        let mut cut_at = None;
-        if let Some(version) = through.filter(|_| height == 0) {
-            match visible(&index, node, version) {
+        let mut cut_at = Versions::ALL;
+        if !is_whole_segment && height == 0 {
+            match visible(segment, &index, node, versions) {
                 Overlap::Disjoint => {
                     into.counters.disjoint += 1;
                     into.counters.blocks_skipped += 1;
                     continue;
                 }
                 Overlap::Covered => {}
-                Overlap::Cut => cut_at = through,
+                Overlap::Cut => cut_at = versions,
             }
         }
-        let is_whole = open == 0 && cut_at.is_none() && (through.is_none() || height == 0);
+        let is_whole = open == 0 && cut_at == Versions::ALL && (is_whole_segment || height == 0);
         if is_whole {
             let codes: Option<Vec<u32>> =
                 query.groups.iter().map(|&level| nodes.only_code(height, node, level)).collect();
@@ -216,7 +245,7 @@ fn walk(
             }
         }
         match height {
-            0 => cut.push(CutBlock { segment: at, block: node, open, through: cut_at }),
+            0 => cut.push(CutBlock { segment: at, block: node, open, versions: cut_at }),
             _ => {
                 let children = node * FANOUT..((node + 1) * FANOUT).min(nodes.nodes(height - 1));
                 stack.extend(children.rev().map(|child| (height - 1, child, open)));
@@ -226,15 +255,18 @@ fn walk(
     Ok(())
 }
 
-/// How a block's rows lie to the versions through this one.
-fn visible(index: &BlockIndex, block: usize, through: Version) -> Overlap {
+/// How a block's rows lie to these versions.
+fn visible(segment: &Segment, index: &BlockIndex, block: usize, wanted: Versions) -> Overlap {
+    if let Some(version) = segment.meta().fixed_version {
+        return if wanted.contains(version.0) { Overlap::Covered } else { Overlap::Disjoint };
+    }
     let versions = &index.table.versions;
     let at = |array: &Arc<dyn Array>| {
         array.as_primitive_opt::<UInt64Type>().filter(|array| array.is_valid(block)).map(|array| array.value(block))
     };
     match (at(&versions.mins), at(&versions.maxs)) {
-        (Some(min), _) if min > through.0 => Overlap::Disjoint,
-        (_, Some(max)) if max <= through.0 => Overlap::Covered,
+        (Some(min), Some(max)) if min > wanted.through || max <= wanted.above => Overlap::Disjoint,
+        (Some(min), Some(max)) if min > wanted.above && max <= wanted.through => Overlap::Covered,
         _ => Overlap::Cut,
     }
 }
@@ -400,9 +432,9 @@ fn filter_block(
             return Ok(());
         }
     }
-    if let Some(through) = cut.through {
+    if cut.versions != Versions::ALL {
         let versions = reading.segment.versions(cut.block)?;
-        mask.retain(|row| versions[row] <= through.0);
+        mask.retain(|row| cut.versions.contains(versions[row]));
     }
     Ok(())
 }

@@ -65,6 +65,13 @@ impl GroupKeys {
         Some(GroupKeys { spans, strides, met, size })
     }
 
+    /// As [`GroupKeys::new`], with a place for every combination; `None` if there are more than `places_max`.
+    pub fn dense(spans: Vec<GroupSpan>, places_max: u64) -> Option<GroupKeys> {
+        let mut keys = GroupKeys::new(spans).filter(|keys| keys.size <= places_max)?;
+        keys.met = None;
+        Some(keys)
+    }
+
     /// The levels.
     pub fn spans(&self) -> &[GroupSpan] {
         &self.spans

@@ -10,14 +10,16 @@
 
 mod blocks;
 mod code_set;
+mod cuboid;
 mod groups;
 mod nodes;
 mod question;
 mod rows;
 mod totals;
 
-pub use blocks::{Answer, answer};
+pub use blocks::{Answer, SegmentRows, answer};
 pub use code_set::CodeSet;
+pub use cuboid::{Ancestor, Cuboid};
 pub use groups::{GroupKeys, GroupSpan};
 pub(crate) use nodes::NodeTree;
 pub use question::{BoxQuery, Counters, LevelFilter};

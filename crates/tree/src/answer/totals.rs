@@ -416,6 +416,58 @@ impl Totals {
         }
     }
 
+    /// Adds many groups of other totals, `first` and an offset each, to a group of these; as [`Totals::add_group`].
+    pub(crate) fn add_cells(
+        &mut self,
+        group: usize,
+        other: &Totals,
+        first: usize,
+        offsets: &[usize],
+        measures: &[usize],
+    ) {
+        self.rows[group] += offsets.iter().map(|offset| other.rows[first + offset]).sum::<u64>();
+        for (at, &their) in measures.iter().enumerate() {
+            let (totals, theirs) = (&mut self.measures[at], &other.measures[their]);
+            totals.counts[group] += offsets.iter().map(|offset| theirs.counts[first + offset]).sum::<u64>();
+            if let Some(sum) = totals.exact.get_mut(group) {
+                for offset in offsets {
+                    let (next, over) = sum.overflowing_add(theirs.exact[first + offset]);
+                    *sum = next;
+                    self.is_spoilt |= over;
+                }
+            }
+            if let Some(sum) = totals.exact_squares.get_mut(group) {
+                for offset in offsets {
+                    let (next, over) = sum.overflowing_add(theirs.exact_squares[first + offset]);
+                    *sum = next;
+                    self.is_spoilt |= over;
+                }
+            }
+            for (own, theirs) in [(&mut totals.raw, &theirs.raw), (&mut totals.raw_squares, &theirs.raw_squares)] {
+                if let Some(sum) = own.get_mut(group) {
+                    for part in offsets.iter().map(|offset| theirs[first + offset]) {
+                        // Cells of floats that are all decimal numbers in disguise have nothing here.
+                        if part != Compensated::default() {
+                            sum.add(part.sum);
+                            sum.add(part.rest);
+                        }
+                    }
+                }
+            }
+            if totals.of.wanted.min_max {
+                for cell in offsets.iter().map(|offset| first + offset).filter(|&cell| theirs.counts[cell] > 0) {
+                    if totals.of.is_float {
+                        let (min, max) = theirs.raw_bounds[cell];
+                        totals.merge_float_bounds(group, min, max);
+                    } else {
+                        let (min, max) = theirs.exact_bounds[cell];
+                        totals.merge_exact_bounds(group, min, max);
+                    }
+                }
+            }
+        }
+    }
+
     /// Adds one group of other totals, of the same measures or more, to a group of these.
     pub fn add_group(&mut self, group: usize, other: &Totals, from: usize, measures: &[usize]) {
         self.rows[group] += other.rows[from];

@@ -1,0 +1,100 @@
+//! Comparisons with the constant on the right.
+//!
+//! DataFusion 55.2 keeps one of several conditions on a column, and judges them by their form: it takes `'x' = a AND a = 'x'` for a
+//! contradiction, and of `a >= 5 AND 5 < a` keeps the weaker one (`simplify_predicates` in its optimizer). With all constants on
+//! the right both are read as they should be.
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitMut, VisitorMut};
+use std::ops::ControlFlow;
+
+/// Turns comparisons around where only the left side is a constant.
+pub(crate) fn constants_right(query: &mut Query) {
+    let _ = query.visit(&mut Mirror);
+}
+
+struct Mirror;
+
+impl VisitorMut for Mirror {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut datafusion::sql::sqlparser::ast::Select) -> ControlFlow<()> {
+        // Only conditions: the text of an item is its name.
+        let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+        for join in joins {
+            if let Some(condition) = condition_of(&mut join.join_operator) {
+                let _ = condition.visit(&mut Comparisons);
+            }
+        }
+        for condition in select.selection.iter_mut().chain(&mut select.having) {
+            let _ = condition.visit(&mut Comparisons);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn condition_of(join: &mut datafusion::sql::sqlparser::ast::JoinOperator) -> Option<&mut Expr> {
+    use datafusion::sql::sqlparser::ast::{JoinConstraint, JoinOperator};
+    match join {
+        JoinOperator::Join(JoinConstraint::On(condition))
+        | JoinOperator::Inner(JoinConstraint::On(condition))
+        | JoinOperator::Left(JoinConstraint::On(condition))
+        | JoinOperator::LeftOuter(JoinConstraint::On(condition))
+        | JoinOperator::Right(JoinConstraint::On(condition))
+        | JoinOperator::RightOuter(JoinConstraint::On(condition))
+        | JoinOperator::FullOuter(JoinConstraint::On(condition)) => Some(condition),
+        _ => None,
+    }
+}
+
+struct Comparisons;
+
+impl VisitorMut for Comparisons {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::BinaryOp { left, op, right } = expr
+            && is_constant(left)
+            && !is_constant(right)
+        {
+            let mirrored = match op {
+                BinaryOperator::Eq | BinaryOperator::NotEq => op.clone(),
+                BinaryOperator::Lt => BinaryOperator::Gt,
+                BinaryOperator::LtEq => BinaryOperator::GtEq,
+                BinaryOperator::Gt => BinaryOperator::Lt,
+                BinaryOperator::GtEq => BinaryOperator::LtEq,
+                _ => return ControlFlow::Continue(()),
+            };
+            std::mem::swap(left, right);
+            *op = mirrored;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) | Expr::TypedString(_) | Expr::Interval(_) => true,
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) | Expr::Cast { expr, .. } => is_constant(expr),
+        Expr::BinaryOp { left, right, .. } => is_constant(left) && is_constant(right),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dialect::{Kind, parse};
+
+    #[test]
+    fn constants_go_to_the_right_in_conditions_alone() {
+        let mirrored = |sql: &str| {
+            let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };
+            query.to_string()
+        };
+        assert_eq!(
+            mirrored("SELECT 5 < a FROM t WHERE 'x' = b AND -5 <= a"),
+            "SELECT 5 < a FROM t WHERE b = 'x' AND a >= -5"
+        );
+        assert_eq!(mirrored("SELECT 1 FROM t JOIN u ON 1 > t.a"), "SELECT 1 FROM t JOIN u ON t.a < 1");
+        assert_eq!(mirrored("SELECT 1 WHERE 1 = 1"), "SELECT 1 WHERE 1 = 1");
+    }
+}
