@@ -14,7 +14,7 @@ test: ## Everything CI runs.
 lint: ## Format, clippy, house rules, licences.
 	@$(XTASK) lint
 
-bench: ## make bench NAME=load|insert|freshness|tpch [ARGS='...']
+bench: ## make bench NAME=load|insert|freshness|tpch|box [ARGS='...']
 	@$(XTASK) bench $(NAME) $(ARGS)
 
 docs: ## API documentation, with links checked.

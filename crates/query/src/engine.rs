@@ -125,7 +125,8 @@ impl Engine {
     /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it built one.
     /// For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_cuboids(&self) -> Result<bool> {
-        self.cuboids.tend(self.store.as_ref(), &self.kept, self.options.threads)
+        // One thread: the others are the statements'.
+        self.cuboids.tend(self.store.as_ref(), &self.kept, 1)
     }
 
     /// What is kept of tables between statements that the index answers.

@@ -102,7 +102,7 @@ pub async fn run(args: BoxArgs) -> Anything<Value> {
         peers.iter().map(|peer| json!({ "peer": peer.name, "version": peer.version, "load_s": peer.load_s }));
     let figures = json!({
         "bench": "box", "rows": args.rows, "zipf": args.zipf, "correlated": args.correlated, "seed": args.seed,
-        "turns": args.turns, "list_max": args.list_max, "clients": ours::CLIENTS, "cuboids": ours.cuboids,
+        "turns": args.turns, "list_max": args.list_max, "clients": ours::CLIENTS,
         "merged_s": ours.load_s, "lists": figures, "wrong": wrong,
         "peers": versions.collect::<Vec<Value>>(), "absent": absent,
     });

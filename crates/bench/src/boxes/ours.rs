@@ -6,7 +6,6 @@ use crate::boxes::questions::{Question, TABLE};
 use crate::retail::create;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Session, Statement};
-use alluvia_types::ErrorKind;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use std::path::Path;
@@ -59,14 +58,14 @@ async fn answer_text(session: &Session, sql: &str) -> Anything<Vec<RecordBatch>>
     Ok(session.sql(sql).await?.collect().await?)
 }
 
-/// From here on the session's statements leave cuboids alone. `false`: this build has no such setting.
-async fn cuboids_off(session: &Session) -> Anything<bool> {
-    known(session.sql("SET cuboids = off").await.map(drop))
+/// From here on the session's statements leave cuboids alone.
+async fn cuboids_off(session: &Session) -> Anything<()> {
+    Ok(session.sql("SET cuboids = off").await.map(drop)?)
 }
 
-/// Returns when the cuboids that were asked for are built. `false`: this build has none.
-async fn build_cuboids(session: &Session) -> Anything<bool> {
-    known(session.sql("CALL alluvia.build_cuboids()").await.map(drop))
+/// Returns when the cuboids that were asked for are built.
+async fn build_cuboids(session: &Session) -> Anything<()> {
+    Ok(session.sql("CALL alluvia.build_cuboids()").await.map(drop)?)
 }
 
 /// Whether a statement's answer comes from a cuboid, by what EXPLAIN ANALYZE prints.
@@ -79,16 +78,7 @@ async fn is_resident(session: &Session, sql: &str) -> Anything<bool> {
             }
         }
     }
-    Ok(text.contains("cuboid="))
-}
-
-/// Every failure is one, but that of a name which this build does not know.
-fn known(result: alluvia_types::Result<()>) -> Anything<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidSetting | ErrorKind::UndefinedFunction) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(text.contains("cuboid: resident"))
 }
 
 /// The loaded database and its two sessions.
@@ -96,8 +86,6 @@ pub struct Ours {
     db: Arc<Database>,
     cold: Session,
     resident: Session,
-    /// Whether this build has cuboids; if not, all ways are cold.
-    pub cuboids: bool,
     /// Seconds until everything was merged.
     pub load_s: f64,
 }
@@ -113,11 +101,8 @@ impl Ours {
         resident.sql("CALL alluvia.merge()").await?;
         let load_s = start.elapsed().as_secs_f64();
         eprintln!("Alluvia: loaded and merged in {load_s:.1} s");
-        let (switch, build) = (cuboids_off(&cold).await?, build_cuboids(&resident).await?);
-        if !switch || !build {
-            eprintln!("this build has no SET cuboids or no CALL alluvia.build_cuboids(): all three ways are alike");
-        }
-        Ok(Ours { db, cold, resident, cuboids: switch && build, load_s })
+        cuboids_off(&cold).await?;
+        Ok(Ours { db, cold, resident, load_s })
     }
 
     /// Parses a question on the session that will run it.
@@ -127,9 +112,6 @@ impl Ours {
 
     /// Asks once, lets the demand be built and asks again. Whether the shape is resident then: not every shape is worth it.
     pub async fn make_resident(&self, question: &Question) -> Anything<bool> {
-        if !self.cuboids {
-            return Ok(false);
-        }
         answer_text(&self.resident, &question.sql).await?;
         build_cuboids(&self.resident).await?;
         answer_text(&self.resident, &question.sql).await?;

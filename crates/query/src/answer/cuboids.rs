@@ -172,6 +172,10 @@ impl Cuboids {
 
     fn want(&self, shape: Shape) {
         let mut wanted = self.wanted.lock();
+        if wanted.len() == WANTED_MAX {
+            // What was too large once is tried again, should it be asked for again.
+            wanted.retain(|_, count| count.is_some());
+        }
         let has_room = wanted.len() < WANTED_MAX || wanted.contains_key(&shape);
         if has_room && let Some(count) = wanted.entry(shape).or_insert(Some(0)) {
             *count += 1;
@@ -203,7 +207,10 @@ impl Cuboids {
                 self.admit(Arc::new(built));
             }
         }
-        for resident in self.list() {
+        let catalog = store.catalog();
+        kept.tails.retain(|table| catalog.by_id(table).is_some());
+        let visible = store.info().visible;
+        for resident in self.list().into_iter().filter(|resident| resident.version() < visible) {
             let Some(snapshot) = newest(store, resident.shape.table)? else {
                 self.remove(&resident);
                 continue;

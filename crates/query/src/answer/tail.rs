@@ -54,7 +54,11 @@ impl CodedTails {
         version: Version,
     ) -> Result<Vec<(Arc<CodedRows>, Range<usize>)>> {
         let tail: Vec<&RecordBatch> = tail.iter().map(|run| &run.rows).filter(|rows| rows.num_rows() > 0).collect();
-        let Some(first) = tail.first() else { return Ok(Vec::new()) };
+        let Some(first) = tail.first() else {
+            // Sorted: what was kept of it is needed no more.
+            self.forget(entry.def.id);
+            return Ok(Vec::new());
+        };
         let oldest = Version(versions(first)?[0]);
         let coded = {
             let mut tables = self.tables.lock();
@@ -97,6 +101,18 @@ impl CodedTails {
         }
         coded.chunks.drain(..gone);
         Ok(pieces)
+    }
+}
+
+impl CodedTails {
+    /// Drops what is kept of a table's tail.
+    pub(crate) fn forget(&self, table: TableId) {
+        self.tables.lock().remove(&table);
+    }
+
+    /// Drops what is kept of tables that are gone.
+    pub(crate) fn retain(&self, exists: impl Fn(TableId) -> bool) {
+        self.tables.lock().retain(|&table, _| exists(table));
     }
 }
 

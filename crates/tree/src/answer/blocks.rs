@@ -1,124 +1,21 @@
-//! Answering from segments.
+//! Reading of cut blocks.
 
-use super::code_set::{CodeSet, Overlap};
-use super::groups::GroupKeys;
-use super::nodes::FANOUT;
-use super::question::{BoxQuery, Counters};
-use super::totals::{Totals, Wanted};
+use super::code_set::CodeSet;
+use super::question::BoxQuery;
+use super::segments::{Answer, CutBlock, Versions};
+use super::totals::Wanted;
+use super::walk::is_special;
 use crate::filter::{self, Mask, PackedTest};
 use crate::layout::BLOCK_ROWS;
 use crate::segment::{BlockIndex, PackedStream, Segment};
 use crate::side::{CodeBounds, Encoding, Value, value_at};
-use crate::summary::MeasureSummary;
-use alluvia_types::{Error, Result, Version};
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Decimal256Type, Float64Type, UInt32Type, UInt64Type};
+use alluvia_types::{Error, Result};
+use arrow::array::AsArray;
+use arrow::datatypes::UInt32Type;
 use std::sync::Arc;
 
-/// Blocks below which a second thread costs more than it saves.
-const BLOCKS_PER_THREAD: usize = 64;
-
-/// Totals by groups, and what they took.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// Which group is which.
-    pub keys: GroupKeys,
-    /// Their totals.
-    pub totals: Totals,
-    /// What it took.
-    pub counters: Counters,
-}
-
-impl Answer {
-    /// Of no rows.
-    pub fn new(query: &BoxQuery, keys: GroupKeys) -> Answer {
-        let totals = Totals::new(&query.measures, keys.places());
-        Answer { keys, totals, counters: Counters::default() }
-    }
-
-    /// The number of the group with this index, with room for its totals.
-    #[inline]
-    pub(crate) fn group(&mut self, index: u64) -> usize {
-        let group = self.keys.number(index);
-        if self.keys.is_sparse() && group == self.totals.groups() {
-            self.totals.grow((group + 1).next_power_of_two());
-        }
-        group
-    }
-
-    /// Adds one group of totals over the same measures to a group of this answer, which has that place.
-    pub fn add_group(&mut self, group: usize, totals: &Totals, from: usize, measures: &[usize]) {
-        if self.totals.groups() <= group {
-            self.totals.grow(group + 1);
-        }
-        self.totals.add_group(group, totals, from, measures);
-    }
-
-    /// Adds another answer to the same question over other rows.
-    pub fn add(&mut self, other: &Answer) {
-        let measures: Vec<usize> = (0..other.totals.measures().len()).collect();
-        if other.totals.is_spoilt() {
-            self.totals.spoil();
-        }
-        for group in 0..other.totals.groups().min(other.keys.places()) {
-            if other.totals.rows(group) > 0 {
-                let own = self.group(other.keys.index(group));
-                self.totals.add_group(own, &other.totals, group, &measures);
-            }
-        }
-        self.counters.add(&other.counters);
-    }
-}
-
-/// Rows of a segment: those of the versions above one and through another.
-#[derive(Clone, Debug)]
-pub struct SegmentRows {
-    /// The segment.
-    pub segment: Arc<Segment>,
-    /// Rows of this version and before do not count; `None` if all do.
-    pub above: Option<Version>,
-    /// Rows of later versions do not count; `None` if all do.
-    pub through: Option<Version>,
-}
-
-impl SegmentRows {
-    /// The bounds that the segment does not keep by itself.
-    fn bounds(&self) -> Versions {
-        let meta = self.segment.meta();
-        Versions {
-            above: self.above.filter(|above| meta.min_version <= *above).map_or(0, |above| above.0),
-            through: self.through.filter(|through| meta.max_version > *through).map_or(u64::MAX, |through| through.0),
-        }
-    }
-}
-
-/// Versions above one and through another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Versions {
-    above: u64,
-    through: u64,
-}
-
-impl Versions {
-    const ALL: Versions = Versions { above: 0, through: u64::MAX };
-
-    fn contains(self, version: u64) -> bool {
-        version > self.above && version <= self.through
-    }
-}
-
-/// A block to be read.
-struct CutBlock {
-    segment: usize,
-    block: usize,
-    /// Filters that the block does not cover, by place.
-    open: u64,
-    /// Only rows of these versions count.
-    versions: Versions,
-}
-
 /// A segment with what is needed of it in memory.
-struct Reading {
+pub(super) struct Reading {
     segment: Arc<Segment>,
     index: Arc<BlockIndex>,
     /// By filter; `None` where no cut block needs it.
@@ -128,217 +25,8 @@ struct Reading {
     measures: Vec<Option<(usize, Arc<PackedStream>)>>,
 }
 
-/// Adds the rows of segments that lie in a box to an answer. Works with up to `threads`
-/// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
-pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
-    assert!(query.filters.len() <= 64, "a bit for each filter");
-    for rows in segments {
-        if !can_answer(query, &rows.segment)? {
-            return Ok(false);
-        }
-    }
-    let mut cut = Vec::new();
-    for (at, rows) in segments.iter().enumerate() {
-        walk(query, at, rows, into, &mut cut)?;
-    }
-    let mut readings = Vec::with_capacity(segments.len());
-    for (at, SegmentRows { segment, .. }) in segments.iter().enumerate() {
-        let open = cut
-            .iter()
-            .filter(|block| block.segment == at)
-            .fold(None, |open: Option<u64>, block| Some(open.unwrap_or(0) | block.open));
-        readings.push(match open {
-            Some(open) => Some(Reading::new(query, segment, open)?),
-            None => None,
-        });
-    }
-    let threads = threads.min(cut.len() / BLOCKS_PER_THREAD + 1).max(1);
-    if threads == 1 {
-        return read(query, &readings, &cut, into).map(|()| true);
-    }
-    let parts: Vec<Result<Answer>> = std::thread::scope(|scope| {
-        let readings = &readings;
-        let mut rest = cut.chunks(cut.len().div_ceil(threads));
-        let first = rest.next().unwrap_or_default();
-        let others: Vec<_> = rest
-            .map(|blocks| {
-                let keys = into.keys.clone();
-                scope.spawn(move || {
-                    let mut part = Answer::new(query, keys);
-                    read(query, readings, blocks, &mut part).map(|()| part)
-                })
-            })
-            .collect();
-        let own = read(query, readings, first, into);
-        let panicked = |_| Err(Error::internal("a thread that read blocks panicked"));
-        let mut parts: Vec<Result<Answer>> =
-            others.into_iter().map(|part| part.join().unwrap_or_else(panicked)).collect();
-        if let Err(error) = own {
-            parts.push(Err(error));
-        }
-        parts
-    });
-    for part in parts {
-        into.add(&part?);
-    }
-    Ok(true)
-}
-
-/// Whether the segment has every measure that it has the column of.
-fn can_answer(query: &BoxQuery, segment: &Segment) -> Result<bool> {
-    let index = segment.index()?;
-    Ok(query.measures.iter().all(|measure| {
-        let is_measure = index.table.measures.iter().any(|(id, _)| *id == measure.column);
-        is_measure || !segment.meta().columns.contains(&measure.column)
-    }))
-}
-
-/// Answers what summaries can, and lists the blocks that are cut.
-fn walk(query: &BoxQuery, at: usize, rows: &SegmentRows, into: &mut Answer, cut: &mut Vec<CutBlock>) -> Result<()> {
-    let (segment, versions) = (&rows.segment, rows.bounds());
-    let is_whole_segment = versions == Versions::ALL;
-    if segment.blocks() == 0 {
-        return Ok(());
-    }
-    let nodes = segment.nodes()?;
-    let index = segment.index()?;
-    let all = if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) };
-    let mut stack = vec![(nodes.heights() - 1, 0, all)];
-    'nodes: while let Some((height, node, above)) = stack.pop() {
-        // Filters that are not covered yet.
-        let mut open = above;
-        for (place, filter) in query.filters.iter().enumerate().filter(|(place, _)| above >> place & 1 == 1) {
-            match nodes.overlap(height, node, filter.level, &filter.codes) {
-                Overlap::Disjoint => {
-                    into.counters.disjoint += 1;
-                    into.counters.blocks_skipped += nodes.blocks_below(height, node).len() as u64;
-                    continue 'nodes;
-                }
-                Overlap::Covered => open &= !(1 << place),
-                Overlap::Cut => {}
-            }
-        }
-        let mut cut_at = Versions::ALL;
-        if !is_whole_segment && height == 0 {
-            match visible(segment, &index, node, versions) {
-                Overlap::Disjoint => {
-                    into.counters.disjoint += 1;
-                    into.counters.blocks_skipped += 1;
-                    continue;
-                }
-                Overlap::Covered => {}
-                Overlap::Cut => cut_at = versions,
-            }
-        }
-        let is_whole = open == 0 && cut_at == Versions::ALL && (is_whole_segment || height == 0);
-        if is_whole {
-            let codes: Option<Vec<u32>> =
-                query.groups.iter().map(|&level| nodes.only_code(height, node, level)).collect();
-            let index_of_group = codes.and_then(|codes| into.keys.index_of(codes.into_iter()));
-            if let Some(group) = index_of_group {
-                let group = into.group(group);
-                for block in nodes.blocks_below(height, node) {
-                    add_summary(query, segment, &index, block, group, &mut into.totals);
-                }
-                into.counters.covered += 1;
-                continue;
-            }
-        }
-        match height {
-            0 => cut.push(CutBlock { segment: at, block: node, open, versions: cut_at }),
-            _ => {
-                let children = node * FANOUT..((node + 1) * FANOUT).min(nodes.nodes(height - 1));
-                stack.extend(children.rev().map(|child| (height - 1, child, open)));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How a block's rows lie to these versions.
-fn visible(segment: &Segment, index: &BlockIndex, block: usize, wanted: Versions) -> Overlap {
-    if let Some(version) = segment.meta().fixed_version {
-        return if wanted.contains(version.0) { Overlap::Covered } else { Overlap::Disjoint };
-    }
-    let versions = &index.table.versions;
-    let at = |array: &Arc<dyn Array>| {
-        array.as_primitive_opt::<UInt64Type>().filter(|array| array.is_valid(block)).map(|array| array.value(block))
-    };
-    match (at(&versions.mins), at(&versions.maxs)) {
-        (Some(min), Some(max)) if min > wanted.through || max <= wanted.above => Overlap::Disjoint,
-        (Some(min), Some(max)) if min > wanted.above && max <= wanted.through => Overlap::Covered,
-        _ => Overlap::Cut,
-    }
-}
-
-/// Adds a whole block by its summary.
-fn add_summary(
-    query: &BoxQuery,
-    segment: &Segment,
-    index: &BlockIndex,
-    block: usize,
-    group: usize,
-    totals: &mut Totals,
-) {
-    let rows = segment.block_rows(block);
-    totals.add_rows(group, rows.end - rows.start);
-    for (at, measure) in query.measures.iter().enumerate() {
-        let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == measure.column) else { continue };
-        let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
-        if let Some(floats) = &summary.floats {
-            let float = |array: &Arc<dyn Array>| {
-                let array = array.as_primitive::<Float64Type>();
-                if array.is_valid(block) { array.value(block) } else { 0.0 }
-            };
-            if is_special(summary, block) {
-                totals.spoil();
-            }
-            let sum = (float(&summary.sums), float(&floats.sum_rests));
-            let bounds = (float(&floats.mins), float(&floats.maxs));
-            totals.add_float_summary(at, group, count, sum, float(&summary.squares), bounds);
-        } else {
-            let wide = |array: &Arc<dyn Array>| {
-                let array = array.as_primitive::<Decimal256Type>();
-                array.is_valid(block).then(|| array.value(block).to_i128()).flatten()
-            };
-            let bounds = measure.wanted.min_max.then(|| exact_bounds(index, measure.column, block)).flatten();
-            totals.add_exact_summary(at, group, count, wide(&summary.sums), wide(&summary.squares), bounds);
-        }
-    }
-}
-
-/// Whether a block of a float measure holds NaN or an infinity.
-fn is_special(summary: &MeasureSummary, block: usize) -> bool {
-    summary.floats.as_ref().is_some_and(|floats| {
-        [&floats.nans, &floats.infinities, &floats.negative_infinities]
-            .iter()
-            .any(|array| array.as_primitive::<UInt32Type>().value(block) > 0)
-    })
-}
-
-/// The bounds of an integer or decimal column, which are exact.
-fn exact_bounds(index: &BlockIndex, column: alluvia_types::ColumnId, block: usize) -> Option<(i128, i128)> {
-    let (_, summary) = index.table.columns.iter().find(|(id, _)| *id == column)?;
-    Some((integer_at(&summary.mins, block)?, integer_at(&summary.maxs, block)?))
-}
-
-/// A value of an integer or decimal array.
-pub(super) fn integer_at(array: &Arc<dyn Array>, row: usize) -> Option<i128> {
-    use arrow::datatypes::{DataType, Decimal128Type, Int16Type, Int32Type, Int64Type};
-    if array.is_null(row) {
-        return None;
-    }
-    Some(match array.data_type() {
-        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
-        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
-        DataType::Decimal128(..) => array.as_primitive::<Decimal128Type>().value(row),
-        _ => return None,
-    })
-}
-
 impl Reading {
-    fn new(query: &BoxQuery, segment: &Arc<Segment>, open: u64) -> Result<Reading> {
+    pub(super) fn new(query: &BoxQuery, segment: &Arc<Segment>, open: u64) -> Result<Reading> {
         let index = segment.index()?;
         let mut filters = Vec::with_capacity(query.filters.len());
         for (place, filter) in query.filters.iter().enumerate() {
@@ -373,7 +61,12 @@ fn has_nulls(index: &BlockIndex, measure: usize, segment: &Segment) -> bool {
 }
 
 /// Reads cut blocks.
-fn read(query: &BoxQuery, readings: &[Option<Reading>], blocks: &[CutBlock], into: &mut Answer) -> Result<()> {
+pub(super) fn read(
+    query: &BoxQuery,
+    readings: &[Option<Reading>],
+    blocks: &[CutBlock],
+    into: &mut Answer,
+) -> Result<()> {
     let mut scratch = Scratch::default();
     for cut in blocks {
         let Some(reading) = &readings[cut.segment] else { continue };

@@ -9,10 +9,10 @@
 //! In eight dimensions few nodes of the tree are covered, and a question that cuts most blocks reads most rows. A dense array
 //! of the question's own levels has some thousands of cells instead of millions of rows.
 
-use super::blocks::{Answer, SegmentRows, answer};
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::BoxQuery;
 use super::rows::add_rows;
+use super::segments::{Answer, SegmentRows, answer};
 use super::totals::WantedMeasure;
 use crate::segment::Segment;
 use alluvia_space::LevelCodes;

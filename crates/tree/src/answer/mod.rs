@@ -5,7 +5,7 @@
 //! - A node that no row of which can match is not read; a node all of whose rows match, and which lies in one group, is
 //!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
 //!
-//! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`nodes`] finds disjoint, covered and cut,
+//! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint, covered and cut [`nodes`],
 //! [`blocks`] reads what is cut, [`rows`] what is in no segment yet, [`totals`] adds up.
 
 mod blocks;
@@ -15,13 +15,15 @@ mod groups;
 mod nodes;
 mod question;
 mod rows;
+mod segments;
 mod totals;
+mod walk;
 
-pub use blocks::{Answer, SegmentRows, answer};
 pub use code_set::CodeSet;
 pub use cuboid::{Ancestor, Cuboid};
 pub use groups::{GroupKeys, GroupSpan};
 pub(crate) use nodes::NodeTree;
 pub use question::{BoxQuery, Counters, LevelFilter};
 pub use rows::add_rows;
+pub use segments::{Answer, SegmentRows, answer};
 pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};

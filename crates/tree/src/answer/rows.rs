@@ -1,7 +1,8 @@
 //! Answering from rows that are in no segment yet.
 
-use super::blocks::{Answer, integer_at};
 use super::question::BoxQuery;
+use super::segments::Answer;
+use super::walk::integer_at;
 use crate::side::scaled_integer;
 use alluvia_space::LevelCodes;
 use alluvia_types::{Error, Result};

@@ -1,0 +1,177 @@
+//! Answering from segments: what nodes say, and what blocks add.
+
+use super::blocks::{Reading, read};
+use super::groups::GroupKeys;
+use super::question::{BoxQuery, Counters};
+use super::totals::Totals;
+use super::walk::walk;
+use crate::segment::Segment;
+use alluvia_types::{Error, Result, Version};
+use std::sync::Arc;
+
+/// Blocks below which a second thread costs more than it saves.
+const BLOCKS_PER_THREAD: usize = 64;
+
+/// Totals by groups, and what they took.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Which group is which.
+    pub keys: GroupKeys,
+    /// Their totals.
+    pub totals: Totals,
+    /// What it took.
+    pub counters: Counters,
+}
+
+impl Answer {
+    /// Of no rows.
+    pub fn new(query: &BoxQuery, keys: GroupKeys) -> Answer {
+        let totals = Totals::new(&query.measures, keys.places());
+        Answer { keys, totals, counters: Counters::default() }
+    }
+
+    /// The number of the group with this index, with room for its totals.
+    #[inline]
+    pub(crate) fn group(&mut self, index: u64) -> usize {
+        let group = self.keys.number(index);
+        if self.keys.is_sparse() && group == self.totals.groups() {
+            self.totals.grow((group + 1).next_power_of_two());
+        }
+        group
+    }
+
+    /// Adds one group of totals over the same measures to a group of this answer, which has that place.
+    pub fn add_group(&mut self, group: usize, totals: &Totals, from: usize, measures: &[usize]) {
+        if self.totals.groups() <= group {
+            self.totals.grow(group + 1);
+        }
+        self.totals.add_group(group, totals, from, measures);
+    }
+
+    /// Adds another answer to the same question over other rows.
+    pub fn add(&mut self, other: &Answer) {
+        let measures: Vec<usize> = (0..other.totals.measures().len()).collect();
+        if other.totals.is_spoilt() {
+            self.totals.spoil();
+        }
+        for group in 0..other.totals.groups().min(other.keys.places()) {
+            if other.totals.rows(group) > 0 {
+                let own = self.group(other.keys.index(group));
+                self.totals.add_group(own, &other.totals, group, &measures);
+            }
+        }
+        self.counters.add(&other.counters);
+    }
+}
+
+/// Rows of a segment: those of the versions above one and through another.
+#[derive(Clone, Debug)]
+pub struct SegmentRows {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Rows of this version and before do not count; `None` if all do.
+    pub above: Option<Version>,
+    /// Rows of later versions do not count; `None` if all do.
+    pub through: Option<Version>,
+}
+
+impl SegmentRows {
+    /// The bounds that the segment does not keep by itself.
+    pub(super) fn bounds(&self) -> Versions {
+        let meta = self.segment.meta();
+        Versions {
+            above: self.above.filter(|above| meta.min_version <= *above).map_or(0, |above| above.0),
+            through: self.through.filter(|through| meta.max_version > *through).map_or(u64::MAX, |through| through.0),
+        }
+    }
+}
+
+/// Versions above one and through another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Versions {
+    pub(super) above: u64,
+    pub(super) through: u64,
+}
+
+impl Versions {
+    pub(super) const ALL: Versions = Versions { above: 0, through: u64::MAX };
+
+    pub(super) fn contains(self, version: u64) -> bool {
+        version > self.above && version <= self.through
+    }
+}
+
+/// A block to be read.
+pub(super) struct CutBlock {
+    pub(super) segment: usize,
+    pub(super) block: usize,
+    /// Filters that the block does not cover, by place.
+    pub(super) open: u64,
+    /// Only rows of these versions count.
+    pub(super) versions: Versions,
+}
+
+/// Adds the rows of segments that lie in a box to an answer. Works with up to `threads`
+/// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
+pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
+    assert!(query.filters.len() <= 64, "a bit for each filter");
+    for rows in segments {
+        if !can_answer(query, &rows.segment)? {
+            return Ok(false);
+        }
+    }
+    let mut cut = Vec::new();
+    for (at, rows) in segments.iter().enumerate() {
+        walk(query, at, rows, into, &mut cut)?;
+    }
+    let mut readings = Vec::with_capacity(segments.len());
+    for (at, SegmentRows { segment, .. }) in segments.iter().enumerate() {
+        let open = cut
+            .iter()
+            .filter(|block| block.segment == at)
+            .fold(None, |open: Option<u64>, block| Some(open.unwrap_or(0) | block.open));
+        readings.push(match open {
+            Some(open) => Some(Reading::new(query, segment, open)?),
+            None => None,
+        });
+    }
+    let threads = threads.min(cut.len() / BLOCKS_PER_THREAD + 1).max(1);
+    if threads == 1 {
+        return read(query, &readings, &cut, into).map(|()| true);
+    }
+    let parts: Vec<Result<Answer>> = std::thread::scope(|scope| {
+        let readings = &readings;
+        let mut rest = cut.chunks(cut.len().div_ceil(threads));
+        let first = rest.next().unwrap_or_default();
+        let others: Vec<_> = rest
+            .map(|blocks| {
+                let keys = into.keys.clone();
+                scope.spawn(move || {
+                    let mut part = Answer::new(query, keys);
+                    read(query, readings, blocks, &mut part).map(|()| part)
+                })
+            })
+            .collect();
+        let own = read(query, readings, first, into);
+        let panicked = |_| Err(Error::internal("a thread that read blocks panicked"));
+        let mut parts: Vec<Result<Answer>> =
+            others.into_iter().map(|part| part.join().unwrap_or_else(panicked)).collect();
+        if let Err(error) = own {
+            parts.push(Err(error));
+        }
+        parts
+    });
+    for part in parts {
+        into.add(&part?);
+    }
+    Ok(true)
+}
+
+/// Whether the segment has every measure that it has the column of.
+fn can_answer(query: &BoxQuery, segment: &Segment) -> Result<bool> {
+    let index = segment.index()?;
+    Ok(query.measures.iter().all(|measure| {
+        let is_measure = index.table.measures.iter().any(|(id, _)| *id == measure.column);
+        is_measure || !segment.meta().columns.contains(&measure.column)
+    }))
+}

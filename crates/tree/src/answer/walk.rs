@@ -1,0 +1,164 @@
+//! Which nodes are disjoint, covered, cut; and adding what is covered by its summaries.
+
+use super::code_set::Overlap;
+use super::nodes::FANOUT;
+use super::question::BoxQuery;
+use super::segments::{Answer, CutBlock, SegmentRows, Versions};
+use super::totals::Totals;
+use crate::segment::{BlockIndex, Segment};
+use crate::summary::MeasureSummary;
+use alluvia_types::{ColumnId, Result};
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Decimal256Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
+};
+use std::sync::Arc;
+
+/// Answers what summaries can, and lists the blocks that are cut.
+pub(super) fn walk(
+    query: &BoxQuery,
+    at: usize,
+    rows: &SegmentRows,
+    into: &mut Answer,
+    cut: &mut Vec<CutBlock>,
+) -> Result<()> {
+    let (segment, versions) = (&rows.segment, rows.bounds());
+    let is_whole_segment = versions == Versions::ALL;
+    if segment.blocks() == 0 {
+        return Ok(());
+    }
+    let nodes = segment.nodes()?;
+    let index = segment.index()?;
+    let all = if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) };
+    let mut stack = vec![(nodes.heights() - 1, 0, all)];
+    'nodes: while let Some((height, node, above)) = stack.pop() {
+        // Filters that are not covered yet.
+        let mut open = above;
+        for (place, filter) in query.filters.iter().enumerate().filter(|(place, _)| above >> place & 1 == 1) {
+            match nodes.overlap(height, node, filter.level, &filter.codes) {
+                Overlap::Disjoint => {
+                    into.counters.disjoint += 1;
+                    into.counters.blocks_skipped += nodes.blocks_below(height, node).len() as u64;
+                    continue 'nodes;
+                }
+                Overlap::Covered => open &= !(1 << place),
+                Overlap::Cut => {}
+            }
+        }
+        let mut cut_at = Versions::ALL;
+        if !is_whole_segment && height == 0 {
+            match visible(segment, &index, node, versions) {
+                Overlap::Disjoint => {
+                    into.counters.disjoint += 1;
+                    into.counters.blocks_skipped += 1;
+                    continue;
+                }
+                Overlap::Covered => {}
+                Overlap::Cut => cut_at = versions,
+            }
+        }
+        let is_whole = open == 0 && cut_at == Versions::ALL && (is_whole_segment || height == 0);
+        if is_whole {
+            let codes: Option<Vec<u32>> =
+                query.groups.iter().map(|&level| nodes.only_code(height, node, level)).collect();
+            let index_of_group = codes.and_then(|codes| into.keys.index_of(codes.into_iter()));
+            if let Some(group) = index_of_group {
+                let group = into.group(group);
+                for block in nodes.blocks_below(height, node) {
+                    add_summary(query, segment, &index, block, group, &mut into.totals);
+                }
+                into.counters.covered += 1;
+                continue;
+            }
+        }
+        match height {
+            0 => cut.push(CutBlock { segment: at, block: node, open, versions: cut_at }),
+            _ => {
+                let children = node * FANOUT..((node + 1) * FANOUT).min(nodes.nodes(height - 1));
+                stack.extend(children.rev().map(|child| (height - 1, child, open)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How a block's rows lie to these versions.
+fn visible(segment: &Segment, index: &BlockIndex, block: usize, wanted: Versions) -> Overlap {
+    if let Some(version) = segment.meta().fixed_version {
+        return if wanted.contains(version.0) { Overlap::Covered } else { Overlap::Disjoint };
+    }
+    let versions = &index.table.versions;
+    let at = |array: &Arc<dyn Array>| {
+        array.as_primitive_opt::<UInt64Type>().filter(|array| array.is_valid(block)).map(|array| array.value(block))
+    };
+    match (at(&versions.mins), at(&versions.maxs)) {
+        (Some(min), Some(max)) if min > wanted.through || max <= wanted.above => Overlap::Disjoint,
+        (Some(min), Some(max)) if min > wanted.above && max <= wanted.through => Overlap::Covered,
+        _ => Overlap::Cut,
+    }
+}
+
+/// Adds a whole block by its summary.
+fn add_summary(
+    query: &BoxQuery,
+    segment: &Segment,
+    index: &BlockIndex,
+    block: usize,
+    group: usize,
+    totals: &mut Totals,
+) {
+    let rows = segment.block_rows(block);
+    totals.add_rows(group, rows.end - rows.start);
+    for (at, measure) in query.measures.iter().enumerate() {
+        let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == measure.column) else { continue };
+        let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
+        if let Some(floats) = &summary.floats {
+            let float = |array: &Arc<dyn Array>| {
+                let array = array.as_primitive::<Float64Type>();
+                if array.is_valid(block) { array.value(block) } else { 0.0 }
+            };
+            if is_special(summary, block) {
+                totals.spoil();
+            }
+            let sum = (float(&summary.sums), float(&floats.sum_rests));
+            let bounds = (float(&floats.mins), float(&floats.maxs));
+            totals.add_float_summary(at, group, count, sum, float(&summary.squares), bounds);
+        } else {
+            let wide = |array: &Arc<dyn Array>| {
+                let array = array.as_primitive::<Decimal256Type>();
+                array.is_valid(block).then(|| array.value(block).to_i128()).flatten()
+            };
+            let bounds = measure.wanted.min_max.then(|| exact_bounds(index, measure.column, block)).flatten();
+            totals.add_exact_summary(at, group, count, wide(&summary.sums), wide(&summary.squares), bounds);
+        }
+    }
+}
+
+/// Whether a block of a float measure holds NaN or an infinity.
+pub(super) fn is_special(summary: &MeasureSummary, block: usize) -> bool {
+    summary.floats.as_ref().is_some_and(|floats| {
+        [&floats.nans, &floats.infinities, &floats.negative_infinities]
+            .iter()
+            .any(|array| array.as_primitive::<UInt32Type>().value(block) > 0)
+    })
+}
+
+/// The bounds of an integer or decimal column, which are exact.
+fn exact_bounds(index: &BlockIndex, column: ColumnId, block: usize) -> Option<(i128, i128)> {
+    let (_, summary) = index.table.columns.iter().find(|(id, _)| *id == column)?;
+    Some((integer_at(&summary.mins, block)?, integer_at(&summary.maxs, block)?))
+}
+
+/// A value of an integer or decimal array.
+pub(super) fn integer_at(array: &Arc<dyn Array>, row: usize) -> Option<i128> {
+    if array.is_null(row) {
+        return None;
+    }
+    Some(match array.data_type() {
+        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
+        DataType::Decimal128(..) => array.as_primitive::<Decimal128Type>().value(row),
+        _ => return None,
+    })
+}
