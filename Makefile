@@ -3,10 +3,13 @@
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
 XTASK = ./xtask/setup.sh && cargo run --quiet --locked --package xtask --
 
-.PHONY: demo test lint bench docs check-data soak fuzz
+.PHONY: demo sql test lint bench docs check-data soak fuzz
 
 demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
 	@$(XTASK) demo $(if $(DATA),--data $(DATA))
+
+sql: ## make sql DIR=...: a prompt on the database in DIR, which is created if it is not there.
+	@$(XTASK) sql $(DIR)
 
 test: ## Everything CI runs.
 	@$(XTASK) test

@@ -11,7 +11,7 @@ use run::{Step, cargo, die, python};
 use std::path::PathBuf;
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +19,7 @@ fn main() {
     run::set_target_dir();
     match args.first().map(String::as_str) {
         Some("demo") => demo(&rest),
+        Some("sql") => alluvia(&[&["sql"], rest.as_slice()].concat()),
         Some("test") => test(),
         Some("lint") => lint(),
         Some("tidy") => tidy::run(),

@@ -60,7 +60,7 @@ fn rows(random: &mut Random, count: u64) -> String {
             let amount = if random.below(9) == 0 { "NULL".to_owned() } else { format!("{}.{:02}", random.below(90_000), random.below(100)) };
             let (shelf, weight) = (random.below(30), random.below(10_000) as f64 / 100.0);
             let open = random.pick(&["true", "false", "NULL"]);
-            let item = random.below(50);
+            let item = if random.below(40) == 0 { 50 + random.below(2_000) } else { random.below(50) };
             format!(
                 "('{time}', '{}', {country}, {city}, 'item {item}', {shelf}, {open}, {weight}, {price}, {quantity}, {cents}, {amount}, {}.5)",
                 &time[..10],
@@ -94,6 +94,10 @@ fn condition(random: &mut Random) -> String {
         8 => format!("sold_at BETWEEN {} AND {}", random.pick(&times), random.pick(&times)),
         9 => format!("day {op} {}", random.pick(&days)),
         10 => format!("day BETWEEN {} AND DATE {}", random.pick(&days), random.pick(&days)),
+        11 if random.below(2) == 0 => {
+            let (low, high) = (50 + random.below(2_000), random.below(100));
+            format!("item {} 'item {low}' AND item <> 'item {high}'", random.pick(&[">", "<", "<>"]))
+        }
         11 => format!("shelf {op} {}", random.below(32)),
         12 => format!("shelf BETWEEN {} AND {}", random.below(32), random.below(32)),
         13 => format!("(item = 'item {}' OR item = 'item {}')", random.below(50), random.below(50)),

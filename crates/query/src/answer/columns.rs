@@ -88,6 +88,8 @@ fn group_column(bound: &Bound, answer: &Answer, at: usize, groups: &[usize], to:
             let values = take(&members, &UInt32Array::from(codes), None).ok()?;
             cast(&values, to).ok()
         }
+        // The first and the last code stand for all times before and after.
+        LevelSource::Calendar(..) if codes.iter().any(|&code| code == 1 || code == u32::MAX) => None,
         LevelSource::Calendar(_, unit) => {
             let start = |&code: &u32| calendar::units_of_code(code).map(|units| calendar::start_micros(units, unit));
             let starts: TimestampMicrosecondArray = codes.iter().map(start).collect();
@@ -129,6 +131,10 @@ fn aggregate_column(
             let least = aggregate == Aggregate::Min;
             if is_float {
                 let pick = |(min, max): (f64, f64)| if least { min } else { max };
+                // Which of the two zeros it is, the planner tells by another order.
+                if groups.iter().any(|&group| measured.float_bounds(group).map(pick) == Some(0.0)) {
+                    return None;
+                }
                 floats(groups.iter().map(|&group| measured.float_bounds(group).map(pick)), to)
             } else {
                 let pick = |(min, max): (i128, i128)| if least { min } else { max };

@@ -136,6 +136,9 @@ fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<Ar
         (Literal::Text(text), DataType::Text) => Some(text.clone()),
         (Literal::Text(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
         (Literal::Text(text), DataType::Timestamp) if is_plain_time(text) => Some(text.clone()),
+        (Literal::Date(text), DataType::Date | DataType::Timestamp) if text.len() == 10 => Some(text.clone()),
+        (Literal::Time(text), DataType::Timestamp) if is_plain_time(text) => Some(text.clone()),
+        (Literal::Time(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
         (Literal::Number(text), DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             text.parse::<i64>().ok().map(|_| text.clone())
         }
@@ -181,7 +184,8 @@ fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<Co
             false => (calendar::code_of_micros(value, unit), calendar::truncate_micros(value, unit)),
         };
         // Hours and minutes of a date are its first: any of its days is one code, in order.
-        (start == value).then_some(code)
+        // The first and the last code stand for all times before and after.
+        (start == value && code > 1 && code < u32::MAX).then_some(code)
     };
     let range = |low: Option<i64>, end: Option<i64>| -> Option<CodeSet> {
         let low = low.map_or(Some(1), begins)?;

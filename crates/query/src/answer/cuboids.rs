@@ -124,6 +124,20 @@ impl Cuboids {
         self.resident.read().clone()
     }
 
+    /// Whether a cuboid that could answer has all of the snapshot already, so that answering does not wait for anything.
+    pub(crate) fn is_ready(&self, bound: &Bound, snapshot: &Snapshot, read: &TableRead) -> bool {
+        let shape = Shape::of(bound, read);
+        self.find(bound, &shape).is_some_and(|resident| resident.version() >= snapshot.version)
+    }
+
+    /// The smallest cuboid that contains a shape.
+    fn find(&self, bound: &Bound, shape: &Shape) -> Option<Arc<Resident>> {
+        let dimensions: Vec<usize> = bound.def.levels().map(|(dimension, _, _)| dimension).collect();
+        let resident = self.resident.read();
+        let fits = resident.iter().filter(|cuboid| cuboid.shape.contains(shape, &|level| dimensions[level]));
+        fits.min_by_key(|cuboid| cuboid.cells).map(Arc::clone)
+    }
+
     /// Answers a statement at its snapshot's version, or at a later one unless `exactly` that is wanted; gives the version. `None`
     /// where no cuboid can; the shape is then wanted.
     pub(crate) fn answer(
@@ -138,12 +152,7 @@ impl Cuboids {
         let shape = Shape::of(bound, read);
         let dimensions: Vec<usize> = bound.def.levels().map(|(dimension, _, _)| dimension).collect();
         let dimension_of = |level: usize| dimensions[level];
-        let found = {
-            let resident = self.resident.read();
-            let fits = resident.iter().filter(|cuboid| cuboid.shape.contains(&shape, &dimension_of));
-            fits.min_by_key(|cuboid| cuboid.cells).map(Arc::clone)
-        };
-        let Some(resident) = found else {
+        let Some(resident) = self.find(bound, &shape) else {
             self.want(shape);
             return Ok(None);
         };
@@ -160,8 +169,10 @@ impl Cuboids {
         let spans = bound.query.groups.iter().map(|&level| state.cuboid.span_of(level, &dimension_of, &ancestor));
         let Some(spans) = spans.collect::<Option<Vec<GroupSpan>>>() else { return Ok(None) };
         let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
-        let mut found = Answer::new(&bound.query, keys);
-        if state.cuboid.answer(&bound.query, &dimension_of, &ancestor, &mut found).is_none() {
+        // Codes that the cuboid has are in the dictionaries; filters must know them all.
+        let Some(query) = bound.question() else { return Ok(None) };
+        let mut found = Answer::new(&query, keys);
+        if state.cuboid.answer(&query, &dimension_of, &ancestor, &mut found).is_none() {
             return Ok(None);
         }
         let version = state.version;
@@ -195,7 +206,12 @@ impl Cuboids {
             most.max_by_key(|(count, _)| *count).map(|(_, shape)| shape.clone())
         };
         if let Some(shape) = &shape {
-            let built = self.build(shape, store, &kept.tails, threads)?;
+            let built = self.build(shape, store, &kept.tails, threads);
+            if built.is_err() {
+                // Not again and again: what is resident must be tended, too.
+                self.wanted.lock().insert(shape.clone(), None);
+            }
+            let built = built?;
             let mut wanted = self.wanted.lock();
             if built.is_some() {
                 wanted.remove(shape);
@@ -208,7 +224,12 @@ impl Cuboids {
             }
         }
         let catalog = store.catalog();
-        kept.tails.retain(|table| catalog.by_id(table).is_some());
+        kept.retain(|table| catalog.by_id(table).is_some());
+        for table in kept.tails.tables() {
+            if newest(store, table)?.is_some_and(|snapshot| snapshot.tables[&table].tail.is_empty()) {
+                kept.tails.forget(table);
+            }
+        }
         let visible = store.info().visible;
         for resident in self.list().into_iter().filter(|resident| resident.version() < visible) {
             let Some(snapshot) = newest(store, resident.shape.table)? else {
@@ -280,7 +301,11 @@ impl Cuboids {
                 tail.iter().flat_map(codes).filter(|&code| code > 0).for_each(|code| widen(code, code));
                 let (low, high) = bounds.unwrap_or((1, 1));
                 // Time goes on.
-                GroupSpan { level, first: low, count: high - low + 1 + (high - low) / 8 + 4 }
+                let count = u64::from(high - low) + 5 + u64::from(high - low) / 8;
+                match u32::try_from(count).ok().filter(|count| low.checked_add(*count).is_some()) {
+                    Some(count) => GroupSpan { level, first: low, count },
+                    None => return Ok(None),
+                }
             });
         }
         let rows = read.rows_at_most();
@@ -362,6 +387,8 @@ fn ancestor(bound: &Bound, finer: usize, coarser: usize, code: u32) -> Option<u3
     match (&from.source, &to.source) {
         (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to)) => Some(match calendar::units_of_code(code) {
             None => 0,
+            // The first and the last code stand for all times before and after.
+            Some(_) if code == 1 || code == u32::MAX => return None,
             Some(units) => calendar::code_of_micros(calendar::start_micros(units, *from), *to),
         }),
         (LevelSource::Column(_), LevelSource::Column(_)) => {

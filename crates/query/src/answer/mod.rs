@@ -28,3 +28,11 @@ pub(crate) struct Kept {
     /// Names that members share.
     pub(crate) names: names::Names,
 }
+
+impl Kept {
+    /// Drops what is kept of tables that are gone.
+    pub(crate) fn retain(&self, exists: impl Fn(alluvia_types::TableId) -> bool) {
+        self.tails.retain(&exists);
+        self.names.retain(exists);
+    }
+}

@@ -22,6 +22,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Drops what is kept of tables that are gone.
+    pub(crate) fn retain(&self, exists: impl Fn(TableId) -> bool) {
+        self.known.lock().retain(|(table, _), _| exists(*table));
+    }
+
     /// The first codes of all names of a level that has members. `None` if they cannot be had.
     pub(crate) fn first(&self, table: TableId, dictionaries: &Dictionaries, level: usize) -> Option<FirstOfName> {
         let len = dictionaries.len(level);

@@ -1,7 +1,7 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
 use super::conditions::filters;
-use super::statement::{Aggregate, Group, Item, Order, Statement};
+use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{CodedRows, has_codes};
 use super::{Kept, columns};
 use alluvia_catalog::Dictionaries;
@@ -13,6 +13,7 @@ use alluvia_tree::{
 use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ pub(crate) struct Bound {
     pub(super) dictionaries: Arc<Dictionaries>,
     pub(super) items: Vec<Item>,
     pub(super) query: BoxQuery,
+    conditions: Vec<Condition>,
+    /// Members of each level when the filters were made.
+    members: Vec<u32>,
     /// For each item the measure that it aggregates, if it does one.
     pub(super) item_measures: Vec<Option<usize>>,
     pub(super) order: Vec<Order>,
@@ -34,9 +38,12 @@ pub(crate) struct Bound {
 pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
     let def = &read.entry.def;
     let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
-    if def.dimensions.is_empty() {
+    // GROUP BY of a name means the column of that name, if there is one, and not an item that is called so.
+    let hides = |alias: &String| def.columns.iter().any(|column| column.name == *alias);
+    if def.dimensions.is_empty() || statement.aliases.iter().any(hides) {
         return None;
     }
+    let members = member_counts(def, &dictionaries);
     let mut query = BoxQuery { filters: filters(def, &dictionaries, &statement.conditions)?, ..BoxQuery::default() };
     for group in &statement.groups {
         let level = level_of(def, group)?;
@@ -65,6 +72,8 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
         def: Arc::clone(def),
         items: statement.items.clone(),
         query,
+        conditions: statement.conditions.clone(),
+        members,
         item_measures,
         order: statement.order.clone(),
         limit: statement.limit,
@@ -73,7 +82,22 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
     })
 }
 
+/// How many codes each level has given out.
+fn member_counts(def: &TableDef, dictionaries: &Dictionaries) -> Vec<u32> {
+    (0..def.levels().count()).map(|level| dictionaries.len(level)).collect()
+}
+
 impl Bound {
+    /// The question with filters that know every member there is now: rows of the tail bring new ones when they get their codes.
+    /// `None` if the conditions cannot be filters any more.
+    pub(super) fn question(&self) -> Option<Cow<'_, BoxQuery>> {
+        if self.members == member_counts(&self.def, &self.dictionaries) {
+            return Some(Cow::Borrowed(&self.query));
+        }
+        let filters = filters(&self.def, &self.dictionaries, &self.conditions)?;
+        Some(Cow::Owned(BoxQuery { filters, ..self.query.clone() }))
+    }
+
     /// As EXPLAIN shows it.
     pub(crate) fn describe(&self) -> String {
         let name = |level: usize| {
@@ -184,13 +208,14 @@ pub(crate) fn run(
         spans.push(span_of(bound, level, &segments, &tail)?);
     }
     let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
-    let mut found = Answer::new(&bound.query, keys);
-    if !answer(&bound.query, &segments, threads, &mut found)? {
+    let Some(query) = bound.question() else { return Ok(None) };
+    let mut found = Answer::new(&query, keys);
+    if !answer(&query, &segments, threads, &mut found)? {
         return Ok(None);
     }
     for (chunk, rows) in &tail {
-        let measures = measure_columns(&bound.def, &bound.query.measures, &chunk.rows);
-        add_rows(&bound.query, &chunk.codes, &measures, rows.clone(), &mut found)?;
+        let measures = measure_columns(&bound.def, &query.measures, &chunk.rows);
+        add_rows(&query, &chunk.codes, &measures, rows.clone(), &mut found)?;
     }
     Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
 }

@@ -17,6 +17,8 @@ pub(crate) struct Statement {
     pub(crate) table: String,
     pub(crate) items: Vec<Item>,
     pub(crate) groups: Vec<Group>,
+    /// Names of items that GROUP BY uses; none of them may be a column's.
+    pub(crate) aliases: Vec<String>,
     pub(crate) conditions: Vec<Condition>,
     /// Items to order by.
     pub(crate) order: Vec<Order>,
@@ -95,6 +97,10 @@ pub(crate) enum Literal {
     /// As written.
     Number(String),
     Boolean(bool),
+    /// `DATE '...'`
+    Date(String),
+    /// `TIMESTAMP '...'`
+    Time(String),
 }
 
 /// The statement, if it is one that the index may answer.
@@ -118,7 +124,7 @@ pub(crate) fn recognise(query: &Query) -> Option<Statement> {
     if !locks.is_empty() || !pipe_operators.is_empty() {
         return None;
     }
-    let (table, items, groups, conditions) = select_of(select)?;
+    let Parts { table, items, groups, aliases, conditions } = select_of(select)?;
     let order = match order_by {
         None => Vec::new(),
         Some(order_by) => order_of(order_by, &items, &groups, select)?,
@@ -128,6 +134,7 @@ pub(crate) fn recognise(query: &Query) -> Option<Statement> {
         table,
         items: items.into_iter().map(|(item, _)| item).collect(),
         groups,
+        aliases,
         conditions,
         order,
         limit,
@@ -136,7 +143,13 @@ pub(crate) fn recognise(query: &Query) -> Option<Statement> {
 }
 
 /// The table, the items with their names, the groups and the conditions.
-type Parts = (String, Vec<(Item, Option<String>)>, Vec<Group>, Vec<Condition>);
+struct Parts {
+    table: String,
+    items: Vec<(Item, Option<String>)>,
+    groups: Vec<Group>,
+    aliases: Vec<String>,
+    conditions: Vec<Condition>,
+}
 
 fn select_of(select: &Select) -> Option<Parts> {
     let Select {
@@ -185,8 +198,11 @@ fn select_of(select: &Select) -> Option<Parts> {
     if !modifiers.is_empty() {
         return None;
     }
-    let groups: Vec<Group> =
-        expressions.iter().map(|expr| group_expression(expr, projection, &scope)).collect::<Option<_>>()?;
+    let mut aliases = Vec::new();
+    let groups: Vec<Group> = expressions
+        .iter()
+        .map(|expr| group_expression(expr, projection, &scope, &mut aliases))
+        .collect::<Option<_>>()?;
     let mut items = Vec::with_capacity(projection.len());
     for item in projection {
         let (expr, alias) = match item {
@@ -207,7 +223,7 @@ fn select_of(select: &Select) -> Option<Parts> {
     }
     // A query without an aggregate and without groups is a plain SELECT.
     let aggregates = items.iter().any(|(item, _)| matches!(item, Item::Aggregate(..)));
-    (aggregates || !groups.is_empty()).then_some((scope.table, items, groups, conditions))
+    (aggregates || !groups.is_empty()).then_some(Parts { table: scope.table, items, groups, aliases, conditions })
 }
 
 /// The one table, and what columns may be qualified with.
@@ -272,7 +288,7 @@ fn table_of(name: &ObjectName) -> Option<String> {
 }
 
 /// A group, which may be written as the place or the alias of an item.
-fn group_expression(expr: &Expr, projection: &[SelectItem], scope: &Scope) -> Option<Group> {
+fn group_expression(expr: &Expr, projection: &[SelectItem], scope: &Scope, aliases: &mut Vec<String>) -> Option<Group> {
     if let Expr::Value(value) = expr {
         let Value::Number(place, false) = &value.value else { return None };
         let place = place.parse::<usize>().ok()?.checked_sub(1)?;
@@ -289,7 +305,10 @@ fn group_expression(expr: &Expr, projection: &[SelectItem], scope: &Scope) -> Op
                 && name_of(alias) == name
             {
                 let group = group_of(expr, scope)?;
-                return (group == Group::Column(name) || !matches!(group, Group::Column(_))).then_some(group);
+                if group != Group::Column(name.clone()) {
+                    aliases.push(name);
+                }
+                return Some(group);
             }
         }
     }
@@ -454,8 +473,9 @@ fn literal_of(expr: &Expr) -> Option<Literal> {
             _ => None,
         },
         Expr::TypedString(typed) => match (&typed.data_type, &typed.value.value) {
-            (SqlType::Date | SqlType::Timestamp(None, _), Value::SingleQuotedString(text)) => {
-                Some(Literal::Text(text.clone()))
+            (SqlType::Date, Value::SingleQuotedString(text)) => Some(Literal::Date(text.clone())),
+            (SqlType::Timestamp(None, ast::TimezoneInfo::None), Value::SingleQuotedString(text)) => {
+                Some(Literal::Time(text.clone()))
             }
             _ => None,
         },

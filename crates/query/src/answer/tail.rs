@@ -54,11 +54,7 @@ impl CodedTails {
         version: Version,
     ) -> Result<Vec<(Arc<CodedRows>, Range<usize>)>> {
         let tail: Vec<&RecordBatch> = tail.iter().map(|run| &run.rows).filter(|rows| rows.num_rows() > 0).collect();
-        let Some(first) = tail.first() else {
-            // Sorted: what was kept of it is needed no more.
-            self.forget(entry.def.id);
-            return Ok(Vec::new());
-        };
+        let Some(first) = tail.first() else { return Ok(Vec::new()) };
         let oldest = Version(versions(first)?[0]);
         let coded = {
             let mut tables = self.tables.lock();
@@ -108,6 +104,11 @@ impl CodedTails {
     /// Drops what is kept of a table's tail.
     pub(crate) fn forget(&self, table: TableId) {
         self.tables.lock().remove(&table);
+    }
+
+    /// Tables of which something is kept.
+    pub(crate) fn tables(&self) -> Vec<TableId> {
+        self.tables.lock().keys().copied().collect()
     }
 
     /// Drops what is kept of tables that are gone.

@@ -30,9 +30,10 @@ use std::sync::Arc;
 /// Stack for parsing: what the parser recurses through without counting (types, nested statements) is bounded by the
 /// depth check, and fits in this many times over.
 const PARSE_STACK_BYTES: usize = 32 << 20;
-/// Statements up to this depth are parsed on the caller's stack if it has this much left: a new stack costs as much as all
-/// the rest of a single-row INSERT.
-const SHALLOW_MAX: usize = 16;
+/// Statements up to this depth and of so few tokens are parsed on the caller's stack if it has this much left: a new stack costs as
+/// much as all the rest of a single-row INSERT. The tokens bound what the depth does not count.
+const SHALLOW_DEPTH_MAX: usize = 16;
+const SHALLOW_TOKENS_MAX: usize = 128;
 const SHALLOW_STACK_BYTES: usize = 1 << 20;
 
 /// All statements of a script.
@@ -51,23 +52,25 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         let (start, end) = (offsets.at(first.span.start), offsets.at(last.span.end));
         let text = &sql[start..end];
         let hints = hints::read(tokens)?;
-        let kind = with_stack_for(depth::check(tokens)?, || match refuse::statement(&leading_words(tokens)) {
-            Ok(()) => match statement(tokens, &hints) {
-                Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
-                Ok(kind) => Ok(kind),
-            },
-            Err(refused) => Ok(Kind::Refused(refused)),
-        })?;
+        let kind =
+            with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&leading_words(tokens)) {
+                Ok(()) => match statement(tokens, &hints) {
+                    Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
+                    Ok(kind) => Ok(kind),
+                },
+                Err(refused) => Ok(Kind::Refused(refused)),
+            })?;
         statements.push(Statement { text: Arc::from(text), hints, kind });
     }
     Ok(statements)
 }
 
-/// Runs `parse` with stack for a statement of this depth.
-fn with_stack_for<T>(depth: usize, parse: impl FnOnce() -> T) -> T {
-    match depth {
-        ..=SHALLOW_MAX => stacker::maybe_grow(SHALLOW_STACK_BYTES, PARSE_STACK_BYTES, parse),
-        _ => stacker::grow(PARSE_STACK_BYTES, parse),
+/// Runs `parse` with stack for a statement of this depth and so many tokens.
+fn with_stack_for<T>(depth: usize, tokens: usize, parse: impl FnOnce() -> T) -> T {
+    if depth <= SHALLOW_DEPTH_MAX && tokens <= SHALLOW_TOKENS_MAX {
+        stacker::maybe_grow(SHALLOW_STACK_BYTES, PARSE_STACK_BYTES, parse)
+    } else {
+        stacker::grow(PARSE_STACK_BYTES, parse)
     }
 }
 

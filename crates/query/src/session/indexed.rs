@@ -106,8 +106,9 @@ impl Session {
 
     async fn find(&self, this: &Run, ready: Ready) -> Result<Option<Found>> {
         let Ready { snapshot, read, bound, schema } = ready;
+        let (bound, read) = (Arc::new(bound), Arc::new(read));
         if this.settings.cuboids
-            && let Some(found) = self.find_in_cuboids(this, &snapshot, &read, &bound, &schema)?
+            && let Some(found) = self.find_in_cuboids(this, &snapshot, &read, &bound, &schema).await?
         {
             return Ok(Some(found));
         }
@@ -124,19 +125,25 @@ impl Session {
 }
 
 impl Session {
-    fn find_in_cuboids(
+    async fn find_in_cuboids(
         &self,
         this: &Run,
         snapshot: &Arc<Snapshot>,
-        read: &TableRead,
-        bound: &Bound,
+        read: &Arc<TableRead>,
+        bound: &Arc<Bound>,
         schema: &SchemaRef,
     ) -> Result<Option<Found>> {
         let exactly = matches!(self.state.lock().transaction, Transaction::Open(_));
-        let (cuboids, kept) = (self.engine.cuboids(), self.engine.kept());
-        let Some((batch, version)) = cuboids.answer(bound, snapshot, read, exactly, kept, schema)? else {
-            return Ok(None);
+        let (cuboids, kept) = (Arc::clone(self.engine.cuboids()), Arc::clone(self.engine.kept()));
+        let answered = if cuboids.is_ready(bound, snapshot, read) {
+            cuboids.answer(bound, snapshot, read, exactly, &kept, schema)?
+        } else {
+            // To catch up may take long.
+            let (snapshot, read, bound) = (Arc::clone(snapshot), Arc::clone(read), Arc::clone(bound));
+            let schema = Arc::clone(schema);
+            blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, &kept, &schema)).await?
         };
+        let Some((batch, version)) = answered else { return Ok(None) };
         let used = if version == snapshot.version {
             UsedCounters::new(snapshot)
         } else {
@@ -153,7 +160,11 @@ impl Session {
 /// What the schema of the answer depends on.
 fn shape_of(statement: &Statement, read: &TableRead, query: &Query) -> ShapeKey {
     let labels = match query.body.as_ref() {
-        SetExpr::Select(select) => select.projection.iter().map(ToString::to_string).collect(),
+        SetExpr::Select(select) => {
+            // What a column is called depends on what the table is called, too.
+            let from = select.from.iter().map(|from| from.relation.to_string());
+            select.projection.iter().map(ToString::to_string).chain(from).collect()
+        }
         _ => Vec::new(),
     };
     ShapeKey {
