@@ -99,9 +99,19 @@ fn timed(kind: &str, rest: &[&str]) {
     let time = rest.first().copied().unwrap_or("1h");
     let seconds = seconds(time).unwrap_or_else(|| die(&format!("'{time}' is no duration: write 90s, 10m or 2h")));
     println!("seed and progress are printed by the test; {seconds} s");
-    cargo(&["test", "--workspace", "--features", "alluvia-node/paranoid", "--test", kind, "--", "--nocapture"])
-        .env("ALLUVIA_TEST_SECONDS", &seconds.to_string())
-        .run();
+    cargo(&[
+        "test",
+        "--workspace",
+        "--features",
+        "alluvia-node/paranoid",
+        "--test",
+        "it",
+        "--",
+        &format!("{kind}::"),
+        "--nocapture",
+    ])
+    .env("ALLUVIA_TEST_SECONDS", &seconds.to_string())
+    .run();
 }
 
 fn seconds(text: &str) -> Option<u64> {

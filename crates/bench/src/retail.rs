@@ -116,7 +116,18 @@ impl Retail {
 
 /// The Parquet file of so many rows, made the first time.
 pub fn parquet_file(folder: &Path, rows: u64) -> Anything<PathBuf> {
-    let path = folder.join(format!("retail-{rows}.parquet"));
+    let mut retail = Retail::new(1);
+    let schema = Arc::clone(&retail.schema);
+    write_once(folder.join(format!("retail-{rows}.parquet")), &schema, rows, |count| retail.batch(count))
+}
+
+/// Writes so many rows, made batch by batch, unless the file is there.
+pub fn write_once(
+    path: PathBuf,
+    schema: &SchemaRef,
+    rows: u64,
+    mut batch: impl FnMut(usize) -> Anything<RecordBatch>,
+) -> Anything<PathBuf> {
     if path.exists() {
         return Ok(path);
     }
@@ -126,12 +137,11 @@ pub fn parquet_file(folder: &Path, rows: u64) -> Anything<PathBuf> {
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_max_row_group_row_count(Some(500_000))
         .build();
-    let mut retail = Retail::new(1);
-    let mut writer = ArrowWriter::try_new(File::create(&scratch)?, Arc::clone(&retail.schema), Some(properties))?;
+    let mut writer = ArrowWriter::try_new(File::create(&scratch)?, Arc::clone(schema), Some(properties))?;
     let mut left = rows;
     while left > 0 {
         let count = left.min(50_000);
-        writer.write(&retail.batch(count as usize)?)?;
+        writer.write(&batch(count as usize)?)?;
         left -= count;
     }
     writer.close()?;

@@ -210,13 +210,13 @@ impl Log {
         Log { disk, dir: dir.to_owned(), options, state: Mutex::new(state), progress: Condvar::new() }
     }
 
-    /// Reads the whole log in `dir` without changing it; for `alluvia check`. Errors as [`Log::open`].
+    /// As [`Log::read`], without looking at the records.
     pub fn check(disk: &dyn Disk, dir: &Path, salt: u64, after: Version) -> Result<LogSummary> {
-        scan::check(disk, dir, salt, after, &mut |_| Ok(()))
+        Log::read(disk, dir, salt, after, &mut |_| Ok(()))
     }
 
-    /// As [`Log::check`], and hands every record after version `after` to `replay`, in order, as [`Log::open`] would. What
-    /// comes before damage is handed out before the error is returned.
+    /// Reads the whole log in `dir` without changing it, for `alluvia check`, and hands every record after version `after` to
+    /// `replay`, in order, as [`Log::open`] would. Errors as [`Log::open`]; what comes before damage is handed out before.
     pub fn read(
         disk: &dyn Disk,
         dir: &Path,

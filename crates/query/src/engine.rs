@@ -5,7 +5,7 @@
 //!   settings and memory.
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
-use crate::answer::{Cuboids, Kept, Shapes};
+use crate::answer::{Cuboids, Kept, Schemas};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::settings::{Settings, show_bytes};
@@ -57,7 +57,7 @@ pub struct Engine {
     base: SessionState,
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
-    shapes: Shapes,
+    schemas: Schemas,
     cuboids: Arc<Cuboids>,
     kept: Arc<Kept>,
     sessions: AtomicU64,
@@ -81,7 +81,7 @@ impl Engine {
             memory: TotalMemory::new(options.memory_limit_bytes),
             queries: QueryLog::new(QUERIES_REMEMBERED),
             scans: ScanCache::new(),
-            shapes: Shapes::default(),
+            schemas: Schemas::default(),
             cuboids: Arc::new(Cuboids::new(options.cuboid_bytes_max)),
             kept: Arc::default(),
             sessions: AtomicU64::new(0),
@@ -113,8 +113,8 @@ impl Engine {
     }
 
     /// What the answers of statements that the index answers look like.
-    pub(crate) fn shapes(&self) -> &Shapes {
-        &self.shapes
+    pub(crate) fn schemas(&self) -> &Schemas {
+        &self.schemas
     }
 
     /// Resident cuboids.

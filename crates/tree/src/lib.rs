@@ -19,6 +19,7 @@ mod context;
 mod cursor;
 pub mod estimate;
 mod filter;
+mod float_sum;
 mod layout;
 mod meta;
 mod parquet_file;

@@ -5,14 +5,10 @@
 //! same shares, for a generator of queries that wants a certain coverage. Uniform data is the file that `load` uses too.
 
 use crate::Anything;
-use crate::retail::{DIMENSIONS, Random, Retail, parquet_file};
+use crate::retail::{DIMENSIONS, Random, Retail, parquet_file, write_once};
 use arrow::array::{ArrayRef, AsArray, DictionaryArray, Float64Array, Int32Array};
 use arrow::datatypes::{Int32Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,26 +32,9 @@ impl Data {
         }
         let correlated = if self.correlated { "-correlated" } else { "" };
         let path = folder.join(format!("retail-{}-zipf{}{correlated}.parquet", self.rows, self.zipf));
-        if path.exists() {
-            return Ok(path);
-        }
-        eprintln!("generating {} ...", path.display());
-        let scratch = path.with_extension("tmp");
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-            .set_max_row_group_row_count(Some(500_000))
-            .build();
         let mut rows = Skewed::new(self)?;
-        let mut writer = ArrowWriter::try_new(File::create(&scratch)?, Arc::clone(&rows.schema), Some(properties))?;
-        let mut left = self.rows;
-        while left > 0 {
-            let count = left.min(50_000);
-            writer.write(&rows.batch(count as usize)?)?;
-            left -= count;
-        }
-        writer.close()?;
-        fs::rename(scratch, &path)?;
-        Ok(path)
+        let schema = Arc::clone(&rows.schema);
+        write_once(path, &schema, self.rows, |count| rows.batch(count))
     }
 }
 

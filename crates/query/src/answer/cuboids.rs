@@ -4,10 +4,10 @@
 //! - A resident cuboid holds exactly the rows of its table through its version, whatever stage they are in: sorting and
 //!   merging do not touch it. It only moves forward, by the rows that came since, and is dropped when the table's definition
 //!   changes, when a code finds no place in it, or when catching up would cost as much as building it anew.
-//! - What all cuboids hold is bounded; those that are pinned count, and are not evicted.
+//! - What all cuboids hold is bounded: those with the fewest hits for their size are evicted.
 //! - A shape is built after it was asked for, by whoever calls [`Cuboids::tend`], never by a query.
 
-use super::run::{Bound, measure_columns, segment_rows};
+use super::run::{Bound, code_bounds, measure_columns, segment_rows};
 use super::tail::CodedTails;
 use super::{Kept, columns};
 use alluvia_snapshot::{Freshness, Snapshot, Store, TableRead, Want};
@@ -272,7 +272,7 @@ impl Cuboids {
         }
         let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
         let tail = tails.read(&read.entry, dictionaries, &read.tail, snapshot.version)?;
-        let def = &read.entry.def;
+        let (def, segments) = (&read.entry.def, segment_rows(read, None));
         let mut spans = Vec::with_capacity(shape.levels.len());
         for &level in &shape.levels {
             spans.push(if dictionaries.has_members(level) {
@@ -280,26 +280,7 @@ impl Cuboids {
                 let members = dictionaries.len(level) - 1;
                 GroupSpan { level, first: 1, count: members + members / 8 + 2 }
             } else {
-                let mut bounds: Option<(u32, u32)> = None;
-                let codes = |chunk: &(Arc<super::tail::CodedRows>, std::ops::Range<usize>)| {
-                    chunk.0.codes.levels[level][chunk.1.clone()].to_vec()
-                };
-                let mut widen = |low: u32, high: u32| {
-                    let (min, max) = bounds.unwrap_or((low, high));
-                    bounds = Some((min.min(low), max.max(high)));
-                };
-                for segment in &read.segments {
-                    let summaries = segment.segment.summaries()?;
-                    let Some(summary) = summaries.level(level) else { continue };
-                    for block in 0..summaries.blocks() {
-                        let (low, high) = summary.bounds(block);
-                        if low > 0 {
-                            widen(low, high);
-                        }
-                    }
-                }
-                tail.iter().flat_map(codes).filter(|&code| code > 0).for_each(|code| widen(code, code));
-                let (low, high) = bounds.unwrap_or((1, 1));
+                let (low, high) = code_bounds(level, &segments, &tail)?.unwrap_or((1, 1));
                 // Time goes on.
                 let count = u64::from(high - low) + 5 + u64::from(high - low) / 8;
                 match u32::try_from(count).ok().filter(|count| low.checked_add(*count).is_some()) {
@@ -311,7 +292,7 @@ impl Cuboids {
         let rows = read.rows_at_most();
         let cells_max = CELLS_MAX.min((rows / 4).max(CELLS_FREE));
         let Some(mut cuboid) = Cuboid::new(spans, shape.measures.clone(), cells_max) else { return Ok(None) };
-        if cuboid.bytes() > self.bytes_max / 2 || !cuboid.add_segments(&segment_rows(read, None), threads)? {
+        if cuboid.bytes() > self.bytes_max / 2 || !cuboid.add_segments(&segments, threads)? {
             return Ok(None);
         }
         for (chunk, rows) in &tail {

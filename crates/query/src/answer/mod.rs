@@ -1,8 +1,8 @@
 //! Answers from the index, without planning: the short path.
 //!
-//! A statement's tree is recognised ([`statement`]), its conditions become sets of codes ([`conditions`]), and the tree of
+//! A statement's tree is recognised ([`recognise`]), its conditions become sets of codes ([`conditions`]), and the tree of
 //! summaries, the packed codes and the tail are asked ([`run`]); the answer's columns are made as the planner would name and
-//! type them ([`shape`], [`columns`]). Planning costs milliseconds; this takes as long as the answer does.
+//! type them ([`schemas`], [`columns`]). Planning costs milliseconds; this takes as long as the answer does.
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 
@@ -10,15 +10,17 @@ mod columns;
 mod conditions;
 mod cuboids;
 mod names;
+mod recognise;
 mod run;
-mod shape;
+mod schemas;
 mod statement;
 mod tail;
 
 pub(crate) use cuboids::{Cuboids, Resident};
+pub(crate) use recognise::recognise;
 pub(crate) use run::{Bound, bind, run};
-pub(crate) use shape::{ShapeKey, Shapes};
-pub(crate) use statement::{Statement, recognise};
+pub(crate) use schemas::{SchemaKey, Schemas};
+pub(crate) use statement::Statement;
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

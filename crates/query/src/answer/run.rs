@@ -2,7 +2,7 @@
 
 use super::conditions::filters;
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
-use super::tail::{CodedRows, has_codes};
+use super::tail::{TailRows, has_codes};
 use super::{Kept, columns};
 use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{SegmentRead, TableRead};
@@ -14,7 +14,6 @@ use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A statement in the words of a table's index.
@@ -236,15 +235,18 @@ pub(super) fn measure_columns(def: &TableDef, measures: &[WantedMeasure], rows: 
 }
 
 /// The codes that rows can have at a level.
-fn span_of(
-    bound: &Bound,
-    level: usize,
-    segments: &[SegmentRows],
-    tail: &[(Arc<CodedRows>, Range<usize>)],
-) -> Result<GroupSpan> {
+fn span_of(bound: &Bound, level: usize, segments: &[SegmentRows], tail: &[TailRows]) -> Result<GroupSpan> {
     if bound.dictionaries.has_members(level) {
         return Ok(GroupSpan { level, first: 1, count: bound.dictionaries.len(level) - 1 });
     }
+    Ok(match code_bounds(level, segments, tail)? {
+        None => GroupSpan { level, first: 1, count: 0 },
+        Some((low, high)) => GroupSpan { level, first: low, count: high - low + 1 },
+    })
+}
+
+/// The least and the greatest code beside NULL that rows have at a level; `None` if they have none.
+pub(super) fn code_bounds(level: usize, segments: &[SegmentRows], tail: &[TailRows]) -> Result<Option<(u32, u32)>> {
     let mut bounds: Option<(u32, u32)> = None;
     let mut widen = |low: u32, high: u32| {
         let (min, max) = bounds.unwrap_or((low, high));
@@ -262,8 +264,5 @@ fn span_of(
             widen(code, code);
         }
     }
-    Ok(match bounds {
-        None => GroupSpan { level, first: 1, count: 0 },
-        Some((low, high)) => GroupSpan { level, first: low, count: high - low + 1 },
-    })
+    Ok(bounds)
 }

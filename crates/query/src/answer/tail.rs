@@ -25,6 +25,9 @@ pub(crate) struct CodedRows {
     pub(crate) codes: LevelCodes,
 }
 
+/// Some of the rows of a chunk.
+pub(crate) type TailRows = (Arc<CodedRows>, Range<usize>);
+
 /// What tables' tails look like in codes.
 #[derive(Debug, Default)]
 pub(crate) struct CodedTails {
@@ -52,7 +55,7 @@ impl CodedTails {
         dictionaries: &Dictionaries,
         tail: &[TailRead],
         version: Version,
-    ) -> Result<Vec<(Arc<CodedRows>, Range<usize>)>> {
+    ) -> Result<Vec<TailRows>> {
         let tail: Vec<&RecordBatch> = tail.iter().map(|run| &run.rows).filter(|rows| rows.num_rows() > 0).collect();
         let Some(first) = tail.first() else { return Ok(Vec::new()) };
         let oldest = Version(versions(first)?[0]);

@@ -3,13 +3,13 @@
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
 //! open transaction has rows of the table, which are in no index.
 
-use crate::answer::{Bound, ShapeKey, Statement, bind, recognise, run};
+use crate::answer::{Bound, SchemaKey, Statement, bind, recognise, run};
 use crate::dialect::Hints;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
 use crate::table::UsedCounters;
-use alluvia_snapshot::{Snapshot, TableRead};
+use alluvia_snapshot::{Freshness, Snapshot, TableRead, Want};
 use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
@@ -63,7 +63,7 @@ impl Session {
         let mut plan = ready.bound.describe();
         if options.analyze {
             let Some(found) = self.find(run, ready).await? else { return Ok(None) };
-            let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows } = found.counters;
+            let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = found.counters;
             plan += &format!(
                 "\n  cuboid: {}\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}; blocks_skipped={blocks_skipped}\n  \
                  rows: filtered={rows_filtered}, tail={tail_rows}, returned={}\n  used: {}",
@@ -92,12 +92,12 @@ impl Session {
             return Ok(None);
         }
         let Some(bound) = bind(&statement, &read) else { return Ok(None) };
-        let key = shape_of(&statement, &read, query);
-        let schema = match self.engine.shapes().get(&key) {
+        let key = key_of(&statement, &read, query);
+        let schema = match self.engine.schemas().get(&key) {
             Some(schema) => schema,
             None => {
                 let schema = self.schema_of(run, &snapshot, query).await?;
-                self.engine.shapes().insert(key, Arc::clone(&schema));
+                self.engine.schemas().insert(key, Arc::clone(&schema));
                 schema
             }
         };
@@ -117,6 +117,7 @@ impl Session {
         let (kept, threads, version) = (Arc::clone(self.engine.kept()), this.settings.threads, snapshot.version);
         let found = blocking(move || run(&bound, &read, version, &kept, threads, &schema)).await?;
         let Some((batch, counters)) = found else { return Ok(None) };
+        used.add_segments(counters.segments, counters.segments_skipped);
         used.add_blocks(counters.cut, counters.blocks_skipped);
         used.add_rows(counters.rows_filtered);
         used.add_tail_rows(counters.tail_rows);
@@ -148,9 +149,14 @@ impl Session {
             UsedCounters::new(snapshot)
         } else {
             // The cuboid was ahead: what the session has read now includes that.
-            let mut state = self.state.lock();
-            state.seen = state.seen.max(version);
-            UsedCounters::new(&Snapshot { version, lag: Duration::ZERO, ..snapshot.as_ref().clone() })
+            {
+                let mut state = self.state.lock();
+                state.seen = state.seen.max(version);
+            }
+            let freshness = Freshness::Within(Duration::ZERO);
+            let want = Want { freshness, at_least: version, exactly: Some(version), tables: Vec::new() };
+            let lag = self.engine.store().snapshot(&want)?.lag;
+            UsedCounters::new(&Snapshot { version, lag, ..snapshot.as_ref().clone() })
         };
         self.engine.queries().reads(this.query_id, &used);
         Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))
@@ -158,7 +164,7 @@ impl Session {
 }
 
 /// What the schema of the answer depends on.
-fn shape_of(statement: &Statement, read: &TableRead, query: &Query) -> ShapeKey {
+fn key_of(statement: &Statement, read: &TableRead, query: &Query) -> SchemaKey {
     let labels = match query.body.as_ref() {
         SetExpr::Select(select) => {
             // What a column is called depends on what the table is called, too.
@@ -167,7 +173,7 @@ fn shape_of(statement: &Statement, read: &TableRead, query: &Query) -> ShapeKey 
         }
         _ => Vec::new(),
     };
-    ShapeKey {
+    SchemaKey {
         table: read.entry.def.id,
         changed_at: read.entry.changed_at,
         items: statement.items.clone(),

@@ -358,12 +358,14 @@ mod tests {
         let defaults = Settings::new(1 << 30, 1 << 30, 2);
         let changed = [
             ("batch_size", "1000"),
+            ("cuboids", "off"),
             ("durability", "relaxed"),
             ("freshness", "250ms"),
             ("memory_limit", "512MB"),
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),
+            ("short_path", "off"),
             ("statement_timeout", "90s"),
             ("threads", "1"),
             ("timezone", "UTC"),

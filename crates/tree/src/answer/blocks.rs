@@ -43,7 +43,9 @@ impl Reading {
             let needed = measure.wanted != Wanted::default();
             measures.push(match place {
                 // The count of values alone needs them only if there are NULLs.
-                Some(place) if needed || has_nulls(&index, place, segment) => {
+                Some(place)
+                    if needed || (0..segment.blocks()).any(|block| values_of(&index, place, segment, block).1) =>
+                {
                     Some((place, segment.measure_stream(place)?))
                 }
                 Some(place) => Some((place, Arc::default())),
@@ -54,13 +56,11 @@ impl Reading {
     }
 }
 
-/// Whether any block has a NULL in a measure.
-fn has_nulls(index: &BlockIndex, measure: usize, segment: &Segment) -> bool {
-    let counts = index.table.measures[measure].1.counts.as_primitive::<UInt32Type>();
-    (0..segment.blocks()).any(|block| {
-        let rows = segment.block_rows(block);
-        u64::from(counts.value(block)) < rows.end - rows.start
-    })
+/// How many values of a measure a block has, and whether it has NULLs beside them.
+fn values_of(index: &BlockIndex, measure: usize, segment: &Segment, block: usize) -> (u64, bool) {
+    let count = index.table.measures[measure].1.counts.as_primitive::<UInt32Type>().value(block);
+    let rows = segment.block_rows(block);
+    (count.into(), u64::from(count) < rows.end - rows.start)
 }
 
 /// Reads cut blocks.
@@ -193,9 +193,7 @@ fn add_measure(
 ) {
     let Some((place, stream)) = &reading.measures[measure] else { return };
     let summary = &reading.index.table.measures[*place].1;
-    let rows = reading.segment.block_rows(block);
-    let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
-    let has_nulls = count < rows.end - rows.start;
+    let (count, has_nulls) = values_of(&reading.index, *place, &reading.segment, block);
     let of = query.measures[measure];
     if count == 0 {
         return;
@@ -300,9 +298,7 @@ fn add_grouped(
     for (measure, of) in query.measures.iter().enumerate() {
         let Some((place, stream)) = &reading.measures[measure] else { continue };
         let summary = &reading.index.table.measures[*place].1;
-        let block_rows = reading.segment.block_rows(block);
-        let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
-        let has_nulls = count < block_rows.end - block_rows.start;
+        let (_, has_nulls) = values_of(&reading.index, *place, &reading.segment, block);
         if of.wanted == Wanted::default() && !has_nulls {
             groups.iter().for_each(|&group| into.totals.add_count(measure, group as usize));
             continue;

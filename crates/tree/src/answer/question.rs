@@ -26,6 +26,10 @@ pub struct BoxQuery {
 /// What answering took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
+    /// Segments some of whose rows may match.
+    pub segments: u64,
+    /// Segments none of whose rows match.
+    pub segments_skipped: u64,
     /// Nodes none of whose rows match.
     pub disjoint: u64,
     /// Nodes answered from summaries.
@@ -43,6 +47,8 @@ pub struct Counters {
 impl Counters {
     /// Adds others.
     pub fn add(&mut self, other: &Counters) {
+        self.segments += other.segments;
+        self.segments_skipped += other.segments_skipped;
         self.disjoint += other.disjoint;
         self.covered += other.covered;
         self.cut += other.cut;

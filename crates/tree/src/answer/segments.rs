@@ -111,8 +111,7 @@ pub(super) struct CutBlock {
     pub(super) versions: Versions,
 }
 
-/// Adds the rows of segments that lie in a box to an answer. Works with up to `threads`
-/// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
+/// Adds the rows of segments that lie in a box to an answer, with up to `threads` threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
 pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
     assert!(query.filters.len() <= 64, "a bit for each filter");
     for rows in segments {

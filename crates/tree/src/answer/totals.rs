@@ -8,6 +8,7 @@
 //!   and the caller answers by the general way.
 
 use crate::filter::{FloatSums, PackedSums};
+use crate::float_sum::Compensated;
 use crate::side::{SCALE_MAX, powi};
 use alluvia_types::ColumnId;
 
@@ -50,28 +51,6 @@ pub struct WantedMeasure {
     pub is_float: bool,
     /// What of it.
     pub wanted: Wanted,
-}
-
-/// A float sum and what is to be added to it.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Compensated {
-    sum: f64,
-    rest: f64,
-}
-
-impl Compensated {
-    #[inline]
-    pub(crate) fn add(&mut self, value: f64) {
-        // Knuth's two-sum.
-        let sum = self.sum + value;
-        let of_value = sum - self.sum;
-        self.rest += (self.sum - (sum - of_value)) + (value - of_value);
-        self.sum = sum;
-    }
-
-    pub(crate) fn total(self) -> f64 {
-        self.sum + self.rest
-    }
 }
 
 /// Totals of one measure, one entry per group.
@@ -416,7 +395,8 @@ impl Totals {
         }
     }
 
-    /// Adds many groups of other totals, `first` and an offset each, to a group of these; as [`Totals::add_group`].
+    /// Adds many groups of other totals, `first` and an offset each, to a group of these. Whether the others
+    /// are spoilt is the caller's to know.
     pub(crate) fn add_cells(
         &mut self,
         group: usize,
@@ -429,18 +409,15 @@ impl Totals {
         for (at, &their) in measures.iter().enumerate() {
             let (totals, theirs) = (&mut self.measures[at], &other.measures[their]);
             totals.counts[group] += offsets.iter().map(|offset| theirs.counts[first + offset]).sum::<u64>();
-            if let Some(sum) = totals.exact.get_mut(group) {
-                for offset in offsets {
-                    let (next, over) = sum.overflowing_add(theirs.exact[first + offset]);
-                    *sum = next;
-                    self.is_spoilt |= over;
-                }
-            }
-            if let Some(sum) = totals.exact_squares.get_mut(group) {
-                for offset in offsets {
-                    let (next, over) = sum.overflowing_add(theirs.exact_squares[first + offset]);
-                    *sum = next;
-                    self.is_spoilt |= over;
+            for (own, theirs) in
+                [(&mut totals.exact, &theirs.exact), (&mut totals.exact_squares, &theirs.exact_squares)]
+            {
+                if let Some(sum) = own.get_mut(group) {
+                    for offset in offsets {
+                        let (next, over) = sum.overflowing_add(theirs[first + offset]);
+                        *sum = next;
+                        self.is_spoilt |= over;
+                    }
                 }
             }
             for (own, theirs) in [(&mut totals.raw, &theirs.raw), (&mut totals.raw_squares, &theirs.raw_squares)] {
@@ -448,8 +425,7 @@ impl Totals {
                     for part in offsets.iter().map(|offset| theirs[first + offset]) {
                         // Cells of floats that are all decimal numbers in disguise have nothing here.
                         if part != Compensated::default() {
-                            sum.add(part.sum);
-                            sum.add(part.rest);
+                            sum.add_sum(part);
                         }
                     }
                 }
@@ -470,43 +446,8 @@ impl Totals {
 
     /// Adds one group of other totals, of the same measures or more, to a group of these.
     pub fn add_group(&mut self, group: usize, other: &Totals, from: usize, measures: &[usize]) {
-        self.rows[group] += other.rows[from];
         self.is_spoilt |= other.is_spoilt;
-        for (at, &their) in measures.iter().enumerate() {
-            let theirs = &other.measures[their];
-            let totals = &mut self.measures[at];
-            if theirs.counts[from] == 0 {
-                continue;
-            }
-            totals.counts[group] += theirs.counts[from];
-            if let Some(sum) = totals.exact.get_mut(group) {
-                let (next, over) = sum.overflowing_add(theirs.exact[from]);
-                *sum = next;
-                self.is_spoilt |= over;
-            }
-            if let Some(sum) = totals.raw.get_mut(group) {
-                sum.add(theirs.raw[from].sum);
-                sum.add(theirs.raw[from].rest);
-            }
-            if let Some(sum) = totals.exact_squares.get_mut(group) {
-                let (next, over) = sum.overflowing_add(theirs.exact_squares[from]);
-                *sum = next;
-                self.is_spoilt |= over;
-            }
-            if let Some(sum) = totals.raw_squares.get_mut(group) {
-                sum.add(theirs.raw_squares[from].sum);
-                sum.add(theirs.raw_squares[from].rest);
-            }
-            if totals.of.wanted.min_max {
-                if totals.of.is_float {
-                    let (min, max) = theirs.raw_bounds[from];
-                    totals.merge_float_bounds(group, min, max);
-                } else {
-                    let (min, max) = theirs.exact_bounds[from];
-                    totals.merge_exact_bounds(group, min, max);
-                }
-            }
-        }
+        self.add_cells(group, other, from, &[0], measures);
     }
 }
 

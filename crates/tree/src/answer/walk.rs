@@ -30,6 +30,7 @@ pub(super) fn walk(
     let nodes = segment.nodes()?;
     let index = segment.index()?;
     let all = if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) };
+    let before = (into.counters.covered, cut.len());
     let mut stack = vec![(nodes.heights() - 1, 0, all)];
     'nodes: while let Some((height, node, above)) = stack.pop() {
         // Filters that are not covered yet.
@@ -78,6 +79,11 @@ pub(super) fn walk(
                 stack.extend(children.rev().map(|child| (height - 1, child, open)));
             }
         }
+    }
+    if (into.counters.covered, cut.len()) == before {
+        into.counters.segments_skipped += 1;
+    } else {
+        into.counters.segments += 1;
     }
     Ok(())
 }

@@ -36,11 +36,9 @@ mod scalar;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use crate::float_sum::{LANES, LaneSum};
 pub(crate) use mask::{MASK_ROWS, Mask};
 use std::sync::OnceLock;
-
-/// Interleaved float sums, as in a block's summary.
-pub(crate) const LANES: usize = 8;
 
 /// The instructions that kernels may use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -236,44 +234,6 @@ impl FloatSums {
         self.min = mins.into_iter().fold(f64::INFINITY, |min, value| if value < min { value } else { min });
         self.max = maxs.into_iter().fold(f64::NEG_INFINITY, |max, value| if value > max { value } else { max });
     }
-}
-
-/// Compensated sums, side by side: a row adds to the one of its place modulo [`LANES`].
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct LaneSum {
-    pub(crate) sums: [f64; LANES],
-    pub(crate) rests: [f64; LANES],
-}
-
-impl LaneSum {
-    #[inline(always)]
-    fn add(&mut self, lane: usize, value: f64) {
-        let (sum, rest) = two_sum(self.sums[lane], value);
-        self.sums[lane] = sum;
-        self.rests[lane] += rest;
-    }
-
-    /// The sum and what is to be added to it. An overflown sum is infinite and has no rest.
-    pub(crate) fn total(&self) -> (f64, f64) {
-        let (mut sum, mut rest) = (0.0, 0.0);
-        for lane in 0..LANES {
-            let (next, lost) = two_sum(sum, self.sums[lane]);
-            sum = next;
-            rest += lost + self.rests[lane];
-        }
-        if !sum.is_finite() || !rest.is_finite() {
-            return (self.sums.iter().sum(), 0.0);
-        }
-        two_sum(sum, rest)
-    }
-}
-
-/// The rounded sum of two floats and the rounding error (Knuth, TAOCP 2, 4.2.2).
-#[inline(always)]
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let of_b = sum - a;
-    (sum, (a - (sum - of_b)) + (b - of_b))
 }
 
 /// Sums the selected ones of a block's floats, given as their little-endian bytes. NULLs are what the mask leaves out:

@@ -1,11 +1,12 @@
 //! Per block of a measure: count, sum, sum of squares; for floats also what the sums leave out.
 //!
 //! Integers and decimals are summed exactly, in 256 bits; a sum of squares that would not fit in 76 digits is NULL
-//! ("unknown"). Floats are summed with compensation (Knuth's two-sum) in [`LANES`] interleaved sums, chosen by a row's
+//! ("unknown"). Floats are summed with compensation in interleaved sums ([`LaneSum`]), chosen by a row's
 //! place in its block, so that a block's sum does not depend on how its rows were handed in. NaN and the infinities are
 //! counted and left out of everything else. The smallest and largest value of an integer or decimal are the column's
 //! bounds, which are exact; those of a float, without NaN and infinities, are kept here.
 
+use crate::float_sum::LaneSum;
 use crate::side::Encoding;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal256Array, Float64Array, PrimitiveArray, UInt32Array};
 use arrow::datatypes::{
@@ -14,8 +15,6 @@ use arrow::datatypes::{
 };
 use std::sync::Arc;
 
-/// Interleaved float sums.
-const LANES: usize = 8;
 /// Below this, the square of a value and the sum of a block's squares fit in 128 bits.
 const SMALL: i128 = 1 << 56;
 
@@ -258,8 +257,8 @@ impl FloatBlock {
                 self.min = if value < self.min { value } else { self.min };
                 self.max = if value > self.max { value } else { self.max };
             }
-            self.sum.add(values.values(), place, |value| value);
-            self.squares.add(values.values(), place, |value| value * value);
+            self.sum.add_all(values.values(), place, |value| value);
+            self.squares.add_all(values.values(), place, |value| value * value);
             return;
         }
         let mut kept = vec![0.0; values.len()];
@@ -276,65 +275,9 @@ impl FloatBlock {
                 self.negative_infinities += 1;
             }
         }
-        self.sum.add(&kept, place, |value| value);
-        self.squares.add(&kept, place, |value| value * value);
+        self.sum.add_all(&kept, place, |value| value);
+        self.squares.add_all(&kept, place, |value| value * value);
     }
-}
-
-/// Compensated sums, side by side.
-#[derive(Clone, Default)]
-struct LaneSum {
-    sums: [f64; LANES],
-    rests: [f64; LANES],
-}
-
-impl LaneSum {
-    fn add(&mut self, values: &[f64], place: usize, map: impl Fn(f64) -> f64) {
-        let head = values.len().min((LANES - place % LANES) % LANES);
-        let (head, body) = values.split_at(head);
-        for (at, &value) in head.iter().enumerate() {
-            self.add_one((place + at) % LANES, map(value));
-        }
-        let chunks = body.chunks_exact(LANES);
-        let tail = chunks.remainder();
-        for chunk in chunks {
-            for (lane, &value) in chunk.iter().enumerate() {
-                self.add_one(lane, map(value));
-            }
-        }
-        for (lane, &value) in tail.iter().enumerate() {
-            self.add_one(lane, map(value));
-        }
-    }
-
-    #[inline(always)]
-    fn add_one(&mut self, lane: usize, value: f64) {
-        let (sum, rest) = two_sum(self.sums[lane], value);
-        self.sums[lane] = sum;
-        self.rests[lane] += rest;
-    }
-
-    /// The sum and what is to be added to it. An overflown sum is infinite and has no rest.
-    fn total(&self) -> (f64, f64) {
-        let (mut sum, mut rest) = (0.0, 0.0);
-        for lane in 0..LANES {
-            let (next, lost) = two_sum(sum, self.sums[lane]);
-            sum = next;
-            rest += lost + self.rests[lane];
-        }
-        if !sum.is_finite() || !rest.is_finite() {
-            return (self.sums.iter().sum(), 0.0);
-        }
-        two_sum(sum, rest)
-    }
-}
-
-/// The rounded sum of two floats and the rounding error (Knuth, TAOCP 2, 4.2.2).
-#[inline(always)]
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let of_b = sum - a;
-    (sum, (a - (sum - of_b)) + (b - of_b))
 }
 
 #[cfg(test)]

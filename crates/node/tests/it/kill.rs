@@ -6,8 +6,7 @@
 //! sorts and merges; it prints each acknowledgement. The parent kills it, reads what was acknowledged, and looks.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-mod support;
-
+use crate::support::{create, new_rows, read, rows, snapshot};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
 use alluvia_snapshot::{Durability, Freshness, NewBatch, ProducerMark, Store};
@@ -17,7 +16,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{create, new_rows, read, rows, snapshot};
 
 const DIRECTORY: &str = "ALLUVIA_KILL_DIR";
 const WRITERS: i64 = 4;
@@ -117,7 +115,7 @@ fn last_of(db: &Database, table: TableId, writer: i64) -> i64 {
 /// One round: start, kill after `after`, look. Adds to what was ever acknowledged, and returns how much was new.
 fn round(dir: &Path, after: Duration, acknowledged: &mut BTreeSet<i64>) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads", "1"])
+        .args(["--exact", "kill::child", "--nocapture", "--test-threads", "1"])
         .env(DIRECTORY, dir)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,7 +1,7 @@
 //! The short path gives what the general plan gives, or steps aside: generated statements against the general plan, while rows
 //! lie in the tail, in sorted and in merged segments.
 //!
-//! `ALLUVIA_TEST_SECONDS=600 cargo test ... --test index_answers` runs longer; a failure prints its statement.
+//! `ALLUVIA_TEST_SECONDS=600 cargo test ... --test it index_answers` runs longer; a failure prints its statement.
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 

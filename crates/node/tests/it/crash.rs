@@ -3,8 +3,7 @@
 //! The model is the list of contents after each version. After any power loss the database must open, be at a version
 //! that is at least the last acknowledged one, hold exactly that version's contents, and go on working.
 
-mod support;
-
+use crate::support::{contents, create, insert, new_rows, open, rows};
 use alluvia_catalog::{Change, alter};
 use alluvia_node::Core;
 use alluvia_snapshot::{Durability, NewBatch, ProducerMark, Store};
@@ -13,7 +12,6 @@ use alluvia_storage::{FaultDisk, Survival};
 use alluvia_types::{ManualClock, Result, Version};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use support::{contents, create, insert, new_rows, open, rows};
 
 /// The one producer of the workload, which sends one batch, and that twice.
 const PRODUCER: &str = "numbered";

@@ -1,15 +1,13 @@
 //! Rows are the same whatever the batching, sorting and merging; freshness is what was asked; versions never go back.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-mod support;
-
+use crate::support::{create, insert, open, read, rows, snapshot};
 use alluvia_snapshot::{Freshness, Store, Want};
 use alluvia_storage::FaultDisk;
 use alluvia_types::{ManualClock, Stage, TableId, Version};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{create, insert, open, read, rows, snapshot};
 
 /// One step of a random history.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ fn blocks(readme: &str) -> Vec<(String, Option<String>)> {
 
 #[test]
 fn the_tour_does_what_it_says() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let blocks = blocks(readme);
     assert!(blocks.len() >= 4, "the tour has {} SQL blocks", blocks.len());
     assert!(blocks.iter().any(|block| block.1.is_some()), "the tour shows answers");
@@ -69,7 +69,7 @@ async fn from_rust() -> Result<Vec<RecordBatch>, Box<dyn std::error::Error>> {
 
 #[test]
 fn the_lines_of_rust_do_what_they_say() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of Rust");
     let lines = include_str!("tour.rs").lines().map(str::trim);
     let here =

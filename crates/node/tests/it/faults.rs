@@ -1,0 +1,200 @@
+//! Failed fsyncs, full disks, damage: nothing acknowledged is lost, and what cannot go on says so.
+
+use crate::support::{self, contents, create, insert, open, rows};
+use alluvia_node::Database;
+use alluvia_snapshot::{ProducerMark, Store};
+use alluvia_storage::{Disk, FaultDisk};
+use alluvia_types::{ErrorKind, ManualClock, SystemClock};
+use std::sync::Arc;
+
+/// A database with its threads, which make batches durable for writers that do not wait themselves, and a table `t`.
+async fn served(disk: &Arc<FaultDisk>) -> (Arc<Database>, tempfile::TempDir) {
+    let spill = tempfile::tempdir().expect("a directory");
+    let options = alluvia_node::DatabaseOptions { spill_dir: Some(spill.path().into()), ..support::options() };
+    let disk = Arc::clone(disk) as Arc<dyn Disk>;
+    let db = Database::open_on(disk, Arc::new(SystemClock::default()), support::DIR, options).expect("opens");
+    db.session().sql("CREATE TABLE t (id BIGINT, kind TEXT)").await.expect("creates");
+    (Arc::new(db), spill)
+}
+
+/// Sixteen writers of single rows, each until it was refused `refusals_max` times. Gives the rows that were acknowledged, and the
+/// errors of the others.
+async fn write_until_refused(db: &Arc<Database>, refusals_max: usize) -> (Vec<String>, Vec<alluvia_types::Error>) {
+    let writer = |writer: u64| {
+        let session = db.session();
+        async move {
+            let (mut kept, mut errors) = (Vec::new(), Vec::new());
+            for at in 0..5_000 {
+                let id = writer * 10_000 + at;
+                match session.sql(&format!("INSERT INTO t VALUES ({id}, 'row')")).await {
+                    Ok(_) => kept.push(format!("{id}|row")),
+                    Err(error) => errors.push(error),
+                }
+                if errors.len() == refusals_max {
+                    break;
+                }
+            }
+            (kept, errors)
+        }
+    };
+    let writers: Vec<_> = (1..=16).map(|at| tokio::spawn(writer(at))).collect();
+    let (mut kept, mut errors) = (Vec::new(), Vec::new());
+    for writer in writers {
+        let (of_one, refused) = writer.await.expect("a writer ends");
+        kept.extend(of_one);
+        errors.extend(refused);
+    }
+    kept.sort();
+    (kept, errors)
+}
+
+/// Stops the threads, which is a clean end, and opens the engine alone.
+fn reopened(db: Arc<Database>, disk: &Arc<FaultDisk>) -> alluvia_node::Core {
+    drop(Arc::into_inner(db).expect("nobody else has it"));
+    open(disk, &Arc::new(ManualClock::default())).expect("opens again")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_do_not_wait_themselves_keep_what_was_acknowledged_on_a_full_disk() {
+    let disk = FaultDisk::new();
+    let (db, _spill) = served(&disk).await;
+    disk.limit_bytes(Some(48 << 10));
+    let (mut kept, errors) = write_until_refused(&db, 3).await;
+    assert!(!errors.is_empty() && !kept.is_empty(), "the disk filled up");
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::DiskFull), "{:?}", errors[0]);
+    disk.limit_bytes(None);
+    db.session().sql("INSERT INTO t VALUES (9, 'resumed')").await.expect("there is room again");
+    kept.push("9|resumed".into());
+    kept.sort();
+    assert_eq!(contents(db.core())["t"], kept, "nothing refused is there, and nothing acknowledged is missing");
+    assert_eq!(contents(&reopened(db, &disk))["t"], kept, "and all of it was durable");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_do_not_wait_themselves_are_told_of_a_failed_fsync() {
+    for failing in [1, 2, 5, 17] {
+        let disk = FaultDisk::new();
+        let (db, _spill) = served(&disk).await;
+        disk.fail_sync(failing);
+        let (kept, errors) = write_until_refused(&db, 1).await;
+        assert_eq!(errors.len(), 16, "every writer is told");
+        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Poisoned), "{:?}", errors[0]);
+        assert_eq!(contents(db.core())["t"], kept, "what is visible was acknowledged");
+        let found = contents(&reopened(db, &disk))["t"].clone();
+        let distinct: std::collections::BTreeSet<&String> = found.iter().collect();
+        assert_eq!(distinct.len(), found.len(), "no row is there twice");
+        assert!(kept.iter().all(|row| distinct.contains(row)), "nothing acknowledged is lost");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_sent_twice_at_once_is_applied_once() {
+    let disk = FaultDisk::new();
+    let (db, _spill) = served(&disk).await;
+    for sequence in 1..=200 {
+        let mark = ProducerMark { name: "p".into(), epoch: 1, sequence };
+        let send = || {
+            let (session, mark) = (db.session(), mark.clone());
+            tokio::spawn(async move { session.append_with(mark, "t", vec![rows(&[(sequence as i64, "once")])]).await })
+        };
+        let (a, b) = (send(), send());
+        let (a, b) = (a.await.expect("ends").expect("commits"), b.await.expect("ends").expect("commits"));
+        assert_eq!(a.version, b.version, "both are told of the one version");
+        assert!(a.duplicate != b.duplicate, "one of them was the first");
+    }
+    assert_eq!(contents(&reopened(db, &disk))["t"].len(), 200);
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_is_acknowledged_until_reopened() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
+    disk.fail_sync(1);
+    let error = insert(&core, &[(table, rows(&[(2, "unsure")]))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    let error = insert(&core, &[(table, rows(&[(3, "refused")]))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    assert!(core.info().read_only.is_some());
+    assert_eq!(contents(&core)["t"], ["1|kept"], "reads go on");
+    drop(core);
+    let core = open(&disk, &clock).unwrap();
+    let found = contents(&core)["t"].clone();
+    assert!(found == ["1|kept"] || found == ["1|kept", "2|unsure"], "{found:?}");
+    insert(&core, &[(table, rows(&[(4, "new")]))]).unwrap();
+    assert!(contents(&core)["t"].contains(&"4|new".to_owned()));
+}
+
+#[test]
+fn a_full_disk_makes_it_read_only_and_room_makes_it_resume() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let mut kept = Vec::new();
+    disk.limit_bytes(Some(24 << 10));
+    let mut refused = 0;
+    for at in 0..2_000 {
+        match insert(&core, &[(table, rows(&[(at, "row")]))]) {
+            Ok(_) => kept.push(format!("{at}|row")),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+                assert!(error.hint().is_some(), "it says what to do");
+                refused += 1;
+                if refused == 3 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(refused == 3, "the disk never filled up");
+    assert!(core.sort().is_err(), "there is no room for a segment either");
+    kept.sort();
+    assert_eq!(contents(&core)["t"], kept, "reads go on, and nothing refused is there");
+    disk.limit_bytes(None);
+    insert(&core, &[(table, rows(&[(9_999, "resumed")]))]).unwrap();
+    core.sort().unwrap();
+    core.merge(true).unwrap();
+    kept.push("9999|resumed".into());
+    kept.sort();
+    assert_eq!(contents(&core)["t"], kept);
+    drop(core);
+    let core = open(&disk, &clock).unwrap();
+    assert_eq!(contents(&core)["t"], kept, "and all of it was durable");
+}
+
+#[test]
+fn damage_is_refused_by_file_and_place_and_changes_nothing() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    for at in 0..50 {
+        insert(&core, &[(table, rows(&[(at, "row")]))]).unwrap();
+    }
+    drop(core);
+    // In the middle of the log's first file: later groups state that it was durable.
+    let log = std::path::Path::new(support::DIR).join("log");
+    let files = alluvia_storage::Disk::read_dir(disk.as_ref(), &log).unwrap();
+    let first = files.first().expect("a log file");
+    disk.corrupt(&log.join(&first.name), first.len / 2, 0x40);
+    let error = open(&disk, &clock).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.message().contains(&first.name), "it names the file: {error}");
+    disk.corrupt(&log.join(&first.name), first.len / 2, 0x40);
+    let core = open(&disk, &clock).unwrap();
+    assert_eq!(contents(&core)["t"].len(), 50, "the refusal changed nothing");
+}
+
+#[test]
+fn a_second_opener_is_refused() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let error = open(&disk, &clock).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    drop(core);
+    open(&disk, &clock).unwrap();
+}

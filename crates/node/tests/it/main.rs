@@ -1,0 +1,14 @@
+//! The database as a whole, in one binary: linking DataFusion into each of these modules would double a test run.
+
+mod cancel;
+mod check;
+mod crash;
+mod faults;
+mod fuzz;
+mod index_answers;
+mod kill;
+mod slt;
+mod sql;
+mod stages;
+mod support;
+mod tour;
