@@ -1,7 +1,8 @@
 //! The short path gives what the general plan gives, or steps aside: generated statements against the general plan, while rows
 //! lie in the tail, in sorted and in merged segments.
 //!
-//! `ALLUVIA_TEST_SECONDS=600 cargo test ... --test it index_answers` runs longer; a failure prints its statement.
+//! `ALLUVIA_TEST_SECONDS=600 cargo test ... --test it index_answers` runs longer, `ALLUVIA_TEST_STATEMENTS=100000` at least so many
+//! statements; a failure prints its statement.
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
@@ -71,14 +72,25 @@ fn rows(random: &mut Random, count: u64) -> String {
     format!("INSERT INTO sales VALUES {}", rows.join(", "))
 }
 
+/// Conditions, mostly one.
 fn condition(random: &mut Random) -> String {
+    match random.below(12) {
+        0 => format!("({} AND {} OR {})", condition(random), simple(random), condition(random)),
+        1 => format!("({} OR {})", condition(random), condition(random)),
+        2 => format!("NOT ({} AND {})", simple(random), simple(random)),
+        3 => format!("NOT ({} OR {})", simple(random), condition(random)),
+        _ => simple(random),
+    }
+}
+
+fn simple(random: &mut Random) -> String {
     let country = ["'Chile'", "'France'", "'Peru'", "'Kenya'", "'Nowhere'"];
     let city = ["'Lima'", "'Paris'", "'Old Town'", "'Lakeside'", "'Lamu'"];
     let times =
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(18) {
+    match random.below(24) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -103,7 +115,15 @@ fn condition(random: &mut Random) -> String {
         13 => format!("(item = 'item {}' OR item = 'item {}')", random.below(50), random.below(50)),
         14 => format!("open = {}", random.pick(&["true", "false"])),
         15 => format!("weight < {}", random.below(100)),
-        16 => format!("(country = {} OR city = {})", random.pick(&country), random.pick(&city)),
+        16 => format!("shelf NOT BETWEEN {} AND {}", random.below(32), random.below(32)),
+        17 => {
+            format!("city {}LIKE '{}'", random.pick(&["", "NOT "]), random.pick(&["%a%", "Lim_", "Paris", "L%", "%"]))
+        }
+        18 => format!("{}open", random.pick(&["", "NOT "])),
+        19 => format!("sold_at NOT BETWEEN {} AND {}", random.pick(&times), random.pick(&times)),
+        20 => format!("(country = {} OR shelf {op} {})", random.pick(&country), random.below(32)),
+        21 => format!("(item LIKE 'item 1%' AND shelf < {} OR day >= {})", random.below(32), random.pick(&days)),
+        22 => format!("(country = {} OR city = {})", random.pick(&country), random.pick(&city)),
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }
 }
@@ -226,6 +246,7 @@ async fn both(fast: &Session, general: &Session, sql: &str) -> bool {
 async fn the_short_path_is_the_general_plan() {
     let seconds = std::env::var("ALLUVIA_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let time = Duration::from_secs(seconds.unwrap_or(20));
+    let least = std::env::var("ALLUVIA_TEST_STATEMENTS").ok().and_then(|count| count.parse().ok()).unwrap_or(300);
     let seed = std::env::var("ALLUVIA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
     println!("ALLUVIA_TEST_SEED={seed}");
     let mut random = Random(seed | 1);
@@ -239,7 +260,7 @@ async fn the_short_path_is_the_general_plan() {
     db.core().organise(Stage::Merged).expect("organises");
     let start = Instant::now();
     let (mut asked, mut answered) = (0, 0);
-    while start.elapsed() < time || asked < 300 {
+    while start.elapsed() < time || asked < least {
         if random.below(12) == 0 {
             let count = 1 + random.below(60);
             general.sql(&rows(&mut random, count)).await.expect("inserts");

@@ -29,7 +29,7 @@ pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &Sche
     let merged = merge_by_name(bound, answer, names)?;
     let answer = merged.as_ref().unwrap_or(answer);
     let mut groups: Vec<usize> = (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0).collect();
-    if bound.query.groups.is_empty() {
+    if bound.groups.is_empty() {
         // Without GROUP BY there is one group, also of no rows.
         groups = vec![0];
     }
@@ -53,8 +53,8 @@ pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &Sche
 
 /// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
 fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option<Answer>> {
-    let mut first_codes: Vec<FirstOfName> = Vec::with_capacity(bound.query.groups.len());
-    for &level in &bound.query.groups {
+    let mut first_codes: Vec<FirstOfName> = Vec::with_capacity(bound.groups.len());
+    for &level in &bound.groups {
         // Members of a first level have no parents.
         let (_, within, _) = bound.def.levels().nth(level)?;
         let may_share = within > 0 && bound.dictionaries.has_members(level);
@@ -63,9 +63,9 @@ fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option
     if first_codes.iter().all(Option::is_none) {
         return Some(None);
     }
-    let mut merged = Answer::new(&bound.query, answer.keys.clone());
+    let mut merged = Answer::new(&bound.asked()[0], answer.keys.clone());
     let mut first: HashMap<Vec<u32>, usize> = HashMap::new();
-    let measures: Vec<usize> = (0..bound.query.measures.len()).collect();
+    let measures: Vec<usize> = (0..bound.measures.len()).collect();
     for group in (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0) {
         let mut codes = answer.keys.codes(group);
         for (code, first_codes) in codes.iter_mut().zip(&first_codes) {
@@ -81,10 +81,10 @@ fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option
 
 fn group_column(bound: &Bound, answer: &Answer, at: usize, groups: &[usize], to: &ArrowType) -> Option<ArrayRef> {
     let codes: Vec<u32> = groups.iter().map(|&group| answer.keys.codes(group)[at]).collect();
-    let (_, _, level) = bound.def.levels().nth(bound.query.groups[at])?;
+    let (_, _, level) = bound.def.levels().nth(bound.groups[at])?;
     match level.source {
         LevelSource::Column(_) => {
-            let members = bound.dictionaries.value_array(bound.query.groups[at]).ok()?;
+            let members = bound.dictionaries.value_array(bound.groups[at]).ok()?;
             let values = take(&members, &UInt32Array::from(codes), None).ok()?;
             cast(&values, to).ok()
         }

@@ -1,40 +1,25 @@
-//! From conditions on columns to sets of codes.
+//! From tests on columns to sets of codes.
 //!
-//! Invariant: a set holds exactly the codes whose rows make the condition true, or there is no set. So only levels whose codes
+//! Invariant: a set holds exactly the codes whose rows pass the test, or there is no set. So only levels whose codes
 //! say all of a value are used: members of dictionaries (floats excepted, which have several zeros), and calendar units that
 //! the bounds of a range fall on.
 
-use super::statement::{Condition, Literal, Test};
+use super::statement::{Literal, Test};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{CodeSet, LevelFilter};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar, StringArray};
 use arrow::compute::kernels::cmp;
+use arrow::compute::kernels::comparison::like;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType as ArrowType, Date32Type, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// The conditions as filters, at most one for each level; `None` if one of them is not about codes alone.
-pub(crate) fn filters(
-    def: &TableDef,
-    dictionaries: &Dictionaries,
-    conditions: &[Condition],
-) -> Option<Vec<LevelFilter>> {
-    let mut filters: Vec<LevelFilter> = Vec::with_capacity(conditions.len());
-    for condition in conditions {
-        let column = def.columns.iter().find(|column| column.name == condition.column)?;
-        let filter = filter_of(def, dictionaries, column, &condition.test)?;
-        match filters.iter_mut().find(|known| known.level == filter.level) {
-            Some(known) => known.codes = known.codes.intersect(&filter.codes),
-            None => filters.push(filter),
-        }
-    }
-    Some(filters)
-}
-
-fn filter_of(def: &TableDef, dictionaries: &Dictionaries, column: &Column, test: &Test) -> Option<LevelFilter> {
+/// The rows that pass a test on a column, as codes of one level; `None` if it is not about codes alone.
+pub(super) fn filter_of(def: &TableDef, dictionaries: &Dictionaries, name: &str, test: &Test) -> Option<LevelFilter> {
+    let column = def.columns.iter().find(|column| column.name == name)?;
     for (level, (_, _, declared)) in def.levels().enumerate() {
         match declared.source {
             LevelSource::Column(id) if id == column.id => {
@@ -55,22 +40,20 @@ fn filter_of(def: &TableDef, dictionaries: &Dictionaries, column: &Column, test:
     None
 }
 
+/// The greatest code of a level.
+pub(super) fn last_code(dictionaries: &Dictionaries, level: usize) -> u32 {
+    if dictionaries.has_members(level) { dictionaries.len(level).saturating_sub(1) } else { u32::MAX }
+}
+
 fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test: &Test) -> Option<CodeSet> {
     let last = dictionaries.len(level).checked_sub(1)?;
     Some(match test {
         Test::Null => CodeSet::of_codes(vec![0]),
-        Test::NotNull => CodeSet::of_range(1, last),
-        Test::In(literals) => CodeSet::of_codes(named_codes(dictionaries, level, column, literals)?),
-        Test::NotIn(literals) => {
-            let named = named_codes(dictionaries, level, column, literals)?;
-            let mut is_named = vec![false; last as usize + 1];
-            for code in named {
-                // A member that came since is not in any row of the snapshot.
-                if let Some(named) = is_named.get_mut(code as usize) {
-                    *named = true;
-                }
-            }
-            CodeSet::of_codes((1..=last).filter(|&code| !is_named[code as usize]).collect())
+        Test::Known => CodeSet::of_range(1, last),
+        Test::Not(test) => known_others(&member_codes(dictionaries, level, column, test)?, last),
+        Test::In(literals) => {
+            let values = values_of(literals, column, &column.data_type.to_arrow())?;
+            CodeSet::of_codes(dictionaries.codes_with_value(level, &values).ok()?)
         }
         Test::Range(low, high) => {
             let members = dictionaries.value_array(level).ok()?;
@@ -101,33 +84,23 @@ fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test
             }
             codes_where(&matching?)
         }
-        Test::Prefix(prefix) if column.data_type == DataType::Text => {
+        Test::Like(pattern) if column.data_type == DataType::Text => {
             let members = dictionaries.value_array(level).ok()?;
-            let members = members.as_string_opt::<i32>()?;
-            let starts = |value: Option<&str>| Some(value?.starts_with(prefix.as_str()));
-            codes_where(&members.iter().map(starts).collect::<BooleanArray>())
+            let pattern = Scalar::new(StringArray::from_iter_values([pattern]));
+            codes_where(&like(&members, &pattern).ok()?)
         }
-        Test::Prefix(_) => return None,
-        Test::Any(tests) => {
-            let mut codes = Vec::new();
-            for test in tests {
-                let set = member_codes(dictionaries, level, column, test)?;
-                codes.extend(set.holds_null().then_some(0));
-                codes.extend(set.runs().iter().flat_map(|&(low, high)| low..=high));
-            }
-            CodeSet::of_codes(codes)
-        }
+        Test::Like(_) => return None,
     })
+}
+
+/// The codes beside NULL that are not in a set.
+fn known_others(codes: &CodeSet, last: u32) -> CodeSet {
+    codes.complement(last).intersect(&CodeSet::of_range(1, last))
 }
 
 fn codes_where(matching: &BooleanArray) -> CodeSet {
     let is_true = |&code: &usize| matching.is_valid(code) && matching.value(code);
     CodeSet::of_codes((0..matching.len()).filter(is_true).map(|code| code as u32).collect())
-}
-
-fn named_codes(dictionaries: &Dictionaries, level: usize, column: &Column, literals: &[Literal]) -> Option<Vec<u32>> {
-    let values = values_of(literals, column, &column.data_type.to_arrow())?;
-    dictionaries.codes_with_value(level, &values).ok()
 }
 
 /// Literals as values of a column, where the planner would read them so without changing the column's side.
@@ -194,7 +167,8 @@ fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<Co
     };
     match test {
         Test::Null => Some(CodeSet::of_codes(vec![0])),
-        Test::NotNull => Some(CodeSet::of_range(1, u32::MAX)),
+        Test::Known => Some(CodeSet::of_range(1, u32::MAX)),
+        Test::Not(test) => Some(known_others(&calendar_codes(column, unit, test)?, u32::MAX)),
         Test::Range(low, high) => {
             let after = |bound: &(Literal, bool), step: bool| -> Option<i64> {
                 let at = value(&bound.0)?;

@@ -48,15 +48,15 @@ impl Shape {
     pub(crate) fn of(bound: &Bound, read: &TableRead) -> Shape {
         let dimensions: Vec<usize> = bound.def.levels().map(|(dimension, _, _)| dimension).collect();
         let mut levels: Vec<usize> = Vec::new();
-        let named = bound.query.filters.iter().map(|filter| filter.level).chain(bound.query.groups.iter().copied());
-        for level in named {
+        let filters = bound.asked().iter().flat_map(|question| &question.filters);
+        for level in filters.map(|filter| filter.level).chain(bound.groups.iter().copied()) {
             match levels.iter_mut().find(|known| dimensions[**known] == dimensions[level]) {
                 Some(known) => *known = level.max(*known),
                 None => levels.push(level),
             }
         }
         levels.sort_unstable();
-        let mut measures = bound.query.measures.clone();
+        let mut measures = bound.measures.clone();
         measures.sort_unstable();
         Shape { table: read.entry.def.id, changed_at: read.entry.changed_at, levels, measures }
     }
@@ -166,13 +166,14 @@ impl Cuboids {
             return Ok(None);
         }
         let ancestor = |finer: usize, coarser: usize, code: u32| ancestor(bound, finer, coarser, code);
-        let spans = bound.query.groups.iter().map(|&level| state.cuboid.span_of(level, &dimension_of, &ancestor));
+        let spans = bound.groups.iter().map(|&level| state.cuboid.span_of(level, &dimension_of, &ancestor));
         let Some(spans) = spans.collect::<Option<Vec<GroupSpan>>>() else { return Ok(None) };
         let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
         // Codes that the cuboid has are in the dictionaries; filters must know them all.
-        let Some(query) = bound.question() else { return Ok(None) };
-        let mut found = Answer::new(&query, keys);
-        if state.cuboid.answer(&query, &dimension_of, &ancestor, &mut found).is_none() {
+        let Some(questions) = bound.questions() else { return Ok(None) };
+        let mut found = Answer::new(&questions[0], keys);
+        let mut answer = |question| state.cuboid.answer(question, &dimension_of, &ancestor, &mut found);
+        if questions.iter().any(|question| answer(question).is_none()) {
             return Ok(None);
         }
         let version = state.version;

@@ -6,10 +6,12 @@
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 
+mod boxes;
 mod columns;
 mod conditions;
 mod cuboids;
 mod names;
+mod predicate;
 mod recognise;
 mod run;
 mod schemas;

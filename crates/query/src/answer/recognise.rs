@@ -3,13 +3,12 @@
 //! Invariant: refuses rather than errs. Every part of the tree is looked at; whatever is not understood, or might mean
 //! something else to the planner, makes the statement one for the general way.
 
-use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement, Test};
+use super::predicate::{conjunction, literal_of};
+use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
 use crate::dialect::names::{PUBLIC, name_of};
-use datafusion::sql::sqlparser::ast::DataType as SqlType;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    LimitClause, ObjectName, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, UnaryOperator,
-    Value,
+    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName,
+    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value,
 };
 
 /// The statement, if it is one that the index may answer.
@@ -99,10 +98,10 @@ fn select_of(select: &Select) -> Option<Parts> {
         && named_window.is_empty();
     let ([from], true) = (from.as_slice(), is_plain) else { return None };
     let scope = scope_of(from)?;
-    let mut conditions = Vec::new();
-    if let Some(selection) = selection {
-        conjunction(selection, &scope, &mut conditions)?;
-    }
+    let conditions = match selection {
+        None => Vec::new(),
+        Some(selection) => conjunction(selection, &|expr| scope.column(expr))?,
+    };
     let GroupByExpr::Expressions(expressions, modifiers) = group_by else { return None };
     if !modifiers.is_empty() {
         return None;
@@ -292,103 +291,6 @@ fn aggregate_of(expr: &Expr, scope: &Scope) -> Option<Item> {
             Some(Item::Aggregate(aggregate, None))
         }
         [column] => Some(Item::Aggregate(aggregate, Some(scope.column(column)?))),
-        _ => None,
-    }
-}
-
-fn conjunction(expr: &Expr, scope: &Scope, conditions: &mut Vec<Condition>) -> Option<()> {
-    // A long AND is a tree as deep as it is long; walked without recursion on its left side.
-    let mut left = expr;
-    loop {
-        match left {
-            Expr::BinaryOp { left: next, op: BinaryOperator::And, right } => {
-                conjunction(right, scope, conditions)?;
-                left = next;
-            }
-            Expr::Nested(inner) => left = inner,
-            _ => {
-                conditions.push(condition_of(left, scope)?);
-                return Some(());
-            }
-        }
-    }
-}
-
-fn condition_of(expr: &Expr, scope: &Scope) -> Option<Condition> {
-    let condition = |column: &Expr, test: Test| Some(Condition { column: scope.column(column)?, test });
-    match expr {
-        Expr::Nested(inner) => condition_of(inner, scope),
-        Expr::BinaryOp { left, op: BinaryOperator::Or, right } => {
-            let (left, right) = (condition_of(left, scope)?, condition_of(right, scope)?);
-            let column = left.column;
-            (column == right.column).then_some(Condition { column, test: Test::Any(vec![left.test, right.test]) })
-        }
-        Expr::BinaryOp { left, op, right } => match (scope.column(left), literal_of(right)) {
-            (Some(_), Some(literal)) => condition(left, comparison(op, literal)?),
-            _ => condition(right, comparison(&mirrored(op)?, literal_of(left)?)?),
-        },
-        Expr::InList { expr, list, negated } => {
-            let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
-            condition(expr, if *negated { Test::NotIn(list) } else { Test::In(list) })
-        }
-        Expr::Between { expr, negated: false, low, high } => {
-            condition(expr, Test::Range(Some((literal_of(low)?, true)), Some((literal_of(high)?, true))))
-        }
-        Expr::Like { negated: false, any: false, expr, pattern, escape_char: None } => {
-            let Literal::Text(pattern) = literal_of(pattern)? else { return None };
-            let prefix = pattern.strip_suffix('%')?;
-            (!prefix.contains(['%', '_', '\\'])).then(|| condition(expr, Test::Prefix(prefix.to_owned())))?
-        }
-        Expr::IsNull(column) => condition(column, Test::Null),
-        Expr::IsNotNull(column) => condition(column, Test::NotNull),
-        _ => None,
-    }
-}
-
-fn comparison(op: &BinaryOperator, literal: Literal) -> Option<Test> {
-    Some(match op {
-        BinaryOperator::Eq => Test::In(vec![literal]),
-        BinaryOperator::NotEq => Test::NotIn(vec![literal]),
-        BinaryOperator::Lt => Test::Range(None, Some((literal, false))),
-        BinaryOperator::LtEq => Test::Range(None, Some((literal, true))),
-        BinaryOperator::Gt => Test::Range(Some((literal, false)), None),
-        BinaryOperator::GtEq => Test::Range(Some((literal, true)), None),
-        _ => return None,
-    })
-}
-
-fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
-    Some(match op {
-        BinaryOperator::Eq => BinaryOperator::Eq,
-        BinaryOperator::NotEq => BinaryOperator::NotEq,
-        BinaryOperator::Lt => BinaryOperator::Gt,
-        BinaryOperator::LtEq => BinaryOperator::GtEq,
-        BinaryOperator::Gt => BinaryOperator::Lt,
-        BinaryOperator::GtEq => BinaryOperator::LtEq,
-        _ => return None,
-    })
-}
-
-fn literal_of(expr: &Expr) -> Option<Literal> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(Literal::Text(text.clone())),
-            Value::Number(text, false) => Some(Literal::Number(text.clone())),
-            Value::Boolean(value) => Some(Literal::Boolean(*value)),
-            _ => None,
-        },
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match literal_of(expr)? {
-            Literal::Number(text) if !text.starts_with('-') => Some(Literal::Number(format!("-{text}"))),
-            _ => None,
-        },
-        Expr::TypedString(typed) => match (&typed.data_type, &typed.value.value) {
-            (SqlType::Date, Value::SingleQuotedString(text)) => Some(Literal::Date(text.clone())),
-            (SqlType::Timestamp(None, ast::TimezoneInfo::None), Value::SingleQuotedString(text)) => {
-                Some(Literal::Time(text.clone()))
-            }
-            _ => None,
-        },
-        Expr::Nested(inner) => literal_of(inner),
         _ => None,
     }
 }

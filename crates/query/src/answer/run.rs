@@ -1,6 +1,6 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
-use super::conditions::filters;
+use super::boxes::{Filters, boxes};
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
 use super::{Kept, columns};
@@ -8,7 +8,7 @@ use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{
-    Answer, BoxQuery, Counters, GroupKeys, GroupSpan, SegmentRows, Wanted, WantedMeasure, add_rows, answer,
+    Answer, BoxQuery, Counters, GroupKeys, GroupSpan, LevelFilter, SegmentRows, Wanted, WantedMeasure, add_rows, answer,
 };
 use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -22,7 +22,10 @@ pub(crate) struct Bound {
     pub(super) def: Arc<TableDef>,
     pub(super) dictionaries: Arc<Dictionaries>,
     pub(super) items: Vec<Item>,
-    pub(super) query: BoxQuery,
+    pub(super) groups: Vec<usize>,
+    pub(super) measures: Vec<WantedMeasure>,
+    /// One for each box; boxes have no rows in common.
+    questions: Vec<BoxQuery>,
     conditions: Vec<Condition>,
     /// Members of each level when the filters were made.
     members: Vec<u32>,
@@ -43,16 +46,14 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
         return None;
     }
     let members = member_counts(def, &dictionaries);
-    let mut query = BoxQuery { filters: filters(def, &dictionaries, &statement.conditions)?, ..BoxQuery::default() };
-    for group in &statement.groups {
-        let level = level_of(def, group)?;
-        query.groups.push(level);
-    }
+    let boxes = boxes(def, &dictionaries, &statement.conditions)?;
+    let groups: Vec<usize> = statement.groups.iter().map(|group| level_of(def, group)).collect::<Option<_>>()?;
     let coded: Vec<bool> = def.levels().map(|(dimension, _, _)| has_codes(&def.dimensions[dimension])).collect();
-    let levels = query.filters.iter().map(|filter| filter.level).chain(query.groups.iter().copied());
-    if query.filters.len() > 64 || levels.into_iter().any(|level| !coded[level]) {
+    let levels = boxes.iter().flatten().map(|filter| filter.level).chain(groups.iter().copied());
+    if boxes.iter().any(|filters| filters.len() > 64) || levels.into_iter().any(|level| !coded[level]) {
         return None;
     }
+    let mut measures = Vec::new();
     let mut item_measures = Vec::with_capacity(statement.items.len());
     for item in &statement.items {
         item_measures.push(match item {
@@ -62,7 +63,7 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
                 if *aggregate == Aggregate::Count && !column.nullable {
                     None
                 } else {
-                    Some(measure_of(def, column, *aggregate, &mut query.measures)?)
+                    Some(measure_of(def, column, *aggregate, &mut measures)?)
                 }
             }
         });
@@ -70,7 +71,9 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
     Some(Bound {
         def: Arc::clone(def),
         items: statement.items.clone(),
-        query,
+        questions: questions(boxes, &groups, &measures),
+        groups,
+        measures,
         conditions: statement.conditions.clone(),
         members,
         item_measures,
@@ -87,14 +90,19 @@ fn member_counts(def: &TableDef, dictionaries: &Dictionaries) -> Vec<u32> {
 }
 
 impl Bound {
-    /// The question with filters that know every member there is now: rows of the tail bring new ones when they get their codes.
-    /// `None` if the conditions cannot be filters any more.
-    pub(super) fn question(&self) -> Option<Cow<'_, BoxQuery>> {
+    /// What is asked of each box.
+    pub(super) fn asked(&self) -> &[BoxQuery] {
+        &self.questions
+    }
+
+    /// The questions with filters that know every member there is now: rows of the tail bring new ones when they get their
+    /// codes. `None` if the conditions cannot be filters any more.
+    pub(super) fn questions(&self) -> Option<Cow<'_, [BoxQuery]>> {
         if self.members == member_counts(&self.def, &self.dictionaries) {
-            return Some(Cow::Borrowed(&self.query));
+            return Some(Cow::Borrowed(&self.questions));
         }
-        let filters = filters(&self.def, &self.dictionaries, &self.conditions)?;
-        Some(Cow::Owned(BoxQuery { filters, ..self.query.clone() }))
+        let boxes = boxes(&self.def, &self.dictionaries, &self.conditions)?;
+        Some(Cow::Owned(questions(boxes, &self.groups, &self.measures)))
     }
 
     /// As EXPLAIN shows it.
@@ -105,18 +113,14 @@ impl Bound {
                 format!("{}.{}", self.def.dimensions[dimension].name, level.name)
             })
         };
-        let filters: Vec<String> = self
-            .query
-            .filters
-            .iter()
-            .map(|filter| match filter.codes.len() {
-                count if count > u64::from(u32::MAX / 2) => format!("{} (range)", name(filter.level)),
-                count => format!("{} ({count} codes)", name(filter.level)),
-            })
-            .collect();
-        let groups: Vec<String> = self.query.groups.iter().map(|&level| name(level)).collect();
+        let filter = |filter: &LevelFilter| match filter.codes.len() {
+            count if count > u64::from(u32::MAX / 2) => format!("{} (range)", name(filter.level)),
+            count => format!("{} ({count} codes)", name(filter.level)),
+        };
+        let filters = |question: &BoxQuery| question.filters.iter().map(filter).collect::<Vec<_>>().join(", ");
+        let boxes: Vec<String> = self.questions.iter().map(filters).collect();
+        let groups: Vec<String> = self.groups.iter().map(|&level| name(level)).collect();
         let measures: Vec<&str> = self
-            .query
             .measures
             .iter()
             .filter_map(|measure| self.def.column_by_id(measure.column))
@@ -125,11 +129,16 @@ impl Bound {
         format!(
             "IndexAnswer: table={}, filters=[{}], groups=[{}], measures=[{}]",
             self.def.name,
-            filters.join(", "),
+            boxes.join(" | "),
             groups.join(", "),
             measures.join(", ")
         )
     }
+}
+
+fn questions(boxes: Vec<Filters>, groups: &[usize], measures: &[WantedMeasure]) -> Vec<BoxQuery> {
+    let question = |filters| BoxQuery { filters, groups: groups.to_vec(), measures: measures.to_vec() };
+    boxes.into_iter().map(question).collect()
 }
 
 /// The level whose codes make a group.
@@ -202,20 +211,26 @@ pub(crate) fn run(
 ) -> Result<Option<(RecordBatch, Counters)>> {
     let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
     let segments = segment_rows(read, None);
-    let mut spans = Vec::with_capacity(bound.query.groups.len());
-    for &level in &bound.query.groups {
+    let mut spans = Vec::with_capacity(bound.groups.len());
+    for &level in &bound.groups {
         spans.push(span_of(bound, level, &segments, &tail)?);
     }
     let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
-    let Some(query) = bound.question() else { return Ok(None) };
-    let mut found = Answer::new(&query, keys);
-    if !answer(&query, &segments, threads, &mut found)? {
-        return Ok(None);
+    let Some(questions) = bound.questions() else { return Ok(None) };
+    let mut found = Answer::new(&questions[0], keys);
+    for question in questions.iter() {
+        if !answer(question, &segments, threads, &mut found)? {
+            return Ok(None);
+        }
     }
     for (chunk, rows) in &tail {
-        let measures = measure_columns(&bound.def, &query.measures, &chunk.rows);
-        add_rows(&query, &chunk.codes, &measures, rows.clone(), &mut found)?;
+        let measures = measure_columns(&bound.def, &bound.measures, &chunk.rows);
+        for question in questions.iter() {
+            add_rows(question, &chunk.codes, &measures, rows.clone(), &mut found)?;
+        }
     }
+    // Each box has looked at them.
+    found.counters.tail_rows = tail.iter().map(|(_, rows)| rows.len() as u64).sum();
     Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
 }
 

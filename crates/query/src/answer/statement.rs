@@ -55,11 +55,15 @@ pub(crate) struct Order {
     pub(crate) nulls_first: bool,
 }
 
-/// What one column must be.
+/// What rows must be.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Condition {
-    pub(crate) column: String,
-    pub(crate) test: Test,
+pub(crate) enum Condition {
+    /// A column's value passes a test.
+    Column(String, Test),
+    /// All hold.
+    All(Vec<Condition>),
+    /// At least one holds.
+    Any(Vec<Condition>),
 }
 
 /// What a value must be for the condition to be true.
@@ -67,16 +71,38 @@ pub(crate) struct Condition {
 pub(crate) enum Test {
     /// One of these.
     In(Vec<Literal>),
-    /// None of these, and not NULL.
-    NotIn(Vec<Literal>),
     /// At least, at most; each with whether the bound itself counts.
     Range(Option<(Literal, bool)>, Option<(Literal, bool)>),
-    /// Text that begins so.
-    Prefix(String),
+    /// Text like this pattern, whose escape is the backslash.
+    Like(String),
     Null,
-    NotNull,
-    /// Any of these.
-    Any(Vec<Test>),
+    /// Not NULL.
+    Known,
+    /// Not NULL, and the test is not passed. Of tests that NULL does not pass.
+    Not(Box<Test>),
+}
+
+impl Condition {
+    /// What makes this condition false (not merely unknown).
+    pub(crate) fn negated(self) -> Condition {
+        let all = |parts: Vec<Condition>| parts.into_iter().map(Condition::negated).collect();
+        match self {
+            Condition::All(parts) => Condition::Any(all(parts)),
+            Condition::Any(parts) => Condition::All(all(parts)),
+            Condition::Column(column, test) => Condition::Column(column, test.negated()),
+        }
+    }
+}
+
+impl Test {
+    fn negated(self) -> Test {
+        match self {
+            Test::Null => Test::Known,
+            Test::Known => Test::Null,
+            Test::Not(test) => *test,
+            test => Test::Not(Box::new(test)),
+        }
+    }
 }
 
 /// A constant.

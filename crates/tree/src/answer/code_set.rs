@@ -124,6 +124,36 @@ impl CodeSet {
         CodeSet::of_runs(runs, self.has_null && other.has_null)
     }
 
+    /// The codes that are in either.
+    pub fn union(&self, other: &CodeSet) -> CodeSet {
+        let mut all: Vec<(u32, u32)> = self.runs.iter().chain(&other.runs).copied().collect();
+        all.sort_unstable();
+        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(all.len());
+        for (low, high) in all {
+            match runs.last_mut() {
+                Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
+                _ => runs.push((low, high)),
+            }
+        }
+        CodeSet::of_runs(runs, self.has_null || other.has_null)
+    }
+
+    /// The codes through `last`, NULL included, that are not in it.
+    pub fn complement(&self, last: u32) -> CodeSet {
+        let mut runs = Vec::with_capacity(self.runs.len() + 1);
+        let mut next = Some(1);
+        for &(low, high) in self.runs.iter().take_while(|run| run.0 <= last) {
+            if let Some(from) = next.filter(|&from| from < low) {
+                runs.push((from, low - 1));
+            }
+            next = high.checked_add(1);
+        }
+        if let Some(from) = next.filter(|&from| from <= last) {
+            runs.push((from, last));
+        }
+        CodeSet::of_runs(runs, !self.has_null)
+    }
+
     /// How many of its codes beside NULL lie in `min..=max`.
     pub(crate) fn count_in(&self, min: u32, max: u32) -> u64 {
         self.rank(max.saturating_add(1)) - self.rank(min)
@@ -241,6 +271,16 @@ mod tests {
             }
             let both = set.intersect(&CodeSet::of_codes(b.iter().copied().collect()));
             prop_assert_eq!(both, CodeSet::of_codes(a.intersection(&b).copied().collect()));
+            let either = set.union(&CodeSet::of_codes(b.iter().copied().collect()));
+            prop_assert_eq!(either, CodeSet::of_codes(a.union(&b).copied().collect()));
+            let last = base.saturating_add(305);
+            let rest = set.complement(last);
+            prop_assert_eq!(rest.contains(0), !a.contains(&0));
+            for code in base.max(1)..=last {
+                prop_assert_eq!(rest.contains(code), !a.contains(&code), "{}", code);
+            }
+            prop_assert_eq!(rest.len(), u64::from(last) + 1 - a.range(..=last).count() as u64);
+            prop_assert_eq!(rest.complement(last), set.intersect(&CodeSet::of_range(1, last)).union(&set.only_null()));
 
             let (min, max) = (*present.first().unwrap(), *present.last().unwrap());
             let mut bits = vec![0u8; (max - min) as usize / 8 + 1];
@@ -259,6 +299,12 @@ mod tests {
             let by_range = set.overlap(min, max, null, None);
             prop_assert!(by_range == expected || by_range == Overlap::Cut);
             prop_assert_eq!(set.count_in(min, max), a.range(min.max(1)..=max).count() as u64);
+        }
+    }
+
+    impl CodeSet {
+        fn only_null(&self) -> CodeSet {
+            CodeSet::of_runs(Vec::new(), self.has_null)
         }
     }
 

@@ -1,0 +1,191 @@
+//! From conditions to boxes of codes.
+//!
+//! Invariants:
+//! - The boxes together hold exactly the rows for which all conditions are true, and no two of them have a row in common: what is
+//!   added up over them is added up once.
+//! - A box has at most one filter for each level.
+//!
+//! An `OR` of conditions on one level is a set of codes. Any other takes what the first box has away from the next: a box minus
+//! a box is, for each level of the latter, the part outside at that level and inside at the levels before. There are few boxes
+//! where there are few `OR`s; where not, the scan is no slower.
+
+use super::conditions::{filter_of, last_code};
+use super::statement::{Condition, Test};
+use alluvia_catalog::Dictionaries;
+use alluvia_space::TableDef;
+use alluvia_tree::{CodeSet, LevelFilter};
+
+/// More boxes than this are left to the scan: each walks the tree by itself.
+const BOXES_MAX: usize = 16;
+
+/// Filters, all of which hold, ascending by level.
+pub(super) type Filters = Vec<LevelFilter>;
+
+/// The rows for which all conditions hold, as at least one box; `None` if they are not few boxes.
+pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Vec<Filters>> {
+    let filter = |column: &str, test: &Test| filter_of(def, dictionaries, column, test);
+    let boxes = Maker { filter: &filter, last: &|level| last_code(dictionaries, level) }.all(conditions)?;
+    (!boxes.is_empty()).then_some(boxes)
+}
+
+fn is_empty(filters: &[LevelFilter]) -> bool {
+    filters.iter().any(|filter| filter.codes.is_empty())
+}
+
+struct Maker<'a> {
+    filter: &'a dyn Fn(&str, &Test) -> Option<LevelFilter>,
+    /// The greatest code of a level.
+    last: &'a dyn Fn(usize) -> u32,
+}
+
+impl Maker<'_> {
+    fn of(&self, condition: &Condition) -> Option<Vec<Filters>> {
+        match condition {
+            Condition::Column(column, test) => Some(vec![vec![(self.filter)(column, test)?]]),
+            Condition::All(parts) => self.all(parts),
+            Condition::Any(parts) => self.any(parts),
+        }
+    }
+
+    fn all(&self, conditions: &[Condition]) -> Option<Vec<Filters>> {
+        let mut boxes = vec![Vec::new()];
+        for condition in conditions {
+            let others = self.of(condition)?;
+            let pairs = boxes.iter().flat_map(|one| others.iter().map(move |other| intersection(one, other)));
+            boxes = at_most_max(without_empty(pairs.collect()))?;
+        }
+        Some(boxes)
+    }
+
+    fn any(&self, conditions: &[Condition]) -> Option<Vec<Filters>> {
+        let mut levels: Vec<LevelFilter> = Vec::new();
+        let mut others: Vec<Filters> = Vec::new();
+        for condition in conditions {
+            for filters in self.of(condition)? {
+                match filters.as_slice() {
+                    [one] => match levels.iter_mut().find(|known| known.level == one.level) {
+                        Some(known) => known.codes = known.codes.union(&one.codes),
+                        None => levels.push(one.clone()),
+                    },
+                    _ => others.push(filters),
+                }
+            }
+        }
+        let mut boxes: Vec<Filters> = Vec::new();
+        for next in levels.into_iter().map(|filter| vec![filter]).chain(others) {
+            let mut pieces = vec![next];
+            for held in &boxes {
+                let less = pieces.iter().flat_map(|piece| self.difference(piece, held));
+                pieces = at_most_max(less.collect())?;
+            }
+            boxes = at_most_max(boxes.into_iter().chain(pieces).collect())?;
+        }
+        Some(without_empty(boxes))
+    }
+
+    /// The rows of a box that are not in another, as boxes.
+    fn difference(&self, filters: &Filters, other: &Filters) -> Vec<Filters> {
+        if is_empty(&intersection(filters, other)) {
+            return vec![filters.clone()];
+        }
+        let mut pieces = Vec::new();
+        let mut inside = filters.clone();
+        for LevelFilter { level, codes } in other {
+            let outside = codes.complement((self.last)(*level));
+            let piece = with(&inside, *level, &outside);
+            if !is_empty(&piece) {
+                pieces.push(piece);
+            }
+            inside = with(&inside, *level, codes);
+        }
+        pieces
+    }
+}
+
+fn at_most_max(boxes: Vec<Filters>) -> Option<Vec<Filters>> {
+    (boxes.len() <= BOXES_MAX).then_some(boxes)
+}
+
+/// The boxes that are not empty; the first one, if all are.
+fn without_empty(mut boxes: Vec<Filters>) -> Vec<Filters> {
+    if boxes.iter().all(|filters| is_empty(filters)) {
+        boxes.truncate(1);
+    } else {
+        boxes.retain(|filters| !is_empty(filters));
+    }
+    boxes
+}
+
+fn intersection(one: &Filters, other: &Filters) -> Filters {
+    other.iter().fold(one.clone(), |all, filter| with(&all, filter.level, &filter.codes))
+}
+
+/// A box with one more filter.
+fn with(filters: &Filters, level: usize, codes: &CodeSet) -> Filters {
+    let mut filters = filters.clone();
+    match filters.binary_search_by_key(&level, |filter| filter.level) {
+        Ok(at) => filters[at].codes = filters[at].codes.intersect(codes),
+        Err(at) => filters.insert(at, LevelFilter { level, codes: codes.clone() }),
+    }
+    filters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::statement::Literal;
+    use proptest::prelude::*;
+
+    const LEVELS: usize = 3;
+    const LAST: u32 = 4;
+
+    fn condition() -> impl Strategy<Value = Condition> {
+        let column = (0..LEVELS, prop::collection::vec(0..=LAST, 0..4)).prop_map(|(level, codes)| {
+            let literals = codes.iter().map(|code| Literal::Number(code.to_string())).collect();
+            Condition::Column(level.to_string(), Test::In(literals))
+        });
+        column.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 1..4).prop_map(Condition::All),
+                prop::collection::vec(inner, 1..4).prop_map(Condition::Any),
+            ]
+        })
+    }
+
+    fn codes(test: &Test) -> Vec<u32> {
+        let Test::In(literals) = test else { panic!("only lists are made") };
+        let code = |literal: &Literal| match literal {
+            Literal::Number(text) => text.parse().expect("a code"),
+            other => panic!("{other:?}"),
+        };
+        literals.iter().map(code).collect()
+    }
+
+    fn is_true(condition: &Condition, row: &[u32; LEVELS]) -> bool {
+        match condition {
+            Condition::Column(level, test) => codes(test).contains(&row[level.parse::<usize>().expect("a level")]),
+            Condition::All(parts) => parts.iter().all(|part| is_true(part, row)),
+            Condition::Any(parts) => parts.iter().any(|part| is_true(part, row)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_row_that_holds_is_in_one_box_and_no_other_is(conditions in prop::collection::vec(condition(), 0..3)) {
+            let filter = |level: &str, test: &Test| {
+                let level = level.parse().expect("a level");
+                Some(LevelFilter { level, codes: CodeSet::of_codes(codes(test)) })
+            };
+            let Some(boxes) = (Maker { filter: &filter, last: &|_| LAST }).all(&conditions) else { return Ok(()) };
+            prop_assert!(!boxes.is_empty());
+            for filters in &boxes {
+                prop_assert!(filters.is_sorted_by(|a, b| a.level < b.level));
+            }
+            for row in (0..(LAST + 1).pow(LEVELS as u32)).map(|n| [n % 5, n / 5 % 5, n / 25]) {
+                let inside = |filters: &&Filters| filters.iter().all(|filter| filter.codes.contains(row[filter.level]));
+                let expected = usize::from(conditions.iter().all(|condition| is_true(condition, &row)));
+                prop_assert_eq!(boxes.iter().filter(inside).count(), expected, "{:?} {:?}", row, boxes);
+            }
+        }
+    }
+}
