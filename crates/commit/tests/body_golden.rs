@@ -131,6 +131,7 @@ fn everything() -> NewBatch {
         parquet_bytes: 4_321,
         side: FileChecks { len: 600, chunk_crcs: vec![0xdead_beef] },
         columns: (0..12).map(ColumnId).collect(),
+        rungs: Vec::new(),
     };
     let load = StagedLoad {
         table: TableId(3),

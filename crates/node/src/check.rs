@@ -123,10 +123,8 @@ fn log(
         if let Some(changed) = published.catalog {
             catalog = changed;
         }
-        for mut meta in published.loads.into_iter().flat_map(|load| load.segments) {
-            (meta.min_version, meta.max_version, meta.fixed_version) = (version, version, Some(version));
-            metas.push(meta);
-        }
+        let staged = published.loads.into_iter().flat_map(|load| load.segments);
+        metas.extend(staged.map(|meta| meta.committed_as(version)));
         Ok(())
     });
     let last = match read {
@@ -142,7 +140,7 @@ fn log(
     Ok((catalog, last))
 }
 
-/// Checksums, order, counts and summaries of one segment.
+/// Checksums, order, counts, summaries and ladder of one segment.
 fn one_segment(
     tree: &TreeContext,
     catalog: &Catalog,
@@ -152,8 +150,10 @@ fn one_segment(
     report: &mut CheckReport,
 ) -> Result<()> {
     let (id, min, max) = (meta.id, meta.min_version, meta.max_version);
-    if !seen.insert(id) {
-        report.findings.push(format!("segment {id} is named twice, so its rows are there twice"));
+    for id in meta.with_rungs().map(|meta| meta.id) {
+        if !seen.insert(id) {
+            report.findings.push(format!("segment {id} is named twice, so its rows are there twice"));
+        }
     }
     let entry = catalog.by_id(meta.table);
     let verified = Segment::open(tree, meta).and_then(|segment| match entry {

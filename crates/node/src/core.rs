@@ -13,7 +13,6 @@ use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::{SegmentMeta, TreeContext};
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +88,8 @@ impl Core {
         })?;
         let log = Arc::new(log);
 
-        let named: BTreeSet<_> = views.segments().iter().map(|segment| segment.meta().id).collect();
+        let named = views.segments();
+        let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
         let mut next_segment = manifest.next_segment;
         let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
         next_segment = next_segment.max(highest.0 + 1);

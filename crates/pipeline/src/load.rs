@@ -8,7 +8,7 @@ use crate::chunk::{fixed, sorted_chunk};
 use crate::pipeline::Pipeline;
 use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{Segment, SegmentMeta, SegmentWriter};
+use alluvia_tree::{LadderWriter, Segment, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
 use arrow::array::{ArrayRef, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -154,7 +154,18 @@ fn write_run(
     }
     let chunk = sorted_chunk(def, space, &with_identity)?;
     drop(with_identity);
-    let mut writer = SegmentWriter::create(pipeline.tree(), id, def, Stage::Sorted, Some(Version(0)))?;
+    let (tree, version) = (pipeline.tree(), Some(Version(0)));
+    if !def.dimensions.is_empty() {
+        let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
+        writer.write(&chunk)?;
+        return writer.finish();
+    }
+    // A large segment without an order of its own is never rewritten: it becomes a merged one as it is, so it has its ladder
+    // from the start.
+    let mut own = Some(id);
+    let new_id = || own.take().unwrap_or_else(|| pipeline.new_segment());
+    let (rows, rung_rows_min) = (chunk.len() as u64, pipeline.options.rung_rows_min);
+    let mut writer = LadderWriter::create(tree, new_id, def, Stage::Sorted, version, rows, rung_rows_min)?;
     writer.write(&chunk)?;
     writer.finish()
 }

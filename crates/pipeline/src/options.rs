@@ -21,6 +21,8 @@ pub struct PipelineOptions {
     pub partition_rows_max: u64,
     /// Rows per output chunk of a merge.
     pub chunk_rows: usize,
+    /// Rows that a rung of a segment's ladder has at least, about.
+    pub rung_rows_min: u64,
 }
 
 impl Default for PipelineOptions {
@@ -34,6 +36,7 @@ impl Default for PipelineOptions {
             merge_segments: 8,
             partition_rows_max: 4 << 20,
             chunk_rows: 64 << 10,
+            rung_rows_min: alluvia_tree::RUNG_ROWS_MIN,
         }
     }
 }

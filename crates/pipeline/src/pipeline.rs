@@ -20,7 +20,8 @@ pub struct Pipeline {
     pub(crate) log: Arc<Log>,
     pub(crate) workers: Arc<dyn Workers>,
     pub(crate) options: PipelineOptions,
-    pub(crate) next_segment: AtomicU64,
+    /// Shared with the workers, which name what they write.
+    pub(crate) next_segment: Arc<AtomicU64>,
     pub(crate) next_table: AtomicU32,
     /// Held while the manifest is computed, written and installed (P1).
     pub(crate) editing: Mutex<()>,
@@ -49,7 +50,7 @@ impl Pipeline {
             log,
             workers,
             options,
-            next_segment: AtomicU64::new(next_segment),
+            next_segment: Arc::new(AtomicU64::new(next_segment)),
             next_table: AtomicU32::new(next_table),
             editing: Mutex::new(()),
             sorting: Mutex::new(()),

@@ -8,7 +8,7 @@
 
 use alluvia_catalog::{Catalog, DictionaryMark};
 use alluvia_space::KeyRange;
-use alluvia_storage::{Disk, read_atomic, write_atomic};
+use alluvia_storage::{Disk, read_atomic_of, write_atomic};
 use alluvia_tree::{Segment, SegmentMeta};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN01";
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN02";
+/// Versions that are read, too: 01 knows no ladders.
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 1] = [*b"ALVMAN01"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 
@@ -121,7 +123,7 @@ impl Manifest {
         if !disk.exists(&path) {
             return Ok(None);
         }
-        let bytes = read_atomic(disk, &path, MANIFEST_MAGIC)?;
+        let bytes = read_atomic_of(disk, &path, MANIFEST_MAGIC, &MANIFEST_MAGICS_OLDER)?;
         let manifest = serde_json::from_slice(&bytes).map_err(|error| {
             Error::new(
                 ErrorKind::Corrupt,

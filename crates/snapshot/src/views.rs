@@ -227,12 +227,7 @@ impl Views {
     }
 
     fn open_load(&self, version: Version, load: &StagedLoad) -> Result<Vec<Arc<Segment>>> {
-        let fixed = load.segments.iter().map(|meta| {
-            let mut meta = meta.clone();
-            (meta.min_version, meta.max_version, meta.fixed_version) = (version, version, Some(version));
-            Segment::open(&self.tree, meta)
-        });
-        fixed.collect()
+        load.segments.iter().map(|meta| Segment::open(&self.tree, meta.clone().committed_as(version))).collect()
     }
 
     /// Pins a snapshot for a statement.

@@ -1,19 +1,19 @@
-//! The manifest, byte for byte: `golden/manifest-01/manifest` is what format version 01 is; it is read for ever.
+//! The manifest, byte for byte: `golden/manifest-NN/manifest` is what format version NN is; each is read for ever.
 //!
-//! Neither it nor [`manifest`] may change. A new format gets a folder of its own, written once with
+//! Neither they nor [`manifest`] may change. A new format gets a folder of its own, written once with
 //! `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-snapshot --test manifest_golden`.
 
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_snapshot::{MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
 use alluvia_space::{Column, Curve, DataType, KeyRange, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Disk, FaultDisk, FileChecks, RealDisk};
-use alluvia_tree::SegmentMeta;
+use alluvia_tree::{RungMeta, SegmentMeta};
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-fn golden_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/manifest-01")
+fn golden_dir(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/manifest-{version:02}"))
 }
 
 /// Every type, and every sort of level.
@@ -90,16 +90,25 @@ fn segment(id: u64, stage: Stage, keys: (u128, u128)) -> SegmentMeta {
         parquet_bytes: 70_000 + id,
         side: FileChecks { len: 300_000, chunk_crcs: vec![0xdead_beef, id as u32] },
         columns: (0..12).map(ColumnId).collect(),
+        rungs: Vec::new(),
     }
 }
 
-fn manifest() -> Manifest {
+/// A segment with a ladder, as manifests from version 02 on have it.
+fn laddered(id: u64, keys: (u128, u128)) -> SegmentMeta {
+    let rung = |rung: u32| RungMeta { rung, segment: segment(id + u64::from(rung), Stage::Merged, keys) };
+    SegmentMeta { rungs: vec![rung(1), rung(2)], ..segment(id, Stage::Merged, keys) }
+}
+
+/// The manifest of a version: later ones have what that version brought.
+fn manifest(version: u32) -> Manifest {
     let created = [Change::CreateTable { def: wide() }, Change::CreateTable { def: plain() }];
     let catalog = Catalog::default().apply(Version(1), &created).expect("two tables");
     let wider = alter::add_column(&plain(), "b", DataType::Double, true).expect("a column");
     let altered = Change::AlterTable { def: wider, was: Version(1) };
     let catalog = catalog.apply(Version(4), &[altered]).expect("an altered table");
     let half = u128::MAX >> 1;
+    let upper = if version < 2 { Vec::new() } else { vec![laddered(5, (half + 9, u128::MAX))] };
     let files = TableFiles {
         dictionary: Some(DictionaryMark { bytes: 4_096, members: vec![12, 70, 0, 3], crc: 0x0bad_cafe }),
         ranges: Some(vec![
@@ -113,7 +122,7 @@ fn manifest() -> Manifest {
         buffer: vec![segment(9, Stage::Merged, (1 << 100, u128::MAX - 1))],
         partitions: vec![
             PartitionFiles { low: 0, high: half, segments: vec![segment(3, Stage::Merged, (7, half))] },
-            PartitionFiles { low: half + 1, high: u128::MAX, segments: Vec::new() },
+            PartitionFiles { low: half + 1, high: u128::MAX, segments: upper },
         ],
     };
     let producer = |epoch, sequence, version| ProducerState { epoch, sequence, version: Version(version) };
@@ -139,18 +148,24 @@ fn bytes(disk: &dyn Disk, dir: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn format_01_is_written_as_it_was_and_read() {
-    let (disk, dir) = (RealDisk::new(), golden_dir());
+fn format_01_is_read() {
+    let read = Manifest::load(&RealDisk::new(), &golden_dir(1)).expect("readable").expect("the golden file");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(1)), "what is read is what was written");
+}
+
+#[test]
+fn format_02_is_written_as_it_was_and_read() {
+    let (disk, dir) = (RealDisk::new(), golden_dir(2));
     if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
         disk.create_dir_all(&dir).expect("a folder");
-        manifest().store(&disk, &dir).expect("writes");
+        manifest(2).store(&disk, &dir).expect("writes");
     }
     let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
-    assert_eq!(format!("{read:?}"), format!("{:?}", manifest()), "what is read is what was written");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(2)), "what is read is what was written");
 
     let memory = FaultDisk::new();
     memory.create_dir_all(Path::new("/db")).expect("a folder");
-    manifest().store(&*memory, Path::new("/db")).expect("writes");
+    manifest(2).store(&*memory, Path::new("/db")).expect("writes");
     let (written, golden) = (bytes(&*memory, Path::new("/db")), bytes(&disk, &dir));
     let differs = written.iter().zip(&golden).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");

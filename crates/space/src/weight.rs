@@ -3,6 +3,8 @@
 //! Invariants:
 //! - A weight is a function of the row's identity (version, ordinal) and the table's seed, so that every rung, replica and
 //!   rewrite of a row agrees without storing it.
+//! - The ordinal of a staged row says by itself which row it is ([`STAGED_ORDINAL_MIN`]), so its weight does not depend on its
+//!   version: a load's ladder is written before the version is known.
 //! - It is never a function of the dimensions: weights made from the indexed columns give equal rows equal weights, and
 //!   then a "1 % sample" is off by many standard deviations on real data.
 //!
@@ -12,13 +14,24 @@
 use alluvia_types::Version;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// Ordinals from here on are of rows that were staged as segments: they are unique in the database, whatever the version. Those
+/// below count the rows of one batch and table.
+pub const STAGED_ORDINAL_MIN: u64 = 1 << 32;
+
 /// The weight of a row: uniform over all 64-bit numbers. A row is in a sample of fraction f when it is below f * 2^64.
 #[inline]
 pub fn weight(version: Version, ordinal: u64, seed: u64) -> u64 {
+    let version = if ordinal < STAGED_ORDINAL_MIN { version.0 } else { 0 };
     let mut identity = [0; 16];
-    identity[..8].copy_from_slice(&version.0.to_le_bytes());
+    identity[..8].copy_from_slice(&version.to_le_bytes());
     identity[8..].copy_from_slice(&ordinal.to_le_bytes());
     xxh3_64_with_seed(&identity, seed)
+}
+
+/// The weight below which the rows of a sample of this fraction lie; `None` where all rows do.
+pub fn weight_limit(fraction: f64) -> Option<u64> {
+    // 2^64 as a float; the product is cut to whole numbers, and to 0 below.
+    (fraction < 1.0).then_some((fraction * 18_446_744_073_709_551_616.0) as u64)
 }
 
 #[cfg(test)]
@@ -82,6 +95,20 @@ mod tests {
                 assert!(found < limit(cells), "members {kind}, rung 1/{rung}: {found} over {cells} cells");
             }
         }
+    }
+
+    #[test]
+    fn staged_rows_weigh_the_same_before_and_after_their_version_is_known() {
+        let staged = STAGED_ORDINAL_MIN * 7 + 5;
+        assert_eq!(weight(Version(0), staged, 3), weight(Version(9), staged, 3));
+        assert_ne!(weight(Version(0), staged, 3), weight(Version(0), staged + 1, 3));
+        assert_ne!(weight(Version(1), 5, 3), weight(Version(2), 5, 3));
+    }
+
+    #[test]
+    fn limits_are_fractions_of_all_weights() {
+        assert_eq!((weight_limit(0.0), weight_limit(0.125), weight_limit(1.0)), (Some(0), Some(1 << 61), None));
+        assert_eq!(weight_limit(-1.0), Some(0));
     }
 
     #[test]

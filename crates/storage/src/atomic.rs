@@ -71,6 +71,11 @@ fn temporary_of(path: &Path) -> PathBuf {
 /// Errors: `Corrupt` for anything that is not an intact envelope of this kind, `IncompatibleFormat` for an intact one of
 /// another version, `Io` when it cannot be read or is not there.
 pub fn read_atomic(disk: &dyn Disk, path: &Path, magic: &[u8; 8]) -> Result<Vec<u8>> {
+    read_atomic_of(disk, path, magic, &[])
+}
+
+/// As [`read_atomic`], for a payload that can also be read in the form of older versions, which have the magics `older`.
+pub fn read_atomic_of(disk: &dyn Disk, path: &Path, magic: &[u8; 8], older: &[[u8; 8]]) -> Result<Vec<u8>> {
     let failed = |error: io::Error| Error::io(path, "reading", &error);
     let file = disk.open(path).map_err(failed)?;
     let len = file.len().map_err(failed)?;
@@ -96,7 +101,7 @@ pub fn read_atomic(disk: &dyn Disk, path: &Path, magic: &[u8; 8]) -> Result<Vec<
     if crc32c::crc32c_append(crc32c::crc32c(signed), payload).to_le_bytes() != *crc {
         return Err(corrupt(path, "does not match its checksum"));
     }
-    if found_magic != magic {
+    if found_magic != magic && !older.contains(found_magic) {
         let [found, wanted] = [found_magic, magic].map(|magic| magic[FAMILY_BYTES..].escape_ascii().to_string());
         return Err(Error::new(
             ErrorKind::IncompatibleFormat,
@@ -169,6 +174,15 @@ mod tests {
         let error = read_atomic(disk.as_ref(), file(), MAGIC).expect_err("foreign");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.message().contains("begins with '#!/bin/s' instead of 'ALVTST01'"), "{error}");
+    }
+
+    #[test]
+    fn older_versions_are_read_where_they_are_named() {
+        let disk = new_disk();
+        write_atomic(disk.as_ref(), file(), MAGIC, b"as it was").expect("writes");
+        let read = |older: &[[u8; 8]]| read_atomic_of(disk.as_ref(), file(), b"ALVTST02", older);
+        assert_eq!(read(&[*MAGIC]).expect("named"), b"as it was");
+        assert_eq!(read(&[]).expect_err("not named").kind(), ErrorKind::IncompatibleFormat);
     }
 
     #[test]

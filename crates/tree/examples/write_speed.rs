@@ -33,7 +33,11 @@ fn main() -> Result<()> {
     let mut chunk = RowChunk { rows: batch, keys, codes };
     for round in 0..4 {
         let start = cpu();
-        let mut writer = SegmentWriter::create(&context, SegmentId(round), &def, Stage::Sorted, None)?;
+        // Every other round with a ladder.
+        let mut ids = (8 * round..).map(SegmentId);
+        let new_id = || ids.next().expect("without end");
+        let least = if round % 2 == 0 { u64::MAX } else { RUNG_ROWS_MIN };
+        let mut writer = LadderWriter::create(&context, new_id, &def, Stage::Sorted, None, rows as u64, least)?;
         writer.write(&chunk)?;
         let encoded = cpu();
         let meta = writer.finish()?;
@@ -52,13 +56,15 @@ fn main() -> Result<()> {
         let per_row = |from: Duration, to: Duration| (to - from).as_nanos() as f64 / rows as f64;
         println!(
             "write {:.0} ns/row, finish {:.0} ns/row, cursor {:.0} ns/row cold, {:.0} warm; \
-             parquet {:.1} B/row, side {:.1} B/row",
+             parquet {:.1} B/row, side {:.1} B/row, ladder of {} rungs {:.1} B/row",
             per_row(start, encoded),
             per_row(encoded, written),
             per_row(written, cold),
             per_row(cold, warm),
             meta.parquet_bytes as f64 / rows as f64,
             meta.side.len as f64 / rows as f64,
+            meta.rungs.len(),
+            meta.ladder_bytes() as f64 / rows as f64,
         );
         if round == 1 {
             println!("from here on, what is written is what a merge would write:");

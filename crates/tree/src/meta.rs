@@ -33,12 +33,42 @@ pub struct SegmentMeta {
     pub side: FileChecks,
     /// The columns that the files have, in file order. A column added to the table later is not among them.
     pub columns: Vec<ColumnId>,
+    /// Its ladder, the thickest rung first; empty where the segment is too small for one, or older than ladders are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rungs: Vec<RungMeta>,
+}
+
+/// A thinner copy of a segment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RungMeta {
+    /// Its rows' weights are below 2^64 / 8^this.
+    pub rung: u32,
+    /// The copy, a segment itself.
+    pub segment: SegmentMeta,
 }
 
 impl SegmentMeta {
-    /// Bytes of both files.
+    /// Bytes of all its files, those of its ladder included.
     pub fn bytes(&self) -> u64 {
-        self.parquet_bytes + self.side.len
+        self.parquet_bytes + self.side.len + self.ladder_bytes()
+    }
+
+    /// Bytes of its ladder.
+    pub fn ladder_bytes(&self) -> u64 {
+        self.rungs.iter().map(|rung| rung.segment.bytes()).sum()
+    }
+
+    /// A staged segment whose batch has become this version.
+    pub fn committed_as(mut self, version: Version) -> SegmentMeta {
+        (self.min_version, self.max_version, self.fixed_version) = (version, version, Some(version));
+        let committed = |rung: RungMeta| RungMeta { segment: rung.segment.committed_as(version), ..rung };
+        self.rungs = std::mem::take(&mut self.rungs).into_iter().map(committed).collect();
+        self
+    }
+
+    /// Itself and its rungs: everything that has files.
+    pub fn with_rungs(&self) -> impl Iterator<Item = &SegmentMeta> {
+        std::iter::once(self).chain(self.rungs.iter().map(|rung| &rung.segment))
     }
 }
 

@@ -6,8 +6,9 @@
 
 use crate::answer::NodeTree;
 use crate::context::TreeContext;
+use crate::ladder::rung_limit;
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
-use crate::meta::SegmentMeta;
+use crate::meta::{RungMeta, SegmentMeta};
 use crate::parquet_file::{ParquetInput, RowReader};
 use crate::pool::Slot;
 use crate::side::{SideFile, Stripes, key_width, unpack_codes, unpack_keys};
@@ -37,7 +38,18 @@ pub struct Segment {
     /// By stream: each level, then each measure.
     streams: OnceLock<Vec<Arc<Slot<PackedStream>>>>,
     nodes: Arc<Slot<NodeTree>>,
+    first_rows: Arc<Slot<Vec<u32>>>,
+    rungs: Vec<Rung>,
     retired: AtomicBool,
+}
+
+/// A rung of a segment's ladder.
+#[derive(Clone, Debug)]
+pub struct Rung {
+    /// Its rows' weights are below 2^64 / 8^this.
+    pub rung: u32,
+    /// The thinner copy.
+    pub segment: Arc<Segment>,
 }
 
 /// The files, once something was read from them.
@@ -70,13 +82,20 @@ impl PackedStream {
 }
 
 impl Segment {
-    /// Opens a segment. Reads nothing but the lengths of its files.
+    /// Opens a segment. Reads nothing but the lengths of its files. Rungs that are not there are done without: their rows are in
+    /// the segment.
     pub fn open(context: &TreeContext, meta: SegmentMeta) -> Result<Arc<Segment>> {
         let lengths =
             [(context.parquet_path(meta.id), meta.parquet_bytes), (context.side_path(meta.id), meta.side.len)];
         for (path, expected) in lengths {
             check_length(context, &path, expected)?;
         }
+        let rung = |meta: &RungMeta| match Segment::open(context, meta.segment.clone()) {
+            Ok(segment) => Ok(Some(Rung { rung: meta.rung, segment })),
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+            Err(error) => Err(error),
+        };
+        let rungs = meta.rungs.iter().map(rung).filter_map(Result::transpose).collect::<Result<_>>()?;
         Ok(Arc::new(Segment {
             context: context.clone(),
             meta,
@@ -87,6 +106,8 @@ impl Segment {
             parquet: Arc::default(),
             streams: OnceLock::new(),
             nodes: Arc::default(),
+            first_rows: Arc::default(),
+            rungs,
             retired: AtomicBool::new(false),
         }))
     }
@@ -182,9 +203,29 @@ impl Segment {
         Ok(Arc::clone(&metadata))
     }
 
-    /// From now on the files go when the last holder does.
+    /// Its ladder, the thickest rung first.
+    pub fn rungs(&self) -> &[Rung] {
+        &self.rungs
+    }
+
+    /// The thinnest rung that holds every row whose weight is below `limit`; `None` if only the segment does.
+    pub fn rung_for(&self, limit: u64) -> Option<&Rung> {
+        self.rungs.iter().rev().find(|rung| rung_limit(rung.rung).is_none_or(|most| limit <= most))
+    }
+
+    /// Of a rung: how many of its rows lie before each block of the segment it hangs from, and at the end how many there are.
+    pub fn first_rows(&self) -> Result<Arc<Vec<u32>>> {
+        Slot::get(&self.first_rows, &self.context.pool, || {
+            let rows = self.diagnosed(self.files()?.side.first_rows())?;
+            let bytes = 4 * rows.len() as u64;
+            Ok((rows, bytes))
+        })
+    }
+
+    /// From now on the files go when the last holder does, those of its ladder too.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
+        self.rungs.iter().for_each(|rung| rung.segment.retire());
     }
 
     pub(crate) fn context(&self) -> &TreeContext {

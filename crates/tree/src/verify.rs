@@ -15,9 +15,14 @@ use arrow::datatypes::{DataType, UInt64Type};
 use std::sync::Arc;
 
 impl Segment {
-    /// Checks every checksum, the order of the rows, and the summaries against the rows. `table` is the table's definition
+    /// Checks every checksum, the order of the rows, the summaries and the ladder against the rows. `table` is the table's definition
     /// now; columns dropped since the segment was written are checked by checksum only.
     pub fn verify(&self, table: &TableDef) -> Result<()> {
+        self.verify_rows(table)?;
+        self.verify_ladder(table)
+    }
+
+    fn verify_rows(&self, table: &TableDef) -> Result<()> {
         let wrong = |what: String| {
             Error::new(ErrorKind::Corrupt, format!("segment {} of table {}: {what}", self.meta().id, table.name))
                 .with_hint("restore the data directory from a copy")

@@ -208,7 +208,17 @@ impl SegmentWriter {
     }
 
     /// Ends the segment: both files and the directory are synced when this returns.
-    pub fn finish(mut self) -> Result<SegmentMeta> {
+    pub fn finish(self) -> Result<SegmentMeta> {
+        self.finish_with(None)
+    }
+
+    /// Ends a rung. `first_rows` says for each block of the segment that it hangs from how many of the rung's rows lie before it,
+    /// and at its end how many there are.
+    pub(crate) fn finish_rung(self, first_rows: &[u32]) -> Result<SegmentMeta> {
+        self.finish_with(Some(first_rows))
+    }
+
+    fn finish_with(mut self, first_rows: Option<&[u32]>) -> Result<SegmentMeta> {
         if !self.keys.is_empty() {
             self.end_block()?;
         }
@@ -221,7 +231,7 @@ impl SegmentWriter {
         };
         let parquet: FileChecks = parquet.finish()?;
         let (table, levels) = summaries.finish();
-        let side = side.finish(&parquet, &table, &levels, self.rows)?;
+        let side = side.finish(&parquet, &table, &levels, first_rows, self.rows)?;
         let dir = &self.context.dir;
         self.context.disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))?;
         self.unfinished.clear();
@@ -240,6 +250,7 @@ impl SegmentWriter {
             parquet_bytes: parquet.len,
             side,
             columns: std::mem::take(&mut self.columns),
+            rungs: Vec::new(),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Segments of every format version stay readable for ever.
 //!
-//! `tests/golden/v1` was written by the first build of format 1. Neither it nor [`golden_rows`] may change; a new format gets
-//! a directory of its own, written once with `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test golden`.
+//! `tests/golden/v1` was written by the first build of format 1, `tests/golden/ladder` by the first that wrote ladders. Neither
+//! they nor [`golden_rows`] may change; a new format gets a directory of its own, written once with
+//! `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test golden`.
 
 mod common;
 
@@ -10,7 +11,9 @@ use alluvia_space::{
     CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, TableDef, TableOptions,
 };
 use alluvia_storage::{Cache, Disk, RealDisk, read_atomic, write_atomic};
-use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext, segment_schema};
+use alluvia_tree::{
+    LadderWriter, RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext, segment_schema,
+};
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
 use arrow::array::*;
 use arrow::datatypes::{Decimal256Type, UInt32Type, i256};
@@ -20,6 +23,9 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"GOLDEN01";
 const ROWS: usize = 20_000;
+/// The golden ladder is of the first rows.
+const LADDER: &str = "ladder";
+const LADDER_ROWS: usize = 9_000;
 
 fn golden_table() -> TableDef {
     let types = [
@@ -111,8 +117,10 @@ fn context(version: &str) -> (Arc<RealDisk>, PathBuf, TreeContext) {
 
 #[test]
 fn format_1_is_readable() {
-    if let Ok(version) = std::env::var("ALLUVIA_WRITE_GOLDEN") {
-        write_golden(&version);
+    if let Ok(version) = std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref()
+        && version != LADDER
+    {
+        write_golden(version);
     }
     let (disk, dir, context) = context("v1");
     let table = golden_table();
@@ -152,6 +160,35 @@ fn write_golden(version: &str) {
     let (chunk, _) = golden_chunk();
     let mut writer = SegmentWriter::create(&context, SegmentId(1), &golden_table(), Stage::Sorted, None)
         .expect("no golden file yet");
+    writer.write(&chunk).expect("writes");
+    let meta = serde_json::to_vec_pretty(&writer.finish().expect("finishes")).expect("serialises");
+    write_atomic(&*disk, &dir.join("meta.json"), MAGIC, &meta).expect("writes");
+}
+
+#[test]
+fn ladders_are_readable() {
+    if std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref() == Ok(LADDER) {
+        write_golden_ladder();
+    }
+    let (disk, dir, context) = context(LADDER);
+    let meta = read_atomic(&*disk, &dir.join("meta.json"), MAGIC).expect("the meta");
+    let meta: SegmentMeta = serde_json::from_slice(&meta).expect("parses");
+    let segment = Segment::open(&context, meta).expect("opens");
+    segment.verify(&golden_table()).expect("verifies");
+    let sizes: Vec<(u32, u64)> = segment.rungs().iter().map(|rung| (rung.rung, rung.segment.meta().rows)).collect();
+    assert_eq!(sizes, [(1, 1_118), (2, 140)]);
+    assert_eq!(*segment.rungs()[0].segment.first_rows().expect("known"), [0, 1_011, 1_118]);
+}
+
+fn write_golden_ladder() {
+    let (disk, dir, context) = context(LADDER);
+    disk.create_dir_all(&dir).expect("a directory");
+    let chunk = common::slice(&golden_chunk().0, 0, LADDER_ROWS);
+    let mut ids = (1..).map(SegmentId);
+    let new_id = || ids.next().expect("without end");
+    let mut writer =
+        LadderWriter::create(&context, new_id, &golden_table(), Stage::Merged, None, LADDER_ROWS as u64, 100)
+            .expect("no golden file yet");
     writer.write(&chunk).expect("writes");
     let meta = serde_json::to_vec_pretty(&writer.finish().expect("finishes")).expect("serialises");
     write_atomic(&*disk, &dir.join("meta.json"), MAGIC, &meta).expect("writes");

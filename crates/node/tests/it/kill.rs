@@ -29,6 +29,7 @@ fn child() {
     let pipeline = PipelineOptions {
         sort_interval: Duration::from_millis(30),
         merge_interval: Duration::from_millis(100),
+        rung_rows_min: 64,
         ..PipelineOptions::default()
     };
     let options = DatabaseOptions {

@@ -18,16 +18,15 @@ use alluvia_types::{Result, SegmentId, TableId};
 use plan::{MergePlan, Output, plan};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use stream::merge_runs;
 
 /// One output of a merge, as a worker makes it.
 struct Task {
     at: usize,
-    id: SegmentId,
     output: Output,
     def: Arc<TableDef>,
     space: Arc<Space>,
-    chunk_rows: usize,
 }
 
 impl Pipeline {
@@ -67,17 +66,17 @@ impl Pipeline {
     ) -> Result<Vec<(usize, Arc<Segment>)>> {
         let task = |(at, output): (usize, &Output)| Task {
             at,
-            id: self.new_segment(),
             output: output.clone(),
             def: Arc::clone(def),
             space: Arc::clone(space),
-            chunk_rows: self.options.chunk_rows,
         };
         let tasks: Vec<Task> = plan.outputs.iter().enumerate().filter(|(_, o)| !o.runs.is_empty()).map(task).collect();
         let tree: TreeContext = self.tree().clone();
+        let (ids, options) = (Arc::clone(&self.next_segment), self.options.clone());
         let results = scatter(self.workers.as_ref(), tasks, move |task| {
             let runs = &task.output.runs;
-            merge_runs(&tree, task.id, &task.def, &task.space, runs, task.chunk_rows).map(|segment| (task.at, segment))
+            let new_id = || SegmentId(ids.fetch_add(1, Ordering::Relaxed));
+            merge_runs(&tree, new_id, &task.def, &task.space, runs, &options).map(|segment| (task.at, segment))
         });
         let failed = results.iter().any(Result::is_err);
         let mut outputs = Vec::with_capacity(results.len());

@@ -1,13 +1,14 @@
-//! The k-way merge itself: streams chunks of the inputs, in key order, into one segment.
+//! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
 //! Memory is one chunk per input and one for the output, whatever their sizes. Rows of equal keys keep the order of
 //! the inputs, oldest first, so a table without dimensions keeps the order of arrival.
 
 use super::plan::Run;
 use crate::chunk::internal;
+use crate::options::PipelineOptions;
 use alluvia_snapshot::Space;
 use alluvia_space::{LevelCodes, TableDef};
-use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentWriter, TreeContext};
+use alluvia_tree::{LadderWriter, RowChunk, Segment, SegmentCursor, TreeContext};
 use alluvia_types::{Error, Result, SegmentId, Stage};
 use arrow::array::Array;
 use arrow::compute::interleave;
@@ -31,15 +32,18 @@ struct Gather {
     chunk_rows: usize,
 }
 
+/// Merges runs into one segment with its ladder, whose ids `new_id` gives.
 pub(super) fn merge_runs(
     tree: &TreeContext,
-    id: SegmentId,
+    new_id: impl FnMut() -> SegmentId,
     def: &TableDef,
     space: &Space,
     runs: &[Run],
-    chunk_rows: usize,
+    options: &PipelineOptions,
 ) -> Result<Arc<Segment>> {
-    let mut writer = SegmentWriter::create(tree, id, def, Stage::Merged, None)?;
+    let chunk_rows = options.chunk_rows;
+    let rows = runs.iter().map(|run| run.rows.end - run.rows.start).sum();
+    let mut writer = LadderWriter::create(tree, new_id, def, Stage::Merged, None, rows, options.rung_rows_min)?;
     let mut gather = Gather { chunks: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows };
     let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
     // Smallest key first; among equal keys the older input.

@@ -30,6 +30,7 @@ pub(crate) const SEGMENTS: &[(&str, Kind)] = &[
     ("key_max", Kind::Text),
     ("parquet_bytes", Kind::Count),
     ("side_bytes", Kind::Count),
+    ("ladder_bytes", Kind::Count),
     ("file", Kind::Text),
 ];
 
@@ -76,6 +77,7 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
             format!("{:032x}", meta.key_max).into(),
             meta.parquet_bytes.into(),
             meta.side.len.into(),
+            meta.ladder_bytes().into(),
             format!("seg-{}.parquet", meta.id).into(),
         ]
     };

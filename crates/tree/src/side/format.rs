@@ -30,12 +30,14 @@ pub(crate) enum SectionKind {
     Blocks,
     /// Codes present per level and block.
     Presence,
+    /// Of a rung only: which of its rows are of which block of the segment that it hangs from.
+    Parents,
 }
 
 impl SectionKind {
     /// All kinds, in file order.
-    pub(crate) const ALL: [SectionKind; 4] =
-        [SectionKind::Checks, SectionKind::Stripes, SectionKind::Blocks, SectionKind::Presence];
+    pub(crate) const ALL: [SectionKind; 5] =
+        [SectionKind::Checks, SectionKind::Stripes, SectionKind::Blocks, SectionKind::Presence, SectionKind::Parents];
 
     fn number(self) -> u32 {
         match self {
@@ -43,6 +45,7 @@ impl SectionKind {
             SectionKind::Stripes => 2,
             SectionKind::Blocks => 3,
             SectionKind::Presence => 4,
+            SectionKind::Parents => 5,
         }
     }
 
@@ -53,6 +56,7 @@ impl SectionKind {
             SectionKind::Stripes => "stripes",
             SectionKind::Blocks => "blocks",
             SectionKind::Presence => "presence",
+            SectionKind::Parents => "parents",
         }
     }
 }

@@ -5,7 +5,7 @@
 //!   per measure; a stream is its blocks one after the other, each packed by itself.
 //! - Where everything lies follows from the bounds in the section `blocks`; the section `stripes` adds each stripe's offset
 //!   and each stream's checksum.
-//! - Readers skip sections of a kind they do not know: room for deletions, ladders and cuboids.
+//! - Readers skip sections of a kind they do not know: room for deletions and cuboids.
 //!
 //! Stripes are written while rows come in, so a writer holds one stripe and the summaries, whatever the segment's size.
 

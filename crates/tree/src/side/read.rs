@@ -148,6 +148,18 @@ impl SideFile {
         Ok((decoded.map_err(|what| corrupt(self.source.path(), kind.name(), what))?, bytes.len() as u64))
     }
 
+    /// Of a rung: how many of its rows lie before each block of the segment it hangs from, and how many there are.
+    pub(crate) fn first_rows(&self) -> Result<Vec<u32>> {
+        let kind = SectionKind::Parents;
+        let bytes = self.section(kind)?;
+        let rows = words(&bytes);
+        let ends = rows.last().is_some_and(|&last| u64::from(last) == self.rows);
+        if bytes.len() % 4 != 0 || !ends || !rows.is_sorted() {
+            return Err(corrupt(self.source.path(), kind.name(), "it does not count up to the rung's rows"));
+        }
+        Ok(rows)
+    }
+
     /// Part of a stripe.
     pub(crate) fn packed(&self, range: Range<u64>, stream: usize, block: usize) -> Result<Bytes> {
         let place = || match stream {

@@ -73,12 +73,13 @@ impl SideWriter {
         Ok(())
     }
 
-    /// Writes the sections and syncs the file; the caller syncs the directory.
+    /// Writes the sections and syncs the file; the caller syncs the directory. `first_rows` is a rung's section `parents`.
     pub(crate) fn finish(
         mut self,
         parquet: &FileChecks,
         table: &BlockTable,
         levels: &[LevelSummary],
+        first_rows: Option<&[u32]>,
         rows: u64,
     ) -> Result<FileChecks> {
         if self.blocks > 0 {
@@ -93,6 +94,10 @@ impl SideWriter {
                 SectionKind::Stripes => std::mem::take(&mut self.stripes),
                 SectionKind::Blocks => table.encode()?,
                 SectionKind::Presence => encode_presence(levels, table.key_first.len())?,
+                SectionKind::Parents => match first_rows {
+                    Some(first_rows) => first_rows.iter().flat_map(|row| row.to_le_bytes()).collect(),
+                    None => continue,
+                },
             };
             let padding = self.offset.next_multiple_of(SECTION_ALIGN) - self.offset;
             self.put(&[0; SECTION_ALIGN as usize][..padding as usize])?;

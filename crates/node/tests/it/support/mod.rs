@@ -28,6 +28,7 @@ pub fn options() -> DatabaseOptions {
         merge_segments: 2,
         partition_rows_max: 200,
         chunk_rows: 32,
+        rung_rows_min: 3,
         ..PipelineOptions::default()
     };
     DatabaseOptions {
