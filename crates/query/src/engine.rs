@@ -9,7 +9,7 @@ use crate::answer::{Cuboids, Kept, Schemas};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::settings::{Settings, show_bytes};
-use crate::session::{QueryMemory, Session, TotalMemory, error_of, wrap};
+use crate::session::{QueryMemory, Session, TotalMemory, error_of, stoppable_rules, wrap};
 use crate::system::{QueryLog, SettingRow};
 use crate::table::ScanCache;
 use alluvia_snapshot::Store;
@@ -71,8 +71,7 @@ impl Engine {
             .with_max_temp_directory_size(options.spill_bytes_max);
         let runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk).build_arc();
         let runtime = runtime.map_err(|error| error_of(&error).at("preparing the spill directory"))?;
-        let base = SessionStateBuilder::new()
-            .with_default_features()
+        let base = stoppable_rules(SessionStateBuilder::new().with_default_features())
             .with_config(base_config())
             .with_runtime_env(Arc::clone(&runtime))
             .with_type_planner(Arc::new(Types))

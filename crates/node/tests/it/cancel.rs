@@ -67,3 +67,27 @@ fn a_cancelled_statement_leaves_its_session_usable_and_nothing_behind() {
         assert_eq!(count(&session, "t").await, 1);
     });
 }
+
+/// Each CTE joins the one before twice, so the plan has 2^16 joins; planning it would take many seconds.
+fn long_to_plan() -> String {
+    let chain = (1..=16).map(|at| format!(", c{at} AS (SELECT x.a FROM c{0} x JOIN c{0} y ON x.a = y.a)", at - 1));
+    format!("WITH c0 AS (SELECT a FROM t){} SELECT count(*) FROM c16", chain.collect::<String>())
+}
+
+#[test]
+fn planning_is_stopped_too() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    runtime.block_on(async {
+        let session = Arc::new(db.session());
+        session.sql("CREATE TABLE t (a BIGINT)").await.unwrap();
+        let error = cancelled(&session, long_to_plan()).await;
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        session.sql("SET statement_timeout = '100ms'").await.unwrap();
+        let error = session.sql(&format!("EXPLAIN {}", long_to_plan())).await.expect_err("a time-out");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        session.sql("RESET statement_timeout").await.unwrap();
+        assert_eq!(count(&session, "t").await, 0);
+    });
+}

@@ -15,6 +15,7 @@ mod insert;
 mod memory_pool;
 mod namespace;
 mod outcome;
+mod planning;
 pub mod progress;
 mod select;
 pub(crate) mod settings;
@@ -29,3 +30,4 @@ pub use outcome::Outcome;
 
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};
+pub(crate) use planning::stoppable_rules;

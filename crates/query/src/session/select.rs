@@ -7,9 +7,9 @@ use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
-use crate::session::guard::LargeStack;
 use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
+use crate::session::planning::plan_apart;
 use crate::session::settings::{Settings, parse_freshness};
 use crate::session::transaction::Transaction;
 use crate::table::{StatementContext, UsedCounters};
@@ -88,27 +88,27 @@ impl Session {
     }
 
     async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
-        LargeStack::new(self.plan_here(run, tree, hints)).await
-    }
-
-    async fn plan_here(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
         let (state, runtime, used) = self.planner(run, &snapshot)?;
-        let planning = |error| planning_error(&error, &snapshot.catalog, &state);
-        let plan = state.statement_to_plan(tree).await.map_err(planning)?;
-        refuse_writes(&plan)?;
-        let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
-        let task = TaskContext::from(&state).with_runtime(runtime);
-        Ok(Planned { plan, task: Arc::new(task), used })
+        plan_apart(run.token.clone(), async move {
+            let planning = |error| planning_error(&error, &snapshot.catalog, &state);
+            let plan = state.statement_to_plan(tree).await.map_err(planning)?;
+            refuse_writes(&plan)?;
+            let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
+            let task = TaskContext::from(&state).with_runtime(runtime);
+            Ok(Planned { plan, task: Arc::new(task), used })
+        })
+        .await
     }
 
     /// The columns that a query gives, without running it.
     pub(crate) async fn schema_of(&self, run: &Run, snapshot: &Arc<Snapshot>, query: &Query) -> Result<SchemaRef> {
         let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
-        LargeStack::new(async move {
-            let (state, _, _) = self.planner(run, snapshot)?;
+        let (state, _, _) = self.planner(run, snapshot)?;
+        let snapshot = Arc::clone(snapshot);
+        plan_apart(run.token.clone(), async move {
             let plan = state.statement_to_plan(tree).await;
             let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog, &state))?;
             Ok(Arc::new(plan.schema().as_arrow().clone()))

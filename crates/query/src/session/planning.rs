@@ -1,0 +1,188 @@
+//! Planning that can be stopped.
+//!
+//! Planning is one long computation without a pause: a chain of CTEs that each join the last one twice takes seconds. So it
+//! runs on a thread of its own, where the statement's supervisor need not wait for it, and every rule of DataFusion's asks
+//! before its work whether the statement still wants the plan; most are asked at every node of it.
+//!
+//! Invariants:
+//! - A statement that is stopped while it plans ends at once. Its planning ends at the next question, which is soon.
+//! - A wrapped rule does what its inner rule does, under the same name.
+
+use crate::session::errors::wrap;
+use crate::session::guard::{LargeStack, guarded};
+use crate::session::progress::CancelToken;
+use alluvia_types::{Error, Result};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DataFusionError, Result as PlanResult};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::{PhysicalOptimizer, PhysicalOptimizerContext};
+use datafusion::physical_plan::ExecutionPlan;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    /// The token of the statement that this thread plans.
+    static PLANNED: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, which plans, on a thread that may be busy for long and on a large stack. Dropping the future leaves the
+/// thread to find out by itself that the token is cancelled.
+pub(crate) async fn plan_apart<T, W>(token: CancelToken, work: W) -> Result<T>
+where
+    T: Send + 'static,
+    W: Future<Output = Result<T>> + Send + 'static,
+{
+    let runtime = tokio::runtime::Handle::current();
+    let planned = tokio::task::spawn_blocking(move || {
+        let _reset = Planned::set(token);
+        guarded(|| runtime.block_on(LargeStack::new(work)))?
+    });
+    planned.await.unwrap_or_else(|error| Err(Error::internal(format!("planning failed: {error}"))))
+}
+
+/// Resets the thread's token, also when planning panics: the thread is used again.
+struct Planned;
+
+impl Planned {
+    fn set(token: CancelToken) -> Planned {
+        PLANNED.with_borrow_mut(|planned| *planned = Some(token));
+        Planned
+    }
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        PLANNED.with_borrow_mut(|planned| *planned = None);
+    }
+}
+
+fn check() -> PlanResult<()> {
+    PLANNED.with_borrow(|planned| planned.as_ref().map_or(Ok(()), CancelToken::check)).map_err(wrap)
+}
+
+/// The default rules, each of which asks before its work.
+pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuilder {
+    fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Stoppable<R>) -> S) -> Vec<S> {
+        rules.into_iter().map(|rule| wrapped(Stoppable(rule))).collect()
+    }
+    builder
+        .with_analyzer_rules(all(Analyzer::new().rules, |rule| Arc::new(rule) as _))
+        .with_optimizer_rules(all(Optimizer::new().rules, |rule| Arc::new(rule) as _))
+        .with_physical_optimizer_rules(all(PhysicalOptimizer::new().rules, |rule| Arc::new(rule) as _))
+}
+
+#[derive(Debug)]
+struct Stoppable<R: ?Sized>(Arc<R>);
+
+impl AnalyzerRule for Stoppable<dyn AnalyzerRule + Send + Sync> {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        check()?;
+        self.0.analyze(plan, config)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
+impl OptimizerRule for Stoppable<dyn OptimizerRule + Send + Sync> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>, DataFusionError> {
+        check()?;
+        self.0.rewrite(plan, config)
+    }
+}
+
+impl PhysicalOptimizerRule for Stoppable<dyn PhysicalOptimizerRule + Send + Sync> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        check()?;
+        self.0.optimize(plan, config)
+    }
+
+    fn optimize_with_context(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: &dyn PhysicalOptimizerContext,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        check()?;
+        self.0.optimize_with_context(plan, context)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_types::ErrorKind;
+    use datafusion::execution::context::SessionContext;
+    use datafusion::execution::session_state::SessionState;
+
+    fn state() -> SessionState {
+        stoppable_rules(SessionStateBuilder::new().with_default_features()).build()
+    }
+
+    async fn planned(token: CancelToken) -> Result<usize> {
+        let state = state();
+        plan_apart(token, async move {
+            let sql = "SELECT a, count(*) FROM (VALUES (1), (2)) AS t(a) WHERE a > 1 GROUP BY a";
+            let plan = SessionContext::new_with_state(state.clone()).state().create_logical_plan(sql).await;
+            let plan = plan.map_err(|error| crate::session::error_of(&error))?;
+            let physical = state.create_physical_plan(&plan).await;
+            physical.map(|plan| plan.schema().fields().len()).map_err(|error| crate::session::error_of(&error))
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_stopped_statement_is_not_planned_and_the_thread_plans_the_next() {
+        for _ in 0..3 {
+            let token = CancelToken::new();
+            assert_eq!(planned(token.clone()).await.unwrap(), 2);
+            token.time_out();
+            assert_eq!(planned(token).await.unwrap_err().kind(), ErrorKind::Timeout);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_planning_is_an_error() {
+        let error = plan_apart(CancelToken::new(), async { panic!("oh no") as Result<()> }).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Internal && error.message().contains("oh no"), "{error}");
+    }
+
+    #[test]
+    fn wrapped_rules_keep_their_names_and_their_order() {
+        let (plain, wrapped) = (SessionStateBuilder::new().with_default_features().build(), state());
+        let names = |state: &SessionState| -> Vec<String> {
+            let analyzer = state.analyzer().rules.iter().map(|rule| rule.name().to_owned());
+            let logical =
+                state.optimizers().iter().map(|rule| format!("{} {:?}", rule.name(), rule.apply_order().is_some()));
+            let physical = state.physical_optimizers().iter().map(|rule| rule.name().to_owned());
+            analyzer.chain(logical).chain(physical).collect()
+        };
+        assert_eq!(names(&plain), names(&wrapped));
+    }
+}
