@@ -1,15 +1,32 @@
-//! `insert`: many writers of single-row durable batches, on the real disk and on one whose fsync takes a millisecond.
+//! `insert`: many writers of single-row durable batches, on the real disk and on one whose fsync takes a millisecond: as SQL
+//! text, as Arrow through the Rust API, and for comparison through the barest group commit there is, which shows what the
+//! machine leaves of writers / fsync time.
 
 use crate::machine::{median, percentile};
 use crate::{Anything, Places};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_storage::{Disk, RealDisk, SlowSyncDisk};
 use alluvia_types::SystemClock;
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray};
 use clap::Args;
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Bytes of a record of the bare group commit: about what the log writes for one of our rows.
+const RECORD: [u8; 128] = [7; 128];
+/// Threads that write and sync for the bare group commit. More are slower.
+const BARE_THREADS: usize = 2;
+
+/// How a row is handed over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Sql,
+    Arrow,
+}
 
 #[derive(Args)]
 pub struct InsertArgs {
@@ -30,58 +47,148 @@ pub async fn run(args: InsertArgs) -> Anything<Value> {
     for (name, disk) in [("real_disk", real), ("sync_1ms", slow)] {
         let scratch = tempfile::tempdir_in(&args.places.data)?;
         let sync_s = fsync_time(disk.as_ref(), scratch.path())?;
-        let mut latencies = Vec::new();
-        let start = Instant::now();
-        let db = Arc::new(Database::open_on(
-            disk,
-            Arc::new(SystemClock::default()),
-            scratch.path().join("db"),
-            DatabaseOptions::default(),
-        )?);
-        db.session().sql("CREATE TABLE events (at TIMESTAMP, who TEXT, amount DOUBLE) WITH (dimensions = 'who', measures = 'amount')").await?;
-        let until = Instant::now() + Duration::from_secs(args.seconds);
-        let begun = start.elapsed();
-        let writers: Vec<_> =
-            (0..args.writers).map(|writer| tokio::spawn(write(Arc::clone(&db), writer, until))).collect();
-        for writer in writers {
-            latencies.extend(writer.await??);
-        }
-        let took = (start.elapsed() - begun).as_secs_f64();
-        let rate = latencies.len() as f64 / took;
         let bound = args.writers as f64 / sync_s;
-        let count = db.session().sql("SELECT count(*) FROM events").await?.collect().await?;
-        let count = arrow::util::display::array_value_to_string(count[0].column(0), 0)?;
-        if count != latencies.len().to_string() {
-            return Err(format!("{} inserts were acknowledged, {count} rows are there", latencies.len()).into());
+        figures[name] = json!({ "fsync_ms": sync_s * 1e3 });
+        for (shown, way) in [("sql", Some(Way::Sql)), ("arrow", Some(Way::Arrow)), ("bare", None)] {
+            let folder = scratch.path().join(shown);
+            let (mut latencies, took) = match way {
+                Some(way) => database(&args, Arc::clone(&disk), &folder, way).await?,
+                None => bare(&args, &disk, &folder).await?,
+            };
+            let rate = latencies.len() as f64 / took;
+            eprintln!(
+                "{name}, {shown}: {rate:.0} inserts/s, fsync {:.3} ms, {:.2} of writers / fsync time",
+                sync_s * 1e3,
+                rate / bound
+            );
+            figures[name][shown] = json!({
+                "inserts_per_s": rate,
+                "share_of_writers_per_fsync": rate / bound,
+                "p50_ms": percentile(&mut latencies, 0.5) * 1e3,
+                "p99_ms": percentile(&mut latencies, 0.99) * 1e3,
+            });
         }
-        eprintln!(
-            "{name}: {rate:.0} inserts/s, fsync {:.3} ms, {:.2} of writers / fsync time",
-            sync_s * 1e3,
-            rate / bound
-        );
-        figures[name] = json!({
-            "inserts_per_s": rate,
-            "fsync_ms": sync_s * 1e3,
-            "share_of_writers_per_fsync": rate / bound,
-            "p50_ms": percentile(&mut latencies, 0.5) * 1e3,
-            "p99_ms": percentile(&mut latencies, 0.99) * 1e3,
-        });
     }
     Ok(figures)
 }
 
-async fn write(db: Arc<Database>, writer: usize, until: Instant) -> Anything<Vec<f64>> {
+/// Latencies in seconds, and the seconds it took, through a database; every row that was acknowledged is there afterwards.
+async fn database(args: &InsertArgs, disk: Arc<dyn Disk>, folder: &Path, way: Way) -> Anything<(Vec<f64>, f64)> {
+    let clock = Arc::new(SystemClock::default());
+    let db = Arc::new(Database::open_on(disk, clock, folder, DatabaseOptions::default())?);
+    db.session().sql("CREATE TABLE events (at TIMESTAMP, who TEXT, amount DOUBLE) WITH (dimensions = 'who', measures = 'amount')").await?;
+    let begun = Instant::now();
+    let until = begun + Duration::from_secs(args.seconds);
+    let writers: Vec<_> =
+        (0..args.writers).map(|writer| tokio::spawn(write(Arc::clone(&db), writer, until, way))).collect();
+    let mut latencies = Vec::new();
+    for writer in writers {
+        latencies.extend(writer.await??);
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let count = db.session().sql("SELECT count(*) FROM events").await?.collect().await?;
+    let count = arrow::util::display::array_value_to_string(count[0].column(0), 0)?;
+    if count != latencies.len().to_string() {
+        return Err(format!("{} inserts were acknowledged, {count} rows are there", latencies.len()).into());
+    }
+    Ok((latencies, took))
+}
+
+async fn write(db: Arc<Database>, writer: usize, until: Instant, way: Way) -> Anything<Vec<f64>> {
     let session = db.session();
     let mut latencies = Vec::new();
     while Instant::now() < until {
         let start = Instant::now();
-        let amount = latencies.len();
-        session
-            .sql(&format!("INSERT INTO events VALUES ('2026-01-01 00:00:00', 'writer {writer}', {amount}.5)"))
-            .await?;
+        let amount = latencies.len() as f64 + 0.5;
+        match way {
+            Way::Sql => {
+                let sql = format!("INSERT INTO events VALUES ('2026-01-01 00:00:00', 'writer {writer}', {amount})");
+                session.sql(&sql).await?;
+            }
+            Way::Arrow => {
+                session.append("events", vec![row(writer, amount)?]).await?;
+            }
+        }
         latencies.push(start.elapsed().as_secs_f64());
     }
     Ok(latencies)
+}
+
+fn row(writer: usize, amount: f64) -> Anything<RecordBatch> {
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_767_225_600_000_000]));
+    let who: ArrayRef = Arc::new(StringViewArray::from(vec![format!("writer {writer}")]));
+    let amount: ArrayRef = Arc::new(Float64Array::from(vec![amount]));
+    Ok(RecordBatch::try_from_iter([("at", at), ("who", who), ("amount", amount)])?)
+}
+
+/// Records that wait for a group, and those who wait for them.
+#[derive(Default)]
+struct Group {
+    bytes: Vec<u8>,
+    waiting: Vec<oneshot::Sender<()>>,
+    at: u64,
+    is_over: bool,
+}
+
+/// As [`database`], with nothing but a buffer, a write, an fsync and an answer.
+async fn bare(args: &InsertArgs, disk: &Arc<dyn Disk>, path: &Path) -> Anything<(Vec<f64>, f64)> {
+    let file = Arc::new(disk.create(path)?);
+    let shared = Arc::new((Mutex::new(Group::default()), Condvar::new()));
+    let leaders = (0..BARE_THREADS).map(|_| {
+        let (file, shared) = (Arc::clone(&file), Arc::clone(&shared));
+        std::thread::spawn(move || {
+            loop {
+                let mut group = shared.0.lock();
+                while group.waiting.is_empty() && !group.is_over {
+                    shared.1.wait(&mut group);
+                }
+                if group.waiting.is_empty() {
+                    return Ok(());
+                }
+                let (bytes, waiting) = (std::mem::take(&mut group.bytes), std::mem::take(&mut group.waiting));
+                let at = group.at;
+                group.at += bytes.len() as u64;
+                drop(group);
+                file.write_all_at(&bytes, at)?;
+                file.sync_data()?;
+                waiting.into_iter().for_each(|done| done.send(()).unwrap_or_default());
+            }
+        })
+    });
+    let leaders: Vec<std::thread::JoinHandle<std::io::Result<()>>> = leaders.collect();
+    let begun = Instant::now();
+    let until = begun + Duration::from_secs(args.seconds);
+    let writers = (0..args.writers).map(|_| {
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let mut latencies = Vec::new();
+            while Instant::now() < until {
+                let start = Instant::now();
+                let (done, is_done) = oneshot::channel();
+                {
+                    let mut group = shared.0.lock();
+                    group.bytes.extend_from_slice(&RECORD);
+                    group.waiting.push(done);
+                }
+                shared.1.notify_one();
+                is_done.await?;
+                latencies.push(start.elapsed().as_secs_f64());
+            }
+            Ok::<_, oneshot::error::RecvError>(latencies)
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let mut latencies = Vec::new();
+    for writer in writers {
+        latencies.extend(writer.await??);
+    }
+    let took = begun.elapsed().as_secs_f64();
+    shared.0.lock().is_over = true;
+    shared.1.notify_all();
+    for leader in leaders {
+        leader.join().map_err(|_| "a thread of the bare group commit panicked")??;
+    }
+    Ok((latencies, took))
 }
 
 /// Median time of a small write and its fsync, through the same [`Disk`].
