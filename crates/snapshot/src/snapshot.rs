@@ -1,5 +1,6 @@
 //! What a statement reads: everything through one version, pinned.
 
+use crate::tail::TailRun;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
 use alluvia_tree::Segment;
 use alluvia_types::{Stage, TableId, Version};
@@ -51,6 +52,19 @@ pub struct TailRead {
     /// Storage columns as of the rows' commit (columns added since are missing, dropped ones are still there), then
     /// `_version` and `_ordinal`.
     pub rows: RecordBatch,
+    /// Held so that the memory is known to be held.
+    _run: Option<Arc<TailRun>>,
+}
+
+impl TailRead {
+    /// Rows that no tail counts.
+    pub fn new(rows: RecordBatch) -> TailRead {
+        TailRead { rows, _run: None }
+    }
+
+    pub(crate) fn of_run((rows, run): (RecordBatch, Arc<TailRun>)) -> TailRead {
+        TailRead { rows, _run: Some(run) }
+    }
 }
 
 impl TableRead {

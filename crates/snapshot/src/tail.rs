@@ -3,6 +3,7 @@
 //! Invariants:
 //! - Within a table, runs ascend by version, and rows within a run by (version, ordinal).
 //! - A run never changes once it is handed out; small neighbours are *replaced* by their concatenation.
+//! - A run that has left the tail while a reader holds it is counted ([`Pinned`]) until the reader lets go.
 //!
 //! A database that takes 40,000 one-row batches a second must not scan 40,000 one-row arrays, so runs are joined
 //! like the digits of a counter of radix [`FANOUT`]: each row is copied once per digit, at most
@@ -13,7 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// How many small runs become one.
 const FANOUT: usize = 64;
@@ -22,7 +23,7 @@ const RUN_ROWS: usize = 8_192;
 
 /// Rows of consecutive batches of one table.
 #[derive(Debug)]
-struct TailRun {
+pub(crate) struct TailRun {
     rows: RecordBatch,
     /// For each batch in the run: its version and the row after its last one.
     ends: Vec<(Version, usize)>,
@@ -53,9 +54,29 @@ pub(crate) struct TailTable {
     bytes: u64,
 }
 
+/// Runs that were held by readers when they left the tail.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned(Vec<Weak<TailRun>>);
+
+impl Pinned {
+    /// Called with the last `Arc` that the tail has of a run.
+    fn leaves(&mut self, run: &Arc<TailRun>) {
+        if Arc::strong_count(run) > 1 {
+            self.0.push(Arc::downgrade(run));
+        }
+    }
+
+    /// Bytes that are still held.
+    pub(crate) fn bytes(&mut self) -> u64 {
+        let mut bytes = 0;
+        self.0.retain(|run| run.upgrade().inspect(|run| bytes += run.bytes).is_some());
+        bytes
+    }
+}
+
 impl TailTable {
     /// Adds a batch's rows; `rows` ends with the hidden columns.
-    pub(crate) fn push(&mut self, version: Version, rows: RecordBatch, bytes: u64) {
+    pub(crate) fn push(&mut self, version: Version, rows: RecordBatch, bytes: u64, pinned: &mut Pinned) {
         if rows.num_rows() == 0 {
             return;
         }
@@ -64,11 +85,11 @@ impl TailTable {
         self.bytes += bytes;
         let ends = vec![(version, rows.num_rows())];
         self.runs.push(Arc::new(TailRun { rows, ends, bytes, digit: 0 }));
-        self.carry();
+        self.carry(pinned);
     }
 
     /// Joins the last [`FANOUT`] runs of one digit into a run of the next, as long as there are that many.
-    fn carry(&mut self) {
+    fn carry(&mut self, pinned: &mut Pinned) {
         loop {
             let Some(last) = self.runs.last() else { return };
             let digit = last.digit;
@@ -81,17 +102,18 @@ impl TailTable {
             }
             let parts = self.runs.split_off(self.runs.len() - parts);
             self.runs.push(Arc::new(join(&parts, digit + 1)));
+            parts.iter().for_each(|run| pinned.leaves(run));
         }
     }
 
-    /// Rows with `above < version <= through`, in (version, ordinal) order, without copying.
-    pub(crate) fn read(&self, above: Version, through: Version) -> Vec<RecordBatch> {
+    /// Rows with `above < version <= through`, in (version, ordinal) order, without copying; and the run of each slice.
+    pub(crate) fn read(&self, above: Version, through: Version) -> Vec<(RecordBatch, Arc<TailRun>)> {
         let first = self.runs.partition_point(|run| run.last() <= above);
         let mut slices = Vec::new();
         for run in &self.runs[first..] {
             let (start, end) = (run.end_of(above), run.end_of(through));
             if start < end {
-                slices.push(run.rows.slice(start, end - start));
+                slices.push((run.rows.slice(start, end - start), Arc::clone(run)));
             }
             if run.last() > through {
                 break;
@@ -108,11 +130,12 @@ impl TailTable {
     }
 
     /// Forgets rows of versions `<= through`.
-    pub(crate) fn drop_through(&mut self, through: Version) {
-        let gone = self.runs.partition_point(|run| run.last() <= through);
-        for run in self.runs.drain(..gone) {
+    pub(crate) fn drop_through(&mut self, through: Version, pinned: &mut Pinned) {
+        let left = self.runs.partition_point(|run| run.last() <= through);
+        for run in self.runs.drain(..left) {
             self.rows -= run.rows.num_rows() as u64;
             self.bytes -= run.bytes;
+            pinned.leaves(&run);
         }
         if let Some(first) = self.runs.first() {
             let cut = first.end_of(through);
@@ -186,9 +209,9 @@ mod tests {
         RecordBatch::try_new(Arc::new(schema), vec![Arc::new(versions), Arc::new(ordinals)]).unwrap()
     }
 
-    fn rows_of(slices: &[RecordBatch]) -> Vec<(u64, u64)> {
+    fn rows_of(slices: &[(RecordBatch, Arc<TailRun>)]) -> Vec<(u64, u64)> {
         let mut rows = Vec::new();
-        for slice in slices {
+        for (slice, _) in slices {
             let versions = slice.column(0).as_primitive::<UInt64Type>();
             let ordinals = slice.column(1).as_primitive::<UInt64Type>();
             rows.extend((0..slice.num_rows()).map(|i| (versions.value(i), ordinals.value(i))));
@@ -202,11 +225,11 @@ mod tests {
             sizes in prop::collection::vec(prop_oneof![8 => 0usize..3, 1 => 0usize..9_000], 1..300),
             above in 0u64..320, through in 0u64..320, dropped in 0u64..320,
         ) {
-            let mut tail = TailTable::default();
+            let (mut tail, mut pinned) = (TailTable::default(), Pinned::default());
             let mut model = Vec::new();
             for (i, &rows) in sizes.iter().enumerate() {
                 let version = i as u64 + 1;
-                tail.push(Version(version), batch(version, rows), rows as u64);
+                tail.push(Version(version), batch(version, rows), rows as u64, &mut pinned);
                 model.extend((0..rows as u64).map(|ordinal| (version, ordinal)));
             }
             let within = |&&(version, _): &&(u64, u64)| version > above && version <= through;
@@ -215,7 +238,7 @@ mod tests {
             let first = model.iter().map(|row| row.0).find(|&version| version > above);
             prop_assert_eq!(tail.first_above(Version(above)), first.map(Version));
 
-            tail.drop_through(Version(dropped));
+            tail.drop_through(Version(dropped), &mut pinned);
             model.retain(|&(version, _)| version > dropped);
             prop_assert_eq!(tail.rows(), model.len() as u64);
             prop_assert_eq!(rows_of(&tail.read(Version(0), Version(1_000))), model);
@@ -223,10 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn what_readers_hold_is_counted_until_they_let_go() {
+        let (mut tail, mut pinned) = (TailTable::default(), Pinned::default());
+        for version in 1..FANOUT as u64 {
+            tail.push(Version(version), batch(version, 1), 10, &mut pinned);
+        }
+        let held = tail.read(Version(0), Version(2));
+        assert_eq!((held.len(), pinned.bytes()), (2, 0), "they are still part of the tail");
+        tail.push(Version(FANOUT as u64), batch(FANOUT as u64, 1), 10, &mut pinned);
+        assert_eq!((tail.runs(), pinned.bytes()), (1, 20), "the two are not freed by having been joined");
+        let joined = tail.read(Version(0), Version(1));
+        drop(held);
+        assert_eq!(pinned.bytes(), 0);
+        tail.drop_through(Version(FANOUT as u64), &mut pinned);
+        assert_eq!((tail.bytes(), pinned.bytes()), (0, 10 * FANOUT as u64));
+        drop(joined);
+        assert_eq!(pinned.bytes(), 0);
+    }
+
+    #[test]
     fn many_small_batches_become_few_runs() {
-        let mut tail = TailTable::default();
+        let (mut tail, mut pinned) = (TailTable::default(), Pinned::default());
         for version in 1..=40_000 {
-            tail.push(Version(version), batch(version, 1), 1);
+            tail.push(Version(version), batch(version, 1), 1, &mut pinned);
         }
         assert!(tail.runs() < 150, "{} runs", tail.runs());
     }

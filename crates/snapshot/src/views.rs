@@ -5,13 +5,15 @@
 //! - V2: a visible row is in the tail if its version is above the sorted watermark and it was not staged, else in exactly
 //!   one segment; [`Views::install`] moves rows from tail to segments in one step.
 //! - V3: readers hold the lock only to clone `Arc`s of the tables they name.
+//! - Tail rows in memory are bounded by thrice `tail_bytes_max`: the tail, what readers held when the batch was let in, and
+//!   what one sort takes from the tail under their hands.
 
 use crate::freshness::VisibleTimes;
 use crate::manifest::{Base, ProducerState, TableBase};
 use crate::ports::{BatchInfo, Freshness, StageInfo, StagedLoad, Want};
 use crate::snapshot::{SegmentRead, Snapshot, TableRead, TailRead};
 use crate::spaces::Spaces;
-use crate::tail::TailTable;
+use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
@@ -24,6 +26,9 @@ use std::time::Duration;
 
 /// Batches remembered for `alluvia.batches`.
 const BATCHES_REMEMBERED: usize = 4_096;
+
+/// How long a writer waits for statements that hold rows which have left the tail.
+const PINNED_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A durable batch, ready to become visible.
 #[derive(Debug)]
@@ -67,6 +72,7 @@ struct State {
     times: VisibleTimes,
     batches: VecDeque<BatchInfo>,
     tail_bytes: u64,
+    pinned: Mutex<Pinned>,
     pipeline_error: Option<Error>,
 }
 
@@ -109,6 +115,7 @@ impl Views {
             times: VisibleTimes::new(visible),
             batches: VecDeque::new(),
             tail_bytes: 0,
+            pinned: Mutex::default(),
             pipeline_error: None,
         };
         Views {
@@ -188,18 +195,19 @@ impl Views {
                 let dropped: Vec<TableId> =
                     state.tails.keys().copied().filter(|&table| catalog.by_id(table).is_none()).collect();
                 for table in dropped {
-                    if let Some(tail) = state.tails.remove(&table) {
+                    if let Some(mut tail) = state.tails.remove(&table) {
                         state.tail_bytes -= tail.bytes();
+                        tail.drop_through(version, state.pinned.get_mut());
                     }
                 }
                 state.catalog = catalog;
             }
             for (table, rows, bytes) in batch.rows {
-                let tail = state.tails.entry(table).or_default();
+                let State { tails, tail_bytes, pinned, .. } = &mut *state;
+                let tail = tails.entry(table).or_default();
                 let before = tail.bytes();
-                tail.push(version, rows, bytes);
-                let added = tail.bytes() - before;
-                state.tail_bytes += added;
+                tail.push(version, rows, bytes, pinned.get_mut());
+                *tail_bytes += tail.bytes() - before;
             }
             if !loads.is_empty() {
                 state.attached.insert(version, loads);
@@ -256,7 +264,10 @@ impl Views {
     pub fn cut(&self) -> Cut {
         let state = self.state.read();
         let above = state.base.through;
-        let tails = state.tails.iter().map(|(&table, tail)| (table, tail.read(above, state.visible)));
+        let tails = state.tails.iter().map(|(&table, tail)| {
+            let rows = tail.read(above, state.visible).into_iter().map(|(rows, _)| rows);
+            (table, rows.collect::<Vec<_>>())
+        });
         let attached = state.attached.iter().flat_map(|(&version, loads)| {
             loads.iter().map(move |(table, segments)| (version, *table, segments.clone()))
         });
@@ -277,10 +288,10 @@ impl Views {
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, .. } = &mut *state;
+        let State { tails, tail_bytes, attached, pinned, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
-            tail.drop_through(through);
+            tail.drop_through(through, pinned.get_mut());
             *tail_bytes -= before - tail.bytes();
         }
         tails.retain(|_, tail| tail.rows() > 0);
@@ -299,25 +310,36 @@ impl Views {
         self.notify();
     }
 
-    /// Whether the tail has room for `bytes` more, or nothing in it.
+    /// Whether the tail has room for `bytes` more, or nothing in it, and readers do not hold too much of what has left it.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let state = self.state.read();
-        state.tail_bytes == 0 || state.tail_bytes + bytes <= self.tail_bytes_max
+        self.state.read().room(bytes, self.tail_bytes_max) == Room::Free
     }
 
-    /// Waits until the tail has room for `bytes` more, or nothing in it; then the batch may be appended.
+    /// Waits until there is room as [`Views::has_room`] says; then the batch may be appended. What makes room in the tail is
+    /// the pipeline; what readers hold is given back when their statements end, which may depend on this very batch: so the
+    /// wait for them is bounded, and then the batch is refused.
     pub fn wait_room(&self, bytes: u64) -> Result<()> {
         if self.has_room(bytes) {
             return Ok(());
         }
-        let full = |state: &State| state.tail_bytes > 0 && state.tail_bytes + bytes > self.tail_bytes_max;
         self.writers_waiting.fetch_add(1, Ordering::Relaxed);
-        let result = self.wait_until(|state| match &state.pipeline_error {
-            _ if !full(state) => Some(Ok(())),
-            Some(error) => Some(Err(Error::new(error.kind(), error.message())
-                .at("the tail is full and the pipeline cannot empty it")
-                .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
-            None => None,
+        let mut pinned_since = None;
+        let result = self.wait_until(|state| {
+            let now = self.clock.monotonic();
+            match (state.room(bytes, self.tail_bytes_max), &state.pipeline_error) {
+                (Room::Free, _) => Some(Ok(())),
+                (Room::Full, Some(error)) => Some(Err(Error::new(error.kind(), error.message())
+                    .at("the tail is full and the pipeline cannot empty it")
+                    .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
+                (Room::Full, None) => {
+                    pinned_since = None;
+                    None
+                }
+                (Room::Pinned(held), _) => {
+                    let since = *pinned_since.get_or_insert(now);
+                    (now.saturating_sub(since) >= PINNED_WAIT_MAX).then(|| Err(pinned_too_much(held)))
+                }
+            }
         });
         self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
         result
@@ -430,7 +452,34 @@ impl Views {
     }
 }
 
+/// Whether a batch may be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// The tail is full.
+    Full,
+    /// Running statements hold so many bytes of rows that have left the tail.
+    Pinned(u64),
+}
+
+fn pinned_too_much(held: u64) -> Error {
+    let held = held >> 20;
+    Error::new(ErrorKind::OutOfMemory, format!("running statements hold {held} MiB of rows that have left the tail"))
+        .with_hint("end them (alluvia.queries shows what runs), or write again once they are done")
+}
+
 impl State {
+    fn room(&self, bytes: u64, tail_bytes_max: u64) -> Room {
+        if self.tail_bytes > 0 && self.tail_bytes + bytes > tail_bytes_max {
+            return Room::Full;
+        }
+        match self.pinned.lock().bytes() {
+            0 => Room::Free,
+            held if held + bytes > tail_bytes_max => Room::Pinned(held),
+            _ => Room::Free,
+        }
+    }
+
     /// Rows of each table that `base` has, wherever they are now.
     #[cfg(feature = "paranoid")]
     fn rows_of(&self, base: &Base) -> BTreeMap<TableId, u64> {
@@ -514,7 +563,7 @@ impl State {
         if stage == Stage::Ingested
             && let Some(rows) = self.tails.get(&table)
         {
-            tail.extend(rows.read(self.base.through, version).into_iter().map(|rows| TailRead { rows }));
+            tail.extend(rows.read(self.base.through, version).into_iter().map(TailRead::of_run));
         }
         TableRead { entry: Arc::clone(entry), dictionaries: None, segments, tail }
     }

@@ -52,6 +52,7 @@ const KEYWORDS: &[&str] = &[
     "ROLLBACK",
     "SELECT",
     "SET freshness =",
+    "SET statement_timeout =",
     "SHOW TABLES",
     "SUM",
     "THEN",

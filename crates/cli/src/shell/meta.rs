@@ -5,8 +5,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use clap::ValueEnum;
 
 /// What `\?` prints.
-pub const HELP: &str = "\
-  \\d              list tables
+pub const HELP: &str = "  \\d              list tables
   \\d NAME         describe a table
   \\stages         how organised each table is
   \\timing         switch the time of each statement on or off

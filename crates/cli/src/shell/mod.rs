@@ -187,6 +187,8 @@ async fn interactive(db: &Database, mut shell: Shell) -> Result<ExitCode> {
     let mut editor = Reedline::create()
         .with_completer(Box::new(names.clone()))
         .with_menu(ReedlineMenu::EngineCompleter(menu))
+        .with_quick_completions(true)
+        .with_partial_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_highlighter(Box::new(Highlight))
         .with_validator(Box::new(Statements));

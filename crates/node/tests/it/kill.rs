@@ -113,8 +113,15 @@ fn last_of(db: &Database, table: TableId, writer: i64) -> i64 {
     ids(db, table).into_iter().filter(|id| id / SPAN == writer).map(|id| id % SPAN).max().unwrap_or(0)
 }
 
-/// One round: start, kill after `after`, look. Adds to what was ever acknowledged, and returns how much was new.
-fn round(dir: &Path, after: Duration, acknowledged: &mut BTreeSet<i64>) -> usize {
+/// When to kill: so long after so many acknowledgements, however long the machine takes for them.
+#[derive(Clone, Copy)]
+struct Moment {
+    acknowledged: usize,
+    after: Duration,
+}
+
+/// One round: start, kill, look. Adds to what was ever acknowledged, and returns how much was new.
+fn round(dir: &Path, moment: Moment, acknowledged: &mut BTreeSet<i64>) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::child", "--nocapture", "--test-threads", "1"])
         .env(DIRECTORY, dir)
@@ -122,14 +129,22 @@ fn round(dir: &Path, after: Duration, acknowledged: &mut BTreeSet<i64>) -> usize
         .spawn()
         .unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
+    let (enough, is_enough) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
-        let acks = out
-            .lines()
-            .map_while(Result::ok)
-            .filter_map(|line| line.strip_prefix("ack ").and_then(|id| id.parse().ok()));
-        acks.collect::<Vec<i64>>()
+        let mut acks: Vec<i64> = Vec::new();
+        for line in out.lines().map_while(Result::ok) {
+            acks.extend(line.strip_prefix("ack ").and_then(|id| id.parse::<i64>().ok()));
+            if acks.len() >= moment.acknowledged {
+                let _ = enough.send(());
+            }
+        }
+        acks
     });
-    std::thread::sleep(after);
+    // A child that died by itself closes the channel, and is found out below.
+    if moment.acknowledged > 0 {
+        let _ = is_enough.recv();
+    }
+    std::thread::sleep(moment.after);
     child.kill().unwrap();
     let status = child.wait().unwrap();
     assert!(status.code().is_none(), "it was killed, it did not end by itself: {status}");
@@ -166,7 +181,13 @@ fn rounds(most: u32, time: Duration) -> (u32, usize) {
             dir = scratch.path().join(format!("db-{run}"));
             acknowledged.clear();
         }
-        total += round(&dir, Duration::from_millis(40 + (random >> 33) % 400), &mut acknowledged);
+        // A quarter of the rounds are killed while they open, or create, the database.
+        let many = (random >> 40) as usize % 300;
+        let moment = match (random >> 33) % 4 {
+            0 => Moment { acknowledged: 0, after: Duration::from_millis((random >> 36) % 120) },
+            _ => Moment { acknowledged: 1 + many, after: Duration::from_micros((random >> 50) % 3_000) },
+        };
+        total += round(&dir, moment, &mut acknowledged);
         run += 1;
     }
     (run, total)
@@ -179,7 +200,7 @@ fn fifty_kills_lose_nothing() {
     }
     let (run, acknowledged) = rounds(50, Duration::from_secs(600));
     println!("{run} kills; {acknowledged} batches were acknowledged before them");
-    assert!(run == 50 && acknowledged > 50);
+    assert!(run == 50 && acknowledged > 1_000);
 }
 
 /// `make soak DURATION=...`: a thousand kills, or as many as fit.

@@ -128,6 +128,41 @@ fn check_snapshots(
     Ok(())
 }
 
+/// Rows that statements hold are bounded too: past that a writer waits for them, and not for ever.
+#[test]
+fn a_writer_waits_for_what_readers_hold_and_says_so() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let bytes_max = core.info().tail_bytes_max;
+    let large = "x".repeat(4 << 20);
+    let mut held = Vec::new();
+    // Each round's rows leave the tail while a reader holds them.
+    for round in 0..2 * (bytes_max >> 22) as i64 {
+        insert(&core, &[(table, rows(&[(round, &large)]))]).unwrap();
+        held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        core.sort().unwrap();
+        if !core.views().has_room(5 << 20) {
+            break;
+        }
+    }
+    let error = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| insert(&core, &[(table, rows(&[(-1, &large)]))]));
+        while !waits.is_finished() {
+            clock.advance(Duration::from_secs(6));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        waits.join().unwrap().expect_err("readers hold as much as the tail may have")
+    });
+    assert_eq!(error.kind(), alluvia_types::ErrorKind::OutOfMemory, "{error}");
+    assert!(error.message().contains("running statements hold"), "{error}");
+    let rounds = held.len();
+    held.clear();
+    insert(&core, &[(table, rows(&[(-2, &large)]))]).unwrap();
+    assert_eq!(read(&snapshot(&core, Freshness::Within(Duration::ZERO)), table).len(), rounds + 1);
+}
+
 /// LazyBase's figures 8 and 9: two rows whose sum is always zero, under concurrent writers and readers.
 #[test]
 fn the_sum_is_always_zero_and_never_goes_back() {

@@ -51,8 +51,10 @@ impl Session {
         let mapping = mapping(&def, &all);
         // The version is ignored for a table that the same batch creates.
         let rows = self.stream_into(run, &planned, &Arc::new(def), Version(0), &mapping, &mut batch).await?;
+        let used = planned.used();
+        drop(planned);
         self.submit(run, batch).await?;
-        Ok(Outcome::done(format!("SELECT {rows}")).with_used(planned.used()))
+        Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
     }
 
     /// Seed of a new table's weights. Any number will do, as long as tables differ.

@@ -54,8 +54,11 @@ impl Session {
         }
         let mut batch = NewBatch::default();
         let rows = self.stream_into(run, &planned, &entry.def, entry.changed_at, &mapping, &mut batch).await?;
+        // A batch may have to wait until what statements hold is given back: not for its own.
+        let used = planned.used();
+        drop(planned);
         let committed = if rows == 0 { None } else { Some(self.submit(run, batch).await?) };
-        Ok(inserted(rows, committed).with_used(planned.used()))
+        Ok(inserted(rows, committed).with_used(used))
     }
 
     fn is_open(&self) -> bool {

@@ -138,7 +138,7 @@ impl Fixture {
     }
 
     pub(crate) fn add_tail(&mut self, rows: &RecordBatch) {
-        self.tail.push(TailRead { rows: with_versions(rows, &vec![50; rows.num_rows()]) });
+        self.tail.push(TailRead::new(with_versions(rows, &vec![50; rows.num_rows()])));
     }
 
     pub(crate) fn entry(&self) -> Arc<TableEntry> {
