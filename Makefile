@@ -17,7 +17,7 @@ test: ## Everything CI runs.
 lint: ## Format, clippy, house rules, licences.
 	@$(XTASK) lint
 
-bench: ## make bench NAME=load|insert|freshness|tpch|box [ARGS='...']
+bench: ## make bench NAME=load|insert|freshness|tpch|box|wire [ARGS='...']
 	@$(XTASK) bench $(NAME) $(ARGS)
 
 docs: ## API documentation, with links checked.
@@ -29,5 +29,5 @@ check-data: ## make check-data DIR=...: every checksum and invariant of a data d
 soak: ## Crash tests for DURATION (default 1h).
 	@$(XTASK) soak $(or $(DURATION),1h)
 
-fuzz: ## SQL text against the parser and planner for DURATION (default 1m).
+fuzz: ## SQL text and messages of clients against parser, planner and server for DURATION (default 1m each).
 	@$(XTASK) fuzz $(or $(DURATION),1m)

@@ -71,11 +71,13 @@ fn test() {
     demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
 }
 
-/// Segments open in DuckDB and pyarrow as they are.
+/// Segments open in DuckDB and pyarrow as they are; PostgreSQL's clients talk to the server.
 fn interop() {
     let venv = data::venv();
     let binary = built("alluvia");
-    python(&venv, &["scripts/interop.py", binary.to_str().expect("paths here are UTF-8")]).run();
+    let binary = binary.to_str().expect("paths here are UTF-8");
+    python(&venv, &["scripts/interop.py", binary]).run();
+    python(&venv, &["scripts/wire.py", binary]).run();
 }
 
 fn docs() {
@@ -84,7 +86,7 @@ fn docs() {
 
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
-        die("bench NAME: one of load, insert, freshness, tpch, box");
+        die("bench NAME: one of load, insert, freshness, tpch, box, wire");
     };
     let venv = data::venv();
     let venv = venv.to_str().expect("paths here are UTF-8");
@@ -106,6 +108,8 @@ fn timed(kind: &str, rest: &[&str]) {
         "alluvia-node/paranoid",
         "--test",
         "it",
+        "--test",
+        "wire",
         "--",
         &format!("{kind}::"),
         "--nocapture",

@@ -20,7 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pipeline", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
     ("query", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
     ("node", &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "query"]),
-    ("cli", &["types", "space", "snapshot", "query", "node"]),
+    ("server-pg", &["types", "query"]),
+    ("cli", &["types", "space", "snapshot", "query", "node", "server-pg"]),
     ("bench", &["types", "space", "storage", "snapshot", "query", "node"]),
 ];
 

@@ -11,6 +11,7 @@ mod machine;
 mod peer;
 mod retail;
 mod tpch;
+mod wire;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ enum Bench {
     Freshness(freshness::FreshnessArgs),
     /// Random box queries by coverage, beside DuckDB, ClickHouse and DataFusion.
     Box(boxes::BoxArgs),
+    /// PostgreSQL's protocol: COPY, prepared aggregates and inserts, beside PostgreSQL.
+    Wire(wire::WireArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
             Bench::Insert(args) => insert::run(args).await,
             Bench::Freshness(args) => freshness::run(args).await,
             Bench::Box(args) => boxes::run(args).await,
+            Bench::Wire(args) => wire::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

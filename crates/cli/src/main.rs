@@ -4,8 +4,10 @@
 #![allow(clippy::disallowed_methods)] // at this edge the machine's files and clocks are meant
 
 mod check;
+mod config;
 mod demo;
 mod load;
+mod serve;
 mod shell;
 
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
@@ -34,6 +36,10 @@ enum Command {
     Load(Box<load::LoadArgs>),
     /// Verifies every checksum and invariant of a data directory, and changes nothing in it; exits with 3 if it finds damage.
     Check(check::CheckArgs),
+    /// Serves a database to PostgreSQL's clients.
+    Serve(Box<serve::ServeArgs>),
+    /// Prints the server's settings, and where each value came from.
+    Config(config::ConfigArgs),
     /// Ingests a stream at full speed while it queries it at three freshnesses.
     Demo(demo::DemoArgs),
 }
@@ -89,6 +95,8 @@ fn main() -> ExitCode {
             Command::Sql(args) => shell::run(*args).await,
             Command::Load(args) => load::run(*args).await,
             Command::Check(args) => check::run(&args),
+            Command::Serve(args) => serve::run(*args).await,
+            Command::Config(args) => config::run(&args),
             Command::Demo(args) => demo::run(args).await,
         }
     });

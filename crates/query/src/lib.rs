@@ -10,13 +10,15 @@ mod answer;
 pub mod copy;
 mod dialect;
 mod engine;
+mod pg_catalog;
 mod session;
 mod system;
 mod table;
 
-pub use dialect::Statement;
+pub use datafusion::scalar::ScalarValue;
+pub use dialect::{Command, Statement};
 pub use engine::{Engine, EngineOptions};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
-pub use session::{BatchBuilder, Outcome, Session, from_datafusion};
+pub use session::{BatchBuilder, Described, Outcome, Session, TransactionStatus, from_datafusion};
 pub use system::{QueryLog, QueryRow, SettingRow};
 pub use table::{Used, UsedCounters};

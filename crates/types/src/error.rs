@@ -37,8 +37,20 @@ pub enum ErrorKind {
     NotSupported,
     /// Unknown setting, or a value it does not take.
     InvalidSetting,
-    /// BEGIN inside a transaction, COMMIT outside one, a statement after a failed one.
+    /// BEGIN inside a transaction, COMMIT outside one.
     Transaction,
+    /// A statement in a transaction that has failed.
+    FailedTransaction,
+    /// The statement has a parameter that no value was given for.
+    UndefinedParameter,
+    /// No prepared statement of that name.
+    UndefinedStatement,
+    /// A prepared statement of that name exists.
+    DuplicateStatement,
+    /// No cursor or portal of that name.
+    UndefinedCursor,
+    /// A cursor or portal of that name exists.
+    DuplicateCursor,
     /// A batch was refused because what it was checked against has changed; try again.
     Conflict,
     /// The producer's epoch is over, or its sequence skips a number.
@@ -63,6 +75,14 @@ pub enum ErrorKind {
     IncompatibleFormat,
     /// An fsync failed: nothing is acknowledged until the database is reopened.
     Poisoned,
+    /// The client does not keep to its protocol.
+    Protocol,
+    /// Wrong name or password.
+    Authentication,
+    /// Text from a client is not UTF-8.
+    Encoding,
+    /// The server is stopping, or ends the connection.
+    Shutdown,
     /// A defect in Alluvia.
     Internal,
 }
@@ -86,6 +106,12 @@ impl ErrorKind {
             NotSupported => "0A000",
             InvalidSetting => "22023",
             Transaction => "25000",
+            FailedTransaction => "25P02",
+            UndefinedParameter => "42P02",
+            UndefinedStatement => "26000",
+            DuplicateStatement => "42P05",
+            UndefinedCursor => "34000",
+            DuplicateCursor => "42P03",
             Conflict => "40001",
             Producer => "55000",
             Cancelled | Timeout => "57014",
@@ -97,6 +123,10 @@ impl ErrorKind {
             Locked => "55006",
             IncompatibleFormat => "58P01",
             Poisoned => "58000",
+            Protocol => "08P01",
+            Authentication => "28P01",
+            Encoding => "22021",
+            Shutdown => "57P01",
             Internal => "XX000",
         }
     }
@@ -148,8 +178,12 @@ impl Error {
         self.inner.hint.as_deref()
     }
 
-    /// An I/O failure on `path`. "No space left" becomes [`ErrorKind::DiskFull`].
+    /// An I/O failure on `path`. "No space left" becomes [`ErrorKind::DiskFull`]; an error of ours that travelled in one arrives as
+    /// it was.
     pub fn io(path: impl AsRef<std::path::Path>, doing: &str, error: &std::io::Error) -> Error {
+        if let Some(own) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            return own.clone();
+        }
         let path = path.as_ref().display();
         if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {
             return Error::new(ErrorKind::DiskFull, format!("no space left while {doing} {path}"))

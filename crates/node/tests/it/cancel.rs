@@ -62,7 +62,7 @@ fn a_cancelled_statement_leaves_its_session_usable_and_nothing_behind() {
         session.sql("INSERT INTO t VALUES (2)").await.unwrap();
         let error = cancelled(&session, format!("SELECT count(*) {FOR_EVER}")).await;
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
-        assert_eq!(session.sql("SELECT 1").await.unwrap_err().kind(), ErrorKind::Transaction);
+        assert_eq!(session.sql("SELECT 1").await.unwrap_err().kind(), ErrorKind::FailedTransaction);
         session.sql("ROLLBACK").await.unwrap();
         assert_eq!(count(&session, "t").await, 1);
     });

@@ -104,6 +104,10 @@ pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) 
                 open_unpacked(first.open()?, &first.name(), options.compression, &Arc::new(Progress::default()))?;
             from_schema(arrow_stream(bytes, &first.name())?.schema().as_ref(), &first.name(), options)?
         }
+        Format::Text | Format::Binary => {
+            return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
+                .with_hint("create the table first"));
+        }
         Format::JsonArray => return Err(Error::internal("the options let a JSON array through")),
     };
     if inferred.columns.is_empty() {

@@ -18,11 +18,12 @@ use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::files::{Cancellable, InputFile, Roots, SyncedFile, open_text, open_unpacked, resolve};
 use crate::copy::json_in::JsonInput;
-use crate::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
+use crate::copy::options::{Compression, CopyOptions, Direction, Format, Header, OnError};
 use crate::copy::rejects::Rejects;
 use crate::copy::rows::Part;
 use crate::copy::sink::{Sink, compact};
 use crate::copy::statement::Source;
+use crate::copy::text_in::TextInput;
 use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
@@ -144,6 +145,20 @@ impl LoadJob {
                     &self.cancel,
                     emit,
                 )
+            }
+            Format::Text => {
+                let (dialect, header) = (self.options.dialect(file), self.options.header == Header::Yes);
+                let text = open_text(bytes, name, packing, &self.progress)?;
+                TextInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
+                    text,
+                    name,
+                    &self.cancel,
+                    emit,
+                )
+            }
+            Format::Binary => {
+                Err(Error::new(ErrorKind::NotSupported, "PostgreSQL's binary format is read from its clients alone")
+                    .with_hint("use csv, ndjson, parquet or arrow"))
             }
             Format::JsonLines => {
                 let text = open_text(bytes, name, packing, &self.progress)?;

@@ -34,6 +34,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_in;
 mod values;
 
 pub(crate) use assign::{Assigner, assign};
@@ -44,6 +45,7 @@ pub use output::ResultWriter;
 pub(crate) use sink::Sink;
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
+pub(crate) use text::value_text;
 pub(crate) use values::{Bad, parse_decimal, shown};
 
 use crate::session::from_datafusion;

@@ -18,6 +18,10 @@ pub enum Format {
     JsonArray,
     /// Apache Parquet.
     Parquet,
+    /// PostgreSQL's text format: a line a row, tabs, backslashes. Read anywhere; written to PostgreSQL's clients alone.
+    Text,
+    /// PostgreSQL's binary format, to and from its clients alone.
+    Binary,
     /// Arrow IPC: the file or the stream format is read, the file format is written (the stream format to a pipe).
     Arrow,
 }
@@ -25,18 +29,14 @@ pub enum Format {
 impl Format {
     /// By its name, as `FORMAT` takes it.
     pub fn from_name(name: &str) -> Result<Format> {
-        const NAMES: [&str; 5] = ["csv", "ndjson", "parquet", "arrow", "json"];
+        const NAMES: [&str; 7] = ["csv", "ndjson", "parquet", "arrow", "json", "text", "binary"];
         match name.to_ascii_lowercase().as_str() {
             "csv" => Ok(Format::Csv),
             "ndjson" | "jsonl" | "json" => Ok(Format::JsonLines),
             "parquet" => Ok(Format::Parquet),
             "arrow" | "ipc" | "feather" => Ok(Format::Arrow),
-            "text" | "binary" => {
-                Err(Error::new(ErrorKind::NotSupported, format!("FORMAT {name} (PostgreSQL's own) is not supported"))
-                    .with_hint(
-                        "use csv, ndjson, parquet or arrow; for tab-separated text: FORMAT csv, DELIMITER 'tab'",
-                    ))
-            }
+            "text" => Ok(Format::Text),
+            "binary" => Ok(Format::Binary),
             _ => Err(bad_value("FORMAT", name, "csv, ndjson, parquet, arrow").with_hint(did_you_mean(name, &NAMES))),
         }
     }
@@ -61,6 +61,8 @@ impl Format {
             Format::JsonArray => "json",
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
+            Format::Text => "text",
+            Format::Binary => "binary",
         }
     }
 }
@@ -277,14 +279,20 @@ impl CopyOptions {
             return Err(Error::new(ErrorKind::NotSupported, "a JSON array cannot be loaded")
                 .with_hint("write one object a line, for example with jq -c '.[]'"));
         }
+        if let (Format::Text | Format::Binary, Direction::To, Some(name)) = (format, direction, file) {
+            let message = format!("{name} cannot be written as {}, PostgreSQL's own format", format.name());
+            return Err(Error::new(ErrorKind::NotSupported, message)
+                .with_hint("use csv, ndjson, parquet or arrow; PostgreSQL's clients copy to STDOUT in it"));
+        }
+        let of_text = matches!(format, Format::Csv | Format::Text);
         let csv_only = [
-            ("HEADER", self.header != Header::Auto),
-            ("DELIMITER", self.delimiter.is_some()),
-            ("QUOTE", self.quote.is_some()),
-            ("ESCAPE", self.escape.is_some()),
-            ("NULL", self.null.is_some()),
+            ("HEADER", self.header != Header::Auto, of_text),
+            ("DELIMITER", self.delimiter.is_some(), of_text),
+            ("QUOTE", self.quote.is_some(), format == Format::Csv),
+            ("ESCAPE", self.escape.is_some(), format == Format::Csv),
+            ("NULL", self.null.is_some(), of_text),
         ];
-        if let Some((name, _)) = csv_only.iter().find(|(_, given)| *given && format != Format::Csv) {
+        if let Some((name, ..)) = csv_only.iter().find(|(_, given, fits)| *given && !fits) {
             return Err(invalid(format!("COPY option {name} is for FORMAT csv, and this is {}", format.name())));
         }
         let dialect = self.dialect(file);
@@ -317,12 +325,28 @@ impl CopyOptions {
             lower.strip_suffix(".gz").or_else(|| lower.strip_suffix(".zst")).unwrap_or(&lower).ends_with(".tsv")
         });
         let quote = self.quote.unwrap_or(b'"');
+        if self.format == Some(Format::Text) {
+            let null = self.null.clone().unwrap_or_else(|| "\\N".to_owned()).into_bytes();
+            return Dialect { delimiter: self.delimiter.unwrap_or(b'\t'), quote, escape: quote, null };
+        }
         Dialect {
             delimiter: self.delimiter.unwrap_or(if tabs { b'\t' } else { b',' }),
             quote,
             escape: self.escape.unwrap_or(quote),
             null: self.null.clone().unwrap_or_default().into_bytes(),
         }
+    }
+}
+
+impl CopyOptions {
+    /// The options as PostgreSQL's clients mean them: text where no format is stated, and a header only where one is asked for.
+    pub(crate) fn of_client(&self, direction: Direction) -> Result<CopyOptions> {
+        let format = self.format.unwrap_or(Format::Text);
+        let plain = matches!(format, Format::Text | Format::Csv) && self.header == Header::Auto;
+        let header = if plain { Header::No } else { self.header };
+        let options = CopyOptions { format: Some(format), header, ..self.clone() };
+        options.check(direction, None)?;
+        Ok(options)
     }
 }
 
@@ -384,7 +408,8 @@ mod tests {
         assert_eq!(unknown.kind(), ErrorKind::InvalidSetting);
         assert_eq!(unknown.hint(), Some("did you mean DELIMITER?"));
         assert_eq!(options(&[("FREEZE", None)]).unwrap_err().kind(), ErrorKind::NotSupported);
-        assert_eq!(options(&[("FORMAT", Some("text"))]).unwrap_err().kind(), ErrorKind::NotSupported);
+        let text = options(&[("FORMAT", Some("text"))]).unwrap();
+        assert_eq!(text.check(Direction::To, Some("a.txt")).unwrap_err().kind(), ErrorKind::NotSupported);
         for (name, value) in [
             ("FORMAT", "exel"),
             ("COMPRESSION", "lzma"),

@@ -81,6 +81,13 @@ impl<W: Write + Send> ResultWriter<W> {
                 }
                 Form::Csv { out, dialect, buffer }
             }
+            Format::Text | Format::Binary => {
+                return Err(Error::new(
+                    ErrorKind::NotSupported,
+                    "PostgreSQL's own formats are written to its clients alone",
+                )
+                .with_hint("use FORMAT csv, ndjson, parquet or arrow"));
+            }
             Format::JsonLines => Form::JsonLines(json_builder().build(Packed::new(out, packing)?)),
             Format::JsonArray => Form::JsonArray(json_builder().build(Packed::new(out, packing)?)),
             // Arrow has one format for files, which is read from its end, and one for streams.

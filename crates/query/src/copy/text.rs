@@ -123,6 +123,13 @@ fn is_bytes(data_type: &DataType) -> bool {
     }
 }
 
+/// The value at `row` as text; nothing for NULL.
+pub(crate) fn value_text(array: &dyn Array, row: usize) -> Result<String> {
+    let mut text = Vec::new();
+    TextColumn::new(array)?.write(row, &mut text)?;
+    String::from_utf8(text).map_err(|_| Error::internal("a value was written as text that is not UTF-8"))
+}
+
 /// The value at `row` in quotes, for a message; `NULL` for NULL.
 pub(crate) fn shown_value(array: &dyn Array, row: usize) -> String {
     if array.is_null(row) {

@@ -5,7 +5,7 @@
 use crate::dialect::names::{SYSTEM, name_of, parts_of};
 use crate::dialect::parse::table_name;
 use crate::dialect::refuse::not_supported;
-use crate::dialect::statement::{Kind, Procedure, SettingCommand, SettingValue, literal_text};
+use crate::dialect::statement::{Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, ObjectName, Set, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
@@ -35,6 +35,8 @@ pub(crate) fn show_variable(variable: &[ast::Ident]) -> Result<Kind> {
     let command = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["all"] => SettingCommand::ShowAll,
         ["time", "zone"] => SettingCommand::Show("timezone".to_owned()),
+        ["transaction", "isolation", "level"] => SettingCommand::Show("transaction_isolation".to_owned()),
+        ["session", "authorization"] => SettingCommand::Show("session_authorization".to_owned()),
         [name] => SettingCommand::Show((*name).to_owned()),
         _ => return Err(not_supported(format!("SHOW {}", words.join(" ").to_uppercase()))),
     };
@@ -75,18 +77,34 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
                 Some(ast::ContextModifier::Global) => return Err(not_supported("SET GLOBAL")),
             };
             let name = setting_name(&variable)?;
-            let [value] = values.as_slice() else {
-                return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} takes one value")));
+            let value = match values.as_slice() {
+                [value] => setting_value(&name, value)?,
+                // The two settings of PostgreSQL that are lists of words.
+                several if matches!(name.as_str(), "search_path" | "datestyle") => {
+                    let words: Option<Vec<String>> = several.iter().map(literal_text).collect();
+                    let wrong = || Error::new(ErrorKind::InvalidSetting, format!("{name} takes a list of words"));
+                    SettingValue::Text(words.ok_or_else(wrong)?.join(", "))
+                }
+                _ => return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} takes one value"))),
             };
-            Ok(SettingCommand::Set { value: setting_value(&name, value)?, name, local })
+            Ok(SettingCommand::Set { value, name, local })
         }
         Set::SetTimeZone { local, value } => {
             Ok(SettingCommand::Set { value: setting_value("timezone", &value)?, name: "timezone".to_owned(), local })
         }
-        Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION")),
+        Set::SetTransaction { modes, snapshot: None, .. } => {
+            modes.iter().try_for_each(transaction_mode)?;
+            Ok(SettingCommand::Modes)
+        }
+        Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION SNAPSHOT")),
         Set::SetRole { .. } => Err(not_supported("SET ROLE")),
+        Set::SetNames { charset_name, collation_name: None } => Ok(SettingCommand::Set {
+            name: "client_encoding".to_owned(),
+            value: SettingValue::Text(charset_name.value),
+            local: false,
+        }),
         Set::SetNames { .. } | Set::SetNamesDefault {} => {
-            Err(not_supported("SET NAMES").with_hint("text is always UTF-8"))
+            Err(not_supported("this form of SET NAMES").with_hint("text is always UTF-8"))
         }
         Set::SetSessionAuthorization(_) => Err(not_supported("SET SESSION AUTHORIZATION")),
         _ => Err(not_supported("this form of SET").with_hint("write SET name = value")),
@@ -102,6 +120,49 @@ fn setting_value(name: &str, value: &Expr) -> Result<SettingValue> {
             Error::new(ErrorKind::InvalidSetting, format!("{name} needs a string, a number or a word, not {value}"))
         }),
     }
+}
+
+/// DECLARE, of one cursor that goes forward.
+pub(crate) fn declare_of(mut declared: Vec<ast::Declare>) -> Result<Declare> {
+    let (Some(one), true) = (declared.pop(), declared.is_empty()) else {
+        return Err(not_supported("DECLARE of anything but one cursor"));
+    };
+    let (Some(ast::DeclareType::Cursor), [name], Some(query)) = (one.declare_type, one.names.as_slice(), one.for_query)
+    else {
+        return Err(not_supported("DECLARE of anything but a cursor"));
+    };
+    if one.scroll == Some(true) {
+        return Err(not_supported("a SCROLL cursor").with_hint("cursors go forward only: leave it out"));
+    }
+    if one.binary == Some(true) {
+        return Err(not_supported("a BINARY cursor").with_hint("drivers ask for binary results by their protocol"));
+    }
+    Ok(Declare { name: name_of(name), hold: one.hold == Some(true), query })
+}
+
+/// FETCH, forward.
+pub(crate) fn fetch_of(name: &ast::Ident, direction: &ast::FetchDirection) -> Result<Kind> {
+    use ast::FetchDirection::{All, Count, Forward, ForwardAll, Next};
+    let rows = |limit: &ast::ValueWithSpan| {
+        let text = limit.to_string();
+        let wrong = |_| Error::new(ErrorKind::Syntax, format!("FETCH cannot give {text} rows"));
+        text.parse::<usize>().map(FetchCount::Rows).map_err(wrong)
+    };
+    let count = match direction {
+        Next | Forward { limit: None } => FetchCount::Rows(1),
+        Count { limit } | Forward { limit: Some(limit) } => rows(limit)?,
+        All | ForwardAll => FetchCount::All,
+        other => {
+            return Err(not_supported(format!("FETCH {other}")).with_hint("cursors go forward only"));
+        }
+    };
+    Ok(Kind::Fetch { name: name_of(name), count })
+}
+
+/// What DEALLOCATE names; `None` is ALL.
+pub(crate) fn deallocate_of(name: &ast::Ident) -> Option<String> {
+    let all = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all");
+    (!all).then(|| name_of(name))
 }
 
 /// CALL of a procedure.

@@ -7,7 +7,8 @@
 
 use crate::copy::{CopyStatement, CopyWhat, parse_copy};
 use crate::dialect::commands::{
-    call_of, is_plain, set_of, setting_name, show_columns, show_variable, transaction_mode,
+    call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
+    transaction_mode,
 };
 use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, without_column_names};
 use crate::dialect::grammar::Grammar;
@@ -15,7 +16,7 @@ use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{depth, hints, labels, mirror};
+use crate::dialect::{depth, hints, labels, mirror, parameters};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
@@ -52,6 +53,7 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         let (start, end) = (offsets.at(first.span.start), offsets.at(last.span.end));
         let text = &sql[start..end];
         let hints = hints::read(tokens)?;
+        let parameters = parameters::count(tokens)?;
         let kind =
             with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&leading_words(tokens)) {
                 Ok(()) => match statement(tokens, &hints) {
@@ -60,7 +62,7 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
                 },
                 Err(refused) => Ok(Kind::Refused(refused)),
             })?;
-        statements.push(Statement { text: Arc::from(text), hints, kind });
+        statements.push(Statement { text: Arc::from(text), hints, kind, parameters });
     }
     Ok(statements)
 }
@@ -306,6 +308,18 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::Rollback)
         }
         Tree::Call(function) => call_of(&function),
+        Tree::Declare { stmts } => {
+            let mut declare = declare_of(stmts)?;
+            declare.query = checked(declare.query)?;
+            Ok(Kind::Declare(declare))
+        }
+        Tree::Fetch { name, direction, position: _, into: None } => fetch_of(&name, &direction),
+        Tree::Close { cursor } => Ok(Kind::CloseCursor(match cursor {
+            ast::CloseCursor::All => None,
+            ast::CloseCursor::Specific { name } => Some(names::name_of(&name)),
+        })),
+        Tree::Deallocate { name, .. } => Ok(Kind::Deallocate(deallocate_of(&name))),
+        Tree::Discard { object_type: ast::DiscardObject::ALL } => Ok(Kind::Discard),
         other => {
             let text = other.to_string();
             let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));

@@ -1,10 +1,13 @@
 //! A statement: parsed, checked for what is not built, not yet bound to any table.
 
-use crate::copy::{CopyStatement, Source};
+use crate::copy::{CopyOptions, CopyStatement, CopyWhat, Direction, Format, Source, Target};
 use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
-use alluvia_types::Error;
+use crate::dialect::parameters;
+use crate::dialect::parse::query_of_table;
+use alluvia_types::{Error, Result};
 use datafusion::common::format::ExplainStatementOptions;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query};
 use std::sync::Arc;
 
@@ -14,6 +17,8 @@ pub struct Statement {
     pub(crate) text: Arc<str>,
     pub(crate) hints: Hints,
     pub(crate) kind: Kind,
+    /// Parameters that have no value yet.
+    pub(crate) parameters: usize,
 }
 
 impl Statement {
@@ -31,6 +36,90 @@ impl Statement {
         }
     }
 
+    /// How many parameters ($1, $2, ...) it has: the highest number in it. 0 once they are bound.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// The statement with values in the place of its parameters: value i for parameter $i+1. Text stands for a string literal,
+    /// which takes the type of what it meets. The statement itself is left as it is, to be bound again.
+    pub fn bind(&self, values: &[ScalarValue]) -> Result<Statement> {
+        let mut bound = self.clone();
+        if self.parameters > values.len() {
+            return Err(parameters::missing(values.len() + 1));
+        }
+        if self.parameters > 0 {
+            parameters::bind(&mut bound.kind, values)?;
+            bound.parameters = 0;
+        }
+        Ok(bound)
+    }
+
+    /// What sort of statement it is, for whoever must know before it runs.
+    pub fn command(&self) -> Command {
+        match &self.kind {
+            Kind::Query(_) | Kind::Fetch { .. } => Command::Query,
+            Kind::Explain { .. }
+            | Kind::Describe(_)
+            | Kind::ShowTables
+            | Kind::ShowCreate(_)
+            | Kind::Setting(SettingCommand::Show(_) | SettingCommand::ShowAll) => Command::Show,
+            Kind::Insert(_) => Command::Insert,
+            Kind::Begin => Command::Begin,
+            Kind::Commit => Command::Commit,
+            Kind::Rollback => Command::Rollback,
+            Kind::Setting(_) => Command::Set,
+            Kind::Discard => Command::Discard,
+            Kind::Deallocate(name) => Command::Deallocate(name.clone()),
+            Kind::Copy(copy) => match copy.as_ref() {
+                CopyStatement::From { source: Source::Stdin, .. } => Command::CopyIn,
+                CopyStatement::To { target: Target::Stdout, .. } => Command::CopyOut,
+                _ => Command::Other,
+            },
+            _ => Command::Other,
+        }
+    }
+
+    /// COPY FROM STDIN or TO STDOUT as PostgreSQL's clients mean it, which differs in its defaults, and its options. Rows in the
+    /// binary format are to be handed in as text.
+    pub fn client_copy(&self) -> Result<(Statement, CopyOptions)> {
+        let mut statement = self.clone();
+        let Kind::Copy(copy) = &mut statement.kind else {
+            return Err(Error::internal("a statement that is no COPY was taken for one"));
+        };
+        let asked = match copy.as_mut() {
+            CopyStatement::From { options, streams, .. } => {
+                // Each run has its own.
+                *streams = Arc::default();
+                let asked = options.of_client(Direction::From)?;
+                *options = asked.clone();
+                if asked.format == Some(Format::Binary) {
+                    options.format = Some(Format::Text);
+                }
+                asked
+            }
+            CopyStatement::To { options, .. } => {
+                let asked = options.of_client(Direction::To)?;
+                *options = asked.clone();
+                asked
+            }
+        };
+        Ok((statement, asked))
+    }
+
+    /// The query whose rows a COPY ... TO writes.
+    pub fn copied_query(&self) -> Result<Statement> {
+        let Kind::Copy(copy) = &self.kind else {
+            return Err(Error::internal("a statement that is no COPY was taken for one"));
+        };
+        let query = match copy.as_ref() {
+            CopyStatement::To { what: CopyWhat::Query(query), .. } => query.clone(),
+            CopyStatement::To { what: CopyWhat::Table { name, columns }, .. } => query_of_table(name, columns)?,
+            CopyStatement::From { .. } => return Err(Error::internal("a COPY FROM has no query")),
+        };
+        Ok(Statement { kind: Kind::Query(query), ..self.clone() })
+    }
+
     /// Whether it reads rows from standard input: COPY ... FROM STDIN.
     pub fn reads_stdin(&self) -> bool {
         match &self.kind {
@@ -38,6 +127,35 @@ impl Statement {
             _ => false,
         }
     }
+}
+
+/// Sorts of statements that clients treat differently.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// A query: rows, and nothing changes.
+    Query,
+    /// SHOW, DESCRIBE, EXPLAIN: rows, and nothing changes.
+    Show,
+    /// INSERT.
+    Insert,
+    /// BEGIN.
+    Begin,
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+    /// SET or RESET.
+    Set,
+    /// DISCARD ALL: the session is as new, its prepared statements included.
+    Discard,
+    /// DEALLOCATE of a prepared statement, which whoever prepared it does; `None` is ALL.
+    Deallocate(Option<String>),
+    /// COPY FROM STDIN.
+    CopyIn,
+    /// COPY TO STDOUT.
+    CopyOut,
+    /// Anything else; it gives no rows, apart from CALL of some procedures.
+    Other,
 }
 
 /// What a statement does.
@@ -73,6 +191,16 @@ pub(crate) enum Kind {
     Copy(Box<CopyStatement>),
     /// CALL alluvia.flush() or alluvia.merge().
     Call(Procedure),
+    /// DECLARE of a cursor.
+    Declare(Declare),
+    /// FETCH from a cursor.
+    Fetch { name: String, count: FetchCount },
+    /// CLOSE of a cursor; `None` is ALL.
+    CloseCursor(Option<String>),
+    /// DISCARD ALL.
+    Discard,
+    /// DEALLOCATE; `None` is ALL.
+    Deallocate(Option<String>),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
     Refused(Error),
 }
@@ -95,6 +223,23 @@ pub(crate) struct Insert {
     pub(crate) source: Box<Query>,
 }
 
+/// DECLARE name CURSOR [WITH HOLD] FOR query.
+#[derive(Clone, Debug)]
+pub(crate) struct Declare {
+    pub(crate) name: String,
+    pub(crate) hold: bool,
+    pub(crate) query: Box<Query>,
+}
+
+/// How many rows a FETCH gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FetchCount {
+    /// The next so many.
+    Rows(usize),
+    /// All that are left.
+    All,
+}
+
 /// What a SET, SHOW or RESET does.
 #[derive(Clone, Debug)]
 pub(crate) enum SettingCommand {
@@ -108,6 +253,8 @@ pub(crate) enum SettingCommand {
     Reset(String),
     /// RESET ALL.
     ResetAll,
+    /// SET TRANSACTION, SET SESSION CHARACTERISTICS: what every transaction here is anyway.
+    Modes,
 }
 
 /// A value as SET takes it.

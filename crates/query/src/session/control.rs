@@ -1,6 +1,6 @@
 //! Statements about the session itself: transactions, settings, procedures.
 
-use crate::dialect::statement::{Procedure, SettingCommand};
+use crate::dialect::statement::{Procedure, SettingCommand, SettingValue};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::settings::Settings;
@@ -12,6 +12,14 @@ use std::time::Duration;
 
 /// What `freshness` is to an open transaction.
 const PINNED: &str = "reads of a transaction are at its BEGIN; freshness takes effect after it";
+
+/// DEALLOCATE, in a session whose caller has prepared nothing.
+pub(crate) fn deallocate(name: Option<&str>) -> Result<Outcome> {
+    match name {
+        None => Ok(Outcome::done("DEALLOCATE ALL")),
+        Some(name) => Err(Error::new(ErrorKind::UndefinedStatement, format!("there is no prepared statement {name}"))),
+    }
+}
 
 impl Session {
     /// BEGIN: pins the version that the transaction reads.
@@ -37,6 +45,7 @@ impl Session {
     /// COMMIT: one batch. After an error, it is a ROLLBACK that says so.
     pub(crate) async fn commit(&self, run: &Arc<Run>) -> Result<Outcome> {
         let transaction = std::mem::take(&mut self.state.lock().transaction);
+        self.cursors.end_transaction();
         match transaction {
             Transaction::None => {
                 Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
@@ -81,6 +90,7 @@ impl Session {
 
     /// ROLLBACK: as if the transaction had not been, its SETs included.
     pub(crate) fn rollback(&self) -> Result<Outcome> {
+        self.cursors.end_transaction();
         let mut state = self.state.lock();
         match std::mem::take(&mut state.transaction) {
             Transaction::None => {
@@ -152,12 +162,36 @@ impl Session {
                 let outcome = Outcome::done("RESET");
                 Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
             }
+            SettingCommand::Modes => Ok(Outcome::done("SET")),
             SettingCommand::ResetAll => {
                 let mut state = self.state.lock();
                 state.settings = state.defaults.clone();
                 Ok(Outcome::done("RESET"))
             }
         }
+    }
+
+    /// What SHOW gives for a setting.
+    pub fn setting_value(&self, name: &str) -> Result<String> {
+        Ok(self.shown(name)?.1)
+    }
+
+    /// Sets a setting as the session begins: RESET goes back to this value.
+    pub fn start_with(&self, name: &str, value: &str) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut changed = state.settings.clone();
+        changed.set(&name.to_ascii_lowercase(), &SettingValue::Text(value.to_owned()), &state.defaults)?;
+        state.defaults = changed.clone();
+        state.settings = changed;
+        Ok(())
+    }
+
+    /// DISCARD ALL.
+    pub(crate) fn discard(&self) -> Result<Outcome> {
+        self.cursors.clear();
+        let mut state = self.state.lock();
+        state.settings = state.defaults.clone();
+        Ok(Outcome::done("DISCARD ALL"))
     }
 
     /// A setting's canonical name and value; the database's own can be shown too.

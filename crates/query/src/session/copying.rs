@@ -12,7 +12,9 @@ use crate::session::core::{Run, Session, State};
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use alluvia_snapshot::{Committed, Durability};
-use alluvia_types::{Result, Version};
+use alluvia_space::Column;
+use alluvia_types::{Error, Result, Version};
+use arrow::datatypes::Field;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -45,6 +47,23 @@ impl Session {
             copy.hand_in(streams);
         }
         self.execute(statement).await
+    }
+
+    /// The columns that the fields of a COPY FROM go to, in their order.
+    pub fn copied_columns(&self, statement: &Statement) -> Result<Vec<Field>> {
+        let Kind::Copy(copy) = &statement.kind else {
+            return Err(Error::internal("a statement that is no COPY was taken for one"));
+        };
+        let CopyStatement::From { table, columns, .. } = copy.as_ref() else {
+            return Err(Error::internal("a COPY TO has no columns of a table"));
+        };
+        self.check_transaction(&statement.kind)?;
+        let entry = self.user_table(&user_table(table)?)?;
+        let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
+        if columns.is_empty() {
+            return Ok(entry.def.columns.iter().map(field).collect());
+        }
+        columns.iter().map(|column| Ok(field(entry.def.column(&name_of(column))?))).collect()
     }
 
     /// COPY FROM, COPY TO.

@@ -6,8 +6,11 @@
 //! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
 
+use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
+use crate::session::control::deallocate;
+use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
 use crate::session::outcome::Outcome;
 use crate::session::progress::{CancelHandle, CancelToken, Phase, Progress};
@@ -31,6 +34,18 @@ pub struct Session {
     turn: tokio::sync::Mutex<()>,
     cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
+    pub(crate) cursors: Cursors,
+}
+
+/// Where a session stands between statements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransactionStatus {
+    /// Each statement is a transaction of its own.
+    Idle,
+    /// Between BEGIN and COMMIT.
+    Open,
+    /// An error came since BEGIN: only its end is taken.
+    Failed,
 }
 
 /// What a session remembers between statements.
@@ -81,7 +96,28 @@ impl Session {
             turn: tokio::sync::Mutex::new(()),
             cancel: CancelHandle::default(),
             progress: Mutex::default(),
+            cursors: Cursors::default(),
         }
+    }
+
+    /// The number by which `alluvia.queries` knows this session.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where the session stands.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        match self.state.lock().transaction {
+            Transaction::None => TransactionStatus::Idle,
+            Transaction::Open(_) => TransactionStatus::Open,
+            Transaction::Failed(_) => TransactionStatus::Failed,
+        }
+    }
+
+    /// Something outside of a statement went wrong (a protocol error, a value that cannot be read): an open transaction can only
+    /// end, as after a statement's error.
+    pub fn fail_transaction(&self) {
+        self.state.lock().fail_transaction();
     }
 
     /// All statements of a script. A syntax error anywhere refuses all of it; a statement that is merely not supported is
@@ -170,8 +206,11 @@ impl Session {
     }
 
     async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
-        let Statement { kind, hints, text: _ } = statement;
+        let Statement { kind, hints, text: _, parameters } = statement;
         self.check_transaction(&kind)?;
+        if parameters > 0 {
+            return Err(missing(1));
+        }
         match kind {
             Kind::Query(query) => self.query(run, query, &hints).await,
             Kind::Explain { query, options } => self.explain(run, query, options, &hints).await,
@@ -179,7 +218,7 @@ impl Session {
             Kind::CreateTable(create) => self.create_table(run, *create, &hints).await,
             Kind::DropTable { names, if_exists } => self.drop_tables(run, names, if_exists).await,
             Kind::AlterTable(alter) => self.alter_table(run, alter).await,
-            Kind::Describe(table) => self.describe(&table),
+            Kind::Describe(table) => self.describe_table(&table),
             Kind::ShowTables => Ok(self.show_tables()),
             Kind::ShowCreate(table) => self.show_create(&table),
             Kind::Setting(command) => self.setting(command),
@@ -188,12 +227,17 @@ impl Session {
             Kind::Rollback => self.rollback(),
             Kind::Copy(copy) => self.copy(run, *copy, &hints).await,
             Kind::Call(procedure) => self.call(procedure).await,
+            Kind::Declare(declare) => self.declare(run, declare, &hints).await,
+            Kind::Fetch { name, count } => self.fetch(run, &name, count).await,
+            Kind::CloseCursor(name) => self.close_cursor(name.as_deref()),
+            Kind::Discard => self.discard(),
+            Kind::Deallocate(name) => deallocate(name.as_deref()),
             Kind::Refused(error) => Err(error),
         }
     }
 
     /// Refuses what a transaction cannot hold, and everything but its end once it failed.
-    fn check_transaction(&self, kind: &Kind) -> Result<()> {
+    pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
                 .with_hint("a transaction holds INSERTs and queries; COMMIT or ROLLBACK first"))
@@ -202,7 +246,7 @@ impl Session {
             (Transaction::None, _) => Ok(()),
             (_, Kind::Commit | Kind::Rollback) => Ok(()),
             (Transaction::Failed(_), _) => Err(Error::new(
-                ErrorKind::Transaction,
+                ErrorKind::FailedTransaction,
                 "the transaction has failed: statements are refused until it ends",
             )
             .with_hint("ROLLBACK ends it")),
@@ -210,6 +254,7 @@ impl Session {
             (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
             (Transaction::Open(_), Kind::AlterTable(_)) => refused("ALTER TABLE"),
             (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
+            (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
             (Transaction::Open(_), Kind::Copy(copy)) if copy.is_from() => refused("COPY FROM"),
             (Transaction::Open(_), _) => Ok(()),
         }

@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// DESCRIBE, SHOW COLUMNS.
-    pub(crate) fn describe(&self, name: &TableName) -> Result<Outcome> {
+    pub(crate) fn describe_table(&self, name: &TableName) -> Result<Outcome> {
         let heads = ["column_name", "data_type", "nullable", "role"];
         if name.schema == SYSTEM {
             let schema = system_schema(&name.table)?;

@@ -3,10 +3,13 @@
 //! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`guard`] and
 //! [`supervise`] keep a statement from harming anything but itself.
 
+pub(crate) mod client_settings;
 mod control;
 mod copying;
 mod core;
+mod cursor;
 mod ddl;
+mod describe;
 mod errors;
 mod guard;
 mod indexed;
@@ -23,7 +26,8 @@ mod supervise;
 mod transaction;
 mod values;
 
-pub use core::Session;
+pub use core::{Session, TransactionStatus};
+pub use describe::Described;
 pub use errors::from_datafusion;
 pub use ingest::BatchBuilder;
 pub use outcome::Outcome;

@@ -4,6 +4,7 @@
 //! snapshot's catalog answers an unknown name with an error that lists near names. So names of functions are answered here.
 
 use crate::dialect::names::PUBLIC;
+use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 use crate::table::SnapshotCatalog;
 use alluvia_catalog::Catalog;
 use async_trait::async_trait;
@@ -34,6 +35,9 @@ impl CatalogProvider for Namespace {
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if let Some(name) = [PG_CATALOG, INFORMATION_SCHEMA].into_iter().find(|known| *known == name) {
+            return Some(Arc::new(CatalogSchema { name }));
+        }
         let tables = self.tables.schema(name)?;
         if name != PUBLIC {
             return Some(tables);

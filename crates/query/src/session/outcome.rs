@@ -53,6 +53,11 @@ impl Outcome {
         Outcome::rows(tag, Box::pin(rows))
     }
 
+    /// An answer without rows that somebody else than the session gives.
+    pub fn tagged(tag: &str) -> Outcome {
+        Outcome::done(tag)
+    }
+
     pub(crate) fn with_used(mut self, used: Arc<UsedCounters>) -> Outcome {
         self.used = Some(used);
         self

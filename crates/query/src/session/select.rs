@@ -5,6 +5,7 @@
 
 use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::pg_catalog;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
 use crate::session::namespace::Namespace;
@@ -88,10 +89,16 @@ impl Session {
     }
 
     async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
+        let mut tree = tree;
+        let of_catalog = self.catalog_query(&mut tree)?;
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
-        let (state, runtime, used) = self.planner(run, &snapshot)?;
+        let (mut state, runtime, used) = self.planner(run, &snapshot)?;
+        if of_catalog {
+            let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
+            registered.map_err(|error| error_of(&error))?;
+        }
         plan_apart(run.token.clone(), async move {
             let planning = |error| planning_error(&error, &snapshot.catalog, &state);
             let plan = state.statement_to_plan(tree).await.map_err(planning)?;
@@ -99,6 +106,35 @@ impl Session {
             let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
             let task = TaskContext::from(&state).with_runtime(runtime);
             Ok(Planned { plan, task: Arc::new(task), used })
+        })
+        .await
+    }
+
+    /// Brings a query of PostgreSQL's catalog to what can be planned; gives whether it is one.
+    fn catalog_query(&self, tree: &mut Tree) -> Result<bool> {
+        let statement = match tree {
+            Tree::Explain(explain) => explain.statement.as_mut(),
+            other => other,
+        };
+        let Tree::Statement(statement) = statement else { return Ok(false) };
+        let ast::Statement::Query(query) = statement.as_mut() else { return Ok(false) };
+        pg_catalog::prepare(query, &self.engine.store().catalog(), || self.settings_now())
+    }
+
+    /// A query's logical plan, for what it tells of types.
+    pub(crate) async fn logical_plan(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
+        let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+        let of_catalog = self.catalog_query(&mut tree)?;
+        let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
+        let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
+        let (mut state, _, _) = self.planner(run, &snapshot)?;
+        if of_catalog {
+            let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
+            registered.map_err(|error| error_of(&error))?;
+        }
+        plan_apart(run.token.clone(), async move {
+            let plan = state.statement_to_plan(tree).await;
+            plan.map_err(|error| planning_error(&error, &snapshot.catalog, &state))
         })
         .await
     }

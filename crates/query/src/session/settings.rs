@@ -7,9 +7,12 @@
 //! One table names the settings; `set`, `show` and `reset` go through it, so that none can be forgotten in one of them.
 
 use crate::dialect::statement::SettingValue;
+use crate::session::client_settings;
 use crate::system::{SettingRow, SettingsView};
 use alluvia_snapshot::{Durability, Freshness, ProducerMark};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a session can set.
@@ -35,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) producer_epoch: u64,
     /// Of the next batch.
     pub(crate) producer_sequence: u64,
+    /// What clients set that changes nothing, where it differs from the start.
+    pub(crate) client: Arc<BTreeMap<&'static str, String>>,
 }
 
 /// Name, and what it does.
@@ -76,6 +81,7 @@ impl Settings {
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
+            client: Arc::default(),
         }
     }
 
@@ -83,6 +89,9 @@ impl Settings {
     pub(crate) fn canonical(name: &str) -> Result<&'static str> {
         let synonym = SYNONYMS.iter().find(|(other, _)| *other == name).map_or(name, |(_, canonical)| canonical);
         if let Some((known, _)) = SETTINGS.iter().find(|(known, _)| *known == synonym) {
+            return Ok(known);
+        }
+        if let Some(known) = client_settings::canonical(synonym) {
             return Ok(known);
         }
         let near = near_names(name, SETTINGS.iter().map(|(known, _)| *known));
@@ -167,7 +176,10 @@ impl Settings {
                         .with_hint("the only time zone is UTC; convert with AT TIME ZONE"));
                 }
             },
-            _ => return Err(Error::internal(format!("the setting {name} is listed and not handled"))),
+            _ => {
+                let value = client_settings::check(name, text)?;
+                Arc::make_mut(&mut self.client).insert(name, value);
+            }
         }
         Ok(())
     }
@@ -191,7 +203,12 @@ impl Settings {
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
             "timezone" => "UTC".to_owned(),
-            _ => return Err(Error::internal(format!("the setting {name} is listed and not handled"))),
+            _ => match self.client.get(name) {
+                Some(value) => value.clone(),
+                None => client_settings::at_start(name)
+                    .ok_or_else(|| Error::internal(format!("the setting {name} is listed and not handled")))?
+                    .to_owned(),
+            },
         })
     }
 
@@ -209,7 +226,11 @@ impl Settings {
             "short_path" => self.short_path = other.short_path,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
-            _ => {}
+            _ => match other.client.get_key_value(name) {
+                Some((name, value)) => drop(Arc::make_mut(&mut self.client).insert(name, value.clone())),
+                None if self.client.contains_key(name) => drop(Arc::make_mut(&mut self.client).remove(name)),
+                None => {}
+            },
         }
     }
 
@@ -248,7 +269,14 @@ impl SettingsView for SettingsNow {
             scope: "session",
             description: (*description).to_owned(),
         });
-        let mut rows: Vec<SettingRow> = own.chain(self.database.iter().cloned()).collect();
+        let client = client_settings::all().map(|(name, at_start)| SettingRow {
+            name: name.to_owned(),
+            value: shown(&self.now, name),
+            default_value: at_start.to_owned(),
+            scope: "client",
+            description: "For PostgreSQL's clients; it changes nothing.".to_owned(),
+        });
+        let mut rows: Vec<SettingRow> = own.chain(client).chain(self.database.iter().cloned()).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows
     }

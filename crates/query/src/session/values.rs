@@ -20,6 +20,8 @@ enum Literal<'a> {
     /// A number as written, with its sign.
     Number(Cow<'a, str>),
     Boolean(bool),
+    /// Bytes, in hexadecimal digits.
+    Hex(&'a str),
 }
 
 /// The rows of `VALUES`, in the storage schema of `def`; `targets[i]` is the column that the i-th expression of a row goes
@@ -91,12 +93,35 @@ fn literal(expr: &Expr, to: DataType) -> Option<Literal<'_>> {
         },
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => {
             match (data_type_of(data_type), literal(expr, to)?) {
+                (Ok(_), Literal::Null) => Some(Literal::Null),
                 (Ok(data_type), Literal::Text(text)) if data_type == to => Some(Literal::Text(text)),
+                (Ok(DataType::Decimal { precision, scale }), Literal::Text(text))
+                    if is_number(to) && is_exact_decimal(text, precision, scale) =>
+                {
+                    Some(Literal::Number(Cow::Borrowed(text)))
+                }
                 _ => None,
             }
         }
         _ => None,
     }
+}
+
+fn is_number(data_type: DataType) -> bool {
+    use DataType::{Decimal, Double, Int16, Int32, Int64, Real};
+    matches!(data_type, Int16 | Int32 | Int64 | Real | Double | Decimal { .. })
+}
+
+/// Whether a decimal of these digits holds all of what is written.
+fn is_exact_decimal(text: &str, precision: u8, scale: u8) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let are_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    !whole.is_empty()
+        && are_digits(whole)
+        && are_digits(fraction)
+        && fraction.len() <= usize::from(scale)
+        && parse_decimal(text.as_bytes(), precision, scale).is_ok()
 }
 
 fn of_value(value: &Value) -> Option<Literal<'_>> {
@@ -113,6 +138,7 @@ fn of_value(value: &Value) -> Option<Literal<'_>> {
         | Value::UnicodeStringLiteral(text)
         | Value::NationalStringLiteral(text) => Some(Literal::Text(text)),
         Value::DollarQuotedString(text) => Some(Literal::Text(&text.value)),
+        Value::HexStringLiteral(digits) => Some(Literal::Hex(digits)),
         _ => None,
     }
 }
@@ -135,6 +161,11 @@ fn append(builder: &mut ColumnBuilder, literal: &Literal<'_>, column: &Column, r
         (Literal::Number(text), DataType::Real | DataType::Double | DataType::Decimal { .. } | DataType::Text) => {
             (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref()))
         }
+        (Literal::Hex(digits), DataType::Binary) => {
+            let text = format!("\\x{digits}");
+            (builder.append(text.as_bytes()), Cow::Owned(text))
+        }
+        (Literal::Hex(_), _) => return Err(mismatch(column, "BYTEA")),
         (Literal::Boolean(_), _) => return Err(mismatch(column, "BOOLEAN")),
         (Literal::Number(_), _) => return Err(mismatch(column, "a number")),
     };

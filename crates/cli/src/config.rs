@@ -1,0 +1,255 @@
+//! The server's configuration: `alluvia.toml`, environment, flags.
+//!
+//! Invariants:
+//! - A later source overrides an earlier one: default, file, `ALLUVIA_*` variables, flags.
+//! - One table names the settings; an unknown name in the file is an error, one in the environment a warning.
+//! - Where each value came from is known, and `alluvia config` prints it. No value is a secret: passwords are in files.
+
+use crate::say;
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use clap::Args;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Name, default, what it is.
+const SETTINGS: [(&str, &str, &str); 12] = [
+    ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
+    ("memory_limit", "", "Memory to use in all, such as 4GB; three quarters of the machine's if empty."),
+    ("threads", "", "Threads of queries and of sorting; one per core if empty."),
+    ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
+    ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
+    ("tls_certificate", "", "File with the server's certificate chain, in PEM. Read again on SIGHUP."),
+    ("tls_key", "", "File with its private key, in PEM."),
+    ("connections_max", "200", "Connections that may be logged in at once."),
+    ("authentication_timeout", "10s", "What a client has to log in."),
+    ("idle_timeout", "0s", "A connection that sends nothing for so long is ended; 0s never does."),
+    ("message_bytes_max", "64MB", "The longest message of a client."),
+    ("stop_timeout", "10s", "What running statements get to finish when the server stops."),
+];
+
+/// Variables that are not settings.
+const OTHER_VARIABLES: [&str; 2] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS"];
+
+/// Flags of what can be configured.
+#[derive(Args, Clone, Default)]
+pub struct ConfigArgs {
+    /// The configuration file [default: alluvia.toml here, if there is one].
+    #[arg(long, value_name = "FILE", env = "ALLUVIA_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Any setting, as name=value; may be given several times. `alluvia config` lists them.
+    #[arg(long, short, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Address and port to listen on.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Memory to use in all, such as 4GB.
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Threads.
+    #[arg(long)]
+    pub threads: Option<String>,
+}
+
+/// Where a value came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(String),
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// All settings with their values.
+#[derive(Clone, Debug)]
+pub struct Config {
+    values: Vec<(&'static str, String, Origin)>,
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::InvalidSetting, message)
+}
+
+impl Config {
+    /// Everything from everywhere.
+    pub fn load(args: &ConfigArgs) -> Result<Config> {
+        let here = Path::new("alluvia.toml");
+        let file = args.config.clone().or_else(|| here.exists().then(|| here.to_owned()));
+        let text = match &file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, "reading", &error))?;
+                Some((path.as_path(), text))
+            }
+        };
+        let variables = std::env::vars().filter(|(name, _)| name.starts_with("ALLUVIA_"));
+        let (config, warnings) = Config::from_sources(text, variables, args)?;
+        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        Ok(config)
+    }
+
+    fn from_sources(
+        file: Option<(&Path, String)>,
+        variables: impl Iterator<Item = (String, String)>,
+        args: &ConfigArgs,
+    ) -> Result<(Config, Vec<String>)> {
+        let values = SETTINGS.map(|(name, default, _)| (name, default.to_owned(), Origin::Default)).to_vec();
+        let mut config = Config { values };
+        let mut warnings = Vec::new();
+        if let Some((path, text)) = file {
+            let table: toml::Table = text
+                .parse()
+                .map_err(|error: toml::de::Error| wrong(format!("{}: {}", path.display(), error.to_string().trim())))?;
+            for (name, value) in table {
+                let value = match value {
+                    toml::Value::String(text) => text,
+                    toml::Value::Integer(number) => number.to_string(),
+                    toml::Value::Boolean(value) => value.to_string(),
+                    other => {
+                        let what = other.type_str();
+                        return Err(wrong(format!("{}: {name} is {what}, and not a text or a number", path.display())));
+                    }
+                };
+                let set = config.set(&name, value, Origin::File(path.to_owned()));
+                set.map_err(|error| error.at(path.display()))?;
+            }
+        }
+        for (name, value) in variables {
+            if OTHER_VARIABLES.contains(&name.as_str()) {
+                continue;
+            }
+            let setting = name.trim_start_matches("ALLUVIA_").to_ascii_lowercase();
+            if let Err(error) = config.set(&setting, value, Origin::Variable(name.clone())) {
+                warnings.push(format!("{name} is ignored: {}", error.message()));
+            }
+        }
+        let flags = [("listen", &args.listen), ("memory_limit", &args.memory_limit), ("threads", &args.threads)];
+        for (name, value) in flags {
+            if let Some(value) = value {
+                config.set(name, value.clone(), Origin::Flag(format!("--{}", name.replace('_', "-"))))?;
+            }
+        }
+        for pair in &args.set {
+            let (name, value) = pair.split_once('=').ok_or_else(|| wrong(format!("--set {pair} is not name=value")))?;
+            config.set(name.trim(), value.trim().to_owned(), Origin::Flag("--set".to_owned()))?;
+        }
+        Ok((config, warnings))
+    }
+
+    fn set(&mut self, name: &str, value: String, origin: Origin) -> Result<()> {
+        let Some(place) = self.values.iter_mut().find(|(known, ..)| *known == name) else {
+            let error = wrong(format!("there is no setting {name}"));
+            return Err(match near_names(name, SETTINGS.iter().map(|(known, ..)| *known)).as_slice() {
+                [] => error.with_hint("alluvia config lists them"),
+                near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
+            });
+        };
+        (place.1, place.2) = (value, origin);
+        Ok(())
+    }
+
+    /// A setting's value; empty if it has none.
+    pub fn get(&self, name: &str) -> &str {
+        self.values.iter().find(|(known, ..)| *known == name).map_or("", |(_, value, _)| value)
+    }
+
+    /// Whether somebody stated a setting.
+    pub fn is_stated(&self, name: &str) -> bool {
+        self.values.iter().any(|(known, _, origin)| *known == name && *origin != Origin::Default)
+    }
+
+    /// A setting that is a time.
+    pub fn duration(&self, name: &str) -> Result<Duration> {
+        let text = self.get(name);
+        parse_duration(text).ok_or_else(|| {
+            wrong(format!("{name} cannot be '{text}'")).with_hint("write a time with its unit: 500ms, 10s, 5min, 1h")
+        })
+    }
+
+    /// A setting that is a number.
+    pub fn number(&self, name: &str) -> Result<usize> {
+        let text = self.get(name);
+        match text.parse() {
+            Ok(0) | Err(_) => Err(wrong(format!("{name} cannot be '{text}': it takes a whole number from 1 on"))),
+            Ok(number) => Ok(number),
+        }
+    }
+
+    /// A setting that names a file.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        let text = self.get(name);
+        (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let unit = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..unit].parse().ok()?;
+    Some(match text[unit..].trim() {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" | "min" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3_600)?),
+        _ => return None,
+    })
+}
+
+/// `alluvia config`: every setting, its value, and where that came from.
+pub fn run(args: &ConfigArgs) -> Result<ExitCode> {
+    let config = Config::load(args)?;
+    let width = |of: &dyn Fn(&(&'static str, String, Origin)) -> usize| config.values.iter().map(of).max().unwrap_or(0);
+    let (names, values) = (width(&|row| row.0.len()), width(&|row| row.1.len()));
+    for ((name, value, origin), (_, _, what)) in config.values.iter().zip(SETTINGS) {
+        say(&format!("{name:names$}  {value:values$}  [{origin}]  {what}\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, variables: &[(&str, &str)], args: &ConfigArgs) -> Result<(Config, Vec<String>)> {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::from_sources(Some((Path::new("a.toml"), file.to_owned())), variables, args)
+    }
+
+    #[test]
+    fn later_sources_override_earlier_ones_and_say_so() {
+        let args =
+            ConfigArgs { listen: Some("[::1]:7".into()), set: vec!["threads=3".into()], ..ConfigArgs::default() };
+        let file = "connections_max = 5\nidle_timeout = '1s'\nlisten = '127.0.0.1:9'";
+        let variables = [("ALLUVIA_IDLE_TIMEOUT", "2min"), ("ALLUVIA_CONFIG", "x"), ("ALLUVIA_LISTN", "y")];
+        let (config, warnings) = load(file, &variables, &args).unwrap();
+        assert_eq!((config.get("listen"), config.number("connections_max").unwrap()), ("[::1]:7", 5));
+        assert_eq!(config.duration("idle_timeout").unwrap(), Duration::from_secs(120));
+        assert_eq!((config.get("threads"), config.is_stated("tls_key")), ("3", false));
+        assert!(warnings.len() == 1 && warnings[0].contains("ALLUVIA_LISTN"), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_file_is_named_with_it() {
+        for (file, words) in [
+            ("lisen = 'x'", "a.toml: there is no setting lisen"),
+            ("listen = ['x']", "a.toml: listen is array"),
+            ("listen =", "a.toml: "),
+        ] {
+            let error = load(file, &[], &ConfigArgs::default()).unwrap_err();
+            assert!(error.message().starts_with(words), "{error}");
+        }
+        let (config, _) = load("idle_timeout = 'soon'\nconnections_max = 0", &[], &ConfigArgs::default()).unwrap();
+        assert!(config.duration("idle_timeout").is_err() && config.number("connections_max").is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! `alluvia serve`: a database for clients of PostgreSQL.
+//!
+//! Invariants:
+//! - It says that it is ready only when it is, and where it listens.
+//! - The first password is random, shown once, and kept only as its verifier, in a file that only the owner can read.
+//! - SIGTERM and SIGINT stop it in order: statements finish or are cancelled, the log is sealed, exit code 0.
+
+use crate::config::{Config, ConfigArgs};
+use crate::say;
+use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_server_pg::{Access, Passwords, Server, ServerOptions, Tls, Verifier, random_password};
+use alluvia_types::{Error, ErrorKind, Result};
+use clap::Args;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The user that the first password is for.
+const FIRST_USER: &str = "alluvia";
+/// Ports after the usual one that are tried when nobody stated one.
+const PORTS_TRIED: u16 = 100;
+
+#[derive(Args)]
+pub struct ServeArgs {
+    /// The data directory; created if it does not exist.
+    dir: PathBuf,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Sets the password of a user, read from standard input, and ends.
+    #[arg(long, value_name = "USER")]
+    set_password: Option<String>,
+}
+
+pub async fn run(args: ServeArgs) -> Result<ExitCode> {
+    let config = Config::load(&args.config)?;
+    let passwords_file = config.path("passwords").unwrap_or_else(|| args.dir.join("passwords"));
+    if let Some(user) = &args.set_password {
+        return set_password(&passwords_file, user);
+    }
+    let tls = tls(&config)?;
+    let db = Arc::new(Database::open_with(&args.dir, database_options(&config)?)?);
+    let options = ServerOptions {
+        access: access(&config, &passwords_file)?,
+        tls: tls.clone(),
+        connections_max: config.number("connections_max")?,
+        authentication_timeout: config.duration("authentication_timeout")?,
+        idle_timeout: config.duration("idle_timeout")?,
+        message_bytes_max: parse_bytes(config.get("message_bytes_max"))
+            .map_err(|error| error.at("message_bytes_max"))? as usize,
+        stop_wait: config.duration("stop_timeout")?,
+    };
+    let server = listen(&config, &options, &db).await?;
+    let address = server.local_addr()?;
+    say(&format!(
+        "alluvia {} serves {} to PostgreSQL's clients on {address}{}\n  psql -h {} -p {} -U {FIRST_USER} alluvia\n",
+        env!("CARGO_PKG_VERSION"),
+        args.dir.display(),
+        if tls.is_some() { ", with TLS" } else { "" },
+        address.ip(),
+        address.port(),
+    ))?;
+    reload_on_hangup(&config, tls)?;
+    server.run(stopped()?).await;
+    // The threads of the database end here, and its log is sealed.
+    drop(db);
+    say("stopped\n")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Completes when the process is asked to stop.
+fn stopped() -> Result<impl Future<Output = ()>> {
+    let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn database_options(config: &Config) -> Result<DatabaseOptions> {
+    let mut options = DatabaseOptions::default();
+    if !config.get("memory_limit").is_empty() {
+        options.memory_limit_bytes =
+            parse_bytes(config.get("memory_limit")).map_err(|error| error.at("memory_limit"))?;
+    }
+    if !config.get("threads").is_empty() {
+        options.threads = config.number("threads")?;
+    }
+    Ok(options)
+}
+
+async fn listen(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<Server> {
+    let text = config.get("listen");
+    let mut address: SocketAddr = text.parse().map_err(|_| {
+        Error::new(ErrorKind::InvalidSetting, format!("listen cannot be '{text}'"))
+            .with_hint("write an address and a port: 127.0.0.1:5432, [::1]:5432, 0.0.0.0:5432")
+    })?;
+    let last_port = address.port().saturating_add(PORTS_TRIED);
+    loop {
+        let db = Arc::clone(db);
+        match Server::bind(address, options.clone(), move || db.session()).await {
+            Err(error)
+                if error.kind() == ErrorKind::Locked && !config.is_stated("listen") && address.port() < last_port =>
+            {
+                address.set_port(address.port() + 1);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+fn tls(config: &Config) -> Result<Option<Tls>> {
+    match tls_files(config)? {
+        Some((certificate, key)) => Ok(Some(Tls::new(&read(&certificate)?, &read(&key)?)?)),
+        None => Ok(None),
+    }
+}
+
+fn tls_files(config: &Config) -> Result<Option<(PathBuf, PathBuf)>> {
+    match (config.path("tls_certificate"), config.path("tls_key")) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        _ => Err(Error::new(ErrorKind::InvalidSetting, "TLS needs both tls_certificate and tls_key")),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| Error::io(path, "reading", &error))
+}
+
+/// Takes a new certificate when the process gets SIGHUP; one that cannot be used leaves the old one in place.
+fn reload_on_hangup(config: &Config, tls: Option<Tls>) -> Result<()> {
+    let (Some(tls), Some((certificate, key))) = (tls, tls_files(config)?) else { return Ok(()) };
+    let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let replaced = read(&certificate).and_then(|chain| tls.replace(&chain, &read(&key)?));
+            match replaced {
+                Ok(()) => eprintln!("the TLS certificate was read again"),
+                Err(error) => crate::say_error(&error),
+            }
+        }
+    });
+    Ok(())
+}
+
+fn access(config: &Config, file: &Path) -> Result<Access> {
+    match config.get("authentication") {
+        "trust" => Ok(Access::Trust),
+        "password" => {
+            let mut passwords = load_passwords(file)?;
+            if passwords.is_empty() {
+                let password = random_password()?;
+                passwords.set(FIRST_USER, Verifier::new(&password)?);
+                save_passwords(file, &passwords)?;
+                say(&format!("the password of user {FIRST_USER}, shown this once: {password}\n"))?;
+            }
+            Ok(Access::Passwords(passwords))
+        }
+        other => Err(Error::new(ErrorKind::InvalidSetting, format!("authentication cannot be '{other}'"))
+            .with_hint("it is trust or password")),
+    }
+}
+
+fn load_passwords(file: &Path) -> Result<Passwords> {
+    match fs::read_to_string(file) {
+        Ok(text) => Passwords::parse(&text).map_err(|error| error.at(file.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Passwords::default()),
+        Err(error) => Err(Error::io(file, "reading", &error)),
+    }
+}
+
+/// Replaces the file at once; only its owner can read it.
+fn save_passwords(file: &Path, passwords: &Passwords) -> Result<()> {
+    let failed = |error| Error::io(file, "writing", &error);
+    let partial = file.with_extension("partial");
+    let _ = fs::remove_file(&partial);
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(failed)?;
+    out.write_all(passwords.to_text().as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
+    fs::rename(&partial, file).map_err(failed)
+}
+
+fn set_password(file: &Path, user: &str) -> Result<ExitCode> {
+    if user.is_empty() || user.contains([':', '\n']) {
+        return Err(Error::new(ErrorKind::InvalidSetting, format!("{user:?} cannot be the name of a user")));
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|error| Error::io("standard input", "reading", &error))?;
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidSetting, "an empty password is none")
+            .with_hint("write it to standard input, on one line"));
+    }
+    let mut passwords = load_passwords(file)?;
+    passwords.set(user, Verifier::new(password)?);
+    save_passwords(file, &passwords)?;
+    say(&format!("the password of {user} is set; a server that runs takes it when it is started again\n"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,412 @@
+//! Parameters of a statement: `$1`, `$2`, ...
+//!
+//! Invariants:
+//! - A value goes into the tree as the literal that means exactly it, so that a bound statement is a statement like any other:
+//!   whatever recognises literals (the fast INSERT, the short path) recognises parameters.
+//! - Text becomes a plain string literal, which takes the type of what it is compared with or stored in, as PostgreSQL's do.
+//! - The statement that is bound is left as it is; binding gives another.
+
+use crate::copy::{CopyStatement, CopyWhat, value_text};
+use crate::dialect::statement::{Insert, Kind};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::Array;
+use arrow::datatypes::{DataType as ArrowType, TimeUnit};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, CastKind, ExactNumberInfo, Expr, Ident, LimitClause, Query, Select, SelectItem, SetExpr,
+    TimezoneInfo, TypedString, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// The most parameters of a statement: what the PostgreSQL protocol can count.
+pub(crate) const PARAMETERS_MAX: usize = 65_535;
+
+/// How many parameters a statement has: the highest number in it.
+pub(crate) fn count(tokens: &[TokenWithSpan]) -> Result<usize> {
+    let mut count = 0;
+    for token in tokens {
+        if let Token::Placeholder(name) = &token.token {
+            count = count.max(number_of(name)?);
+        }
+    }
+    Ok(count)
+}
+
+fn number_of(name: &str) -> Result<usize> {
+    let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+    match number {
+        Some(number @ 1..=PARAMETERS_MAX) => Ok(number),
+        _ => Err(Error::new(ErrorKind::Syntax, format!("{name} is no parameter"))
+            .with_hint(format!("parameters are written $1, $2, ... up to ${PARAMETERS_MAX}"))),
+    }
+}
+
+/// The query that a statement is or holds; parameters stand nowhere else.
+pub(crate) fn query_of(kind: &mut Kind) -> Option<&mut Query> {
+    match kind {
+        Kind::Query(query) | Kind::Explain { query, .. } | Kind::Insert(Insert { source: query, .. }) => Some(query),
+        Kind::CreateTable(create) => create.query.as_deref_mut(),
+        Kind::Declare(declare) => Some(&mut declare.query),
+        Kind::Copy(copy) => match copy.as_mut() {
+            CopyStatement::To { what: CopyWhat::Query(query), .. } => Some(query),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Puts values in the place of parameters.
+pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
+    let Some(query) = query_of(kind) else { return Ok(()) };
+    match VisitMut::visit(query, &mut Bind { values }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Bind<'a> {
+    values: &'a [ScalarValue],
+}
+
+impl VisitorMut for Bind<'_> {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        // A column is called after its text, whatever its parameters are.
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && Visit::visit(&*expr, &mut Parameters).is_break()
+            {
+                let alias = Ident::with_quote('"', expr.to_string());
+                let expr = std::mem::replace(expr, null());
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::Value(value) => {
+                let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
+                let value = number_of(name).and_then(|number| match self.values.get(number - 1) {
+                    Some(value) => literal(value),
+                    None => Err(missing(number)),
+                });
+                match value {
+                    Ok(literal) => *expr = literal,
+                    Err(error) => return ControlFlow::Break(error),
+                }
+            }
+            // A list of literals is what `= ANY (list)` means, in the form that everything else knows.
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+                if let Expr::Array(array) = right.as_mut() {
+                    *expr = Expr::InList {
+                        expr: std::mem::replace(left, Box::new(null())),
+                        list: std::mem::take(&mut array.elem),
+                        negated: false,
+                    };
+                }
+            }
+            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+                if let Expr::Array(array) = right.as_mut() {
+                    *expr = Expr::InList {
+                        expr: std::mem::replace(left, Box::new(null())),
+                        list: std::mem::take(&mut array.elem),
+                        negated: true,
+                    };
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Breaks at a parameter.
+struct Parameters;
+
+impl Visitor for Parameters {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// The error of a statement that is run without a value for one of its parameters.
+pub(crate) fn missing(number: usize) -> Error {
+    Error::new(ErrorKind::UndefinedParameter, format!("there is no value for parameter ${number}"))
+        .with_hint("prepare the statement and give its values, or write them in its place")
+}
+
+fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+/// The literal that means a value.
+fn literal(value: &ScalarValue) -> Result<Expr> {
+    let data_type = value.data_type();
+    if value.is_null() {
+        return Ok(match sql_type(&data_type) {
+            Some(sql) if data_type != ArrowType::Utf8 => cast(null(), sql),
+            _ => null(),
+        });
+    }
+    let number = |text: String| match text.strip_prefix('-') {
+        Some(digits) => Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr: Box::new(Expr::Value(Value::Number(digits.to_owned(), false).into())),
+        },
+        None => Expr::Value(Value::Number(text, false).into()),
+    };
+    let text = |text: &str| Expr::Value(Value::SingleQuotedString(text.to_owned()).into());
+    let typed = |text: String, data_type| {
+        Expr::TypedString(TypedString {
+            data_type,
+            value: Value::SingleQuotedString(text).into(),
+            uses_odbc_syntax: false,
+        })
+    };
+    Ok(match value {
+        ScalarValue::Boolean(Some(value)) => Expr::Value(Value::Boolean(*value).into()),
+        ScalarValue::Int8(Some(value)) => number(value.to_string()),
+        ScalarValue::Int16(Some(value)) => number(value.to_string()),
+        ScalarValue::Int32(Some(value)) => number(value.to_string()),
+        ScalarValue::Int64(Some(value)) => number(value.to_string()),
+        ScalarValue::UInt8(Some(value)) => number(value.to_string()),
+        ScalarValue::UInt16(Some(value)) => number(value.to_string()),
+        ScalarValue::UInt32(Some(value)) => number(value.to_string()),
+        ScalarValue::UInt64(Some(value)) => number(value.to_string()),
+        ScalarValue::Float64(Some(value)) if value.is_finite() => number(format!("{value:?}")),
+        ScalarValue::Float64(Some(value)) => cast(text(&float_text(*value)), ast::DataType::DoublePrecision),
+        ScalarValue::Float32(Some(value)) if value.is_finite() => {
+            cast(text(&format!("{value:?}")), ast::DataType::Real)
+        }
+        ScalarValue::Float32(Some(value)) => cast(text(&float_text(f64::from(*value))), ast::DataType::Real),
+        ScalarValue::Utf8(Some(value)) | ScalarValue::LargeUtf8(Some(value)) | ScalarValue::Utf8View(Some(value)) => {
+            text(value)
+        }
+        ScalarValue::Binary(Some(value))
+        | ScalarValue::LargeBinary(Some(value))
+        | ScalarValue::BinaryView(Some(value)) => {
+            let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+            Expr::Value(Value::HexStringLiteral(hex).into())
+        }
+        ScalarValue::List(list) => elements(list.values())?,
+        ScalarValue::Date32(_) => typed(text_of(value)?, ast::DataType::Date),
+        ScalarValue::TimestampMicrosecond(_, None) => {
+            typed(text_of(value)?, ast::DataType::Timestamp(None, TimezoneInfo::None))
+        }
+        ScalarValue::TimestampMicrosecond(_, Some(_)) => {
+            typed(text_of(value)?, ast::DataType::Timestamp(None, TimezoneInfo::WithTimeZone))
+        }
+        other => match sql_type(&data_type) {
+            Some(sql) => cast(text(&text_of(other)?), sql),
+            None => {
+                return Err(Error::new(
+                    ErrorKind::NotSupported,
+                    format!("a parameter of type {data_type} is not supported"),
+                ));
+            }
+        },
+    })
+}
+
+fn elements(values: &dyn Array) -> Result<Expr> {
+    let wrong = |error| Error::internal(format!("a list could not be taken apart: {error}"));
+    let element = |at| literal(&ScalarValue::try_from_array(values, at).map_err(wrong)?);
+    let elem = (0..values.len()).map(element).collect::<Result<Vec<Expr>>>()?;
+    Ok(Expr::Array(ast::Array { elem, named: true }))
+}
+
+fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+fn float_text(value: f64) -> String {
+    if value.is_nan() { "NaN".to_owned() } else { format!("{}inf", if value < 0.0 { "-" } else { "" }) }
+}
+
+fn text_of(value: &ScalarValue) -> Result<String> {
+    let array = value.to_array().map_err(|error| Error::internal(format!("a value has no array: {error}")))?;
+    value_text(&array, 0)
+}
+
+/// A type as SQL writes it, where values of it can be written.
+fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
+    Some(match data_type {
+        ArrowType::Boolean => ast::DataType::Boolean,
+        ArrowType::Int8 | ArrowType::UInt8 | ArrowType::Int16 => ast::DataType::SmallInt(None),
+        ArrowType::UInt16 | ArrowType::Int32 => ast::DataType::Integer(None),
+        ArrowType::UInt32 | ArrowType::Int64 => ast::DataType::BigInt(None),
+        ArrowType::Float32 => ast::DataType::Real,
+        ArrowType::Float64 => ast::DataType::DoublePrecision,
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => ast::DataType::Text,
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => ast::DataType::Bytea,
+        ArrowType::Date32 => ast::DataType::Date,
+        ArrowType::Timestamp(TimeUnit::Microsecond, None) => ast::DataType::Timestamp(None, TimezoneInfo::None),
+        ArrowType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
+            ast::DataType::Timestamp(None, TimezoneInfo::WithTimeZone)
+        }
+        ArrowType::Decimal128(precision, scale) => {
+            ast::DataType::Decimal(ExactNumberInfo::PrecisionAndScale(u64::from(*precision), i64::from(*scale)))
+        }
+        ArrowType::Interval(_) => ast::DataType::Interval { fields: None, precision: None },
+        ArrowType::Time64(_) => ast::DataType::Time(None, TimezoneInfo::None),
+        _ => return None,
+    })
+}
+
+/// Types that the text of a statement states for its parameters: by a cast, or as a LIMIT.
+pub(crate) fn stated(kind: &mut Kind) -> BTreeMap<usize, ArrowType> {
+    let mut stated = Stated::default();
+    if let Some(query) = query_of(kind) {
+        let _ = VisitMut::visit(query, &mut stated);
+    }
+    stated.types
+}
+
+#[derive(Default)]
+struct Stated {
+    types: BTreeMap<usize, ArrowType>,
+}
+
+impl Stated {
+    fn note(&mut self, expr: &Expr, data_type: ArrowType) {
+        if let Some(number) = parameter(expr) {
+            self.types.entry(number).or_insert(data_type);
+        }
+    }
+}
+
+impl VisitorMut for Stated {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Cast { expr, data_type, .. } = expr
+            && let Ok(known) = crate::dialect::definitions::data_type_of(data_type)
+        {
+            self.note(expr, known.to_arrow());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                let offset = offset.as_ref().map(|offset| &offset.value);
+                limit.iter().chain(offset).for_each(|expr| self.note(expr, ArrowType::Int64));
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+                [offset, limit].into_iter().for_each(|expr| self.note(expr, ArrowType::Int64));
+            }
+            None => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The number of a parameter that stands alone.
+fn parameter(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Placeholder(name) => number_of(name).ok(),
+            _ => None,
+        },
+        Expr::Nested(inner) => parameter(inner),
+        _ => None,
+    }
+}
+
+/// For an INSERT: parameters that are a whole value, with the place of that value in its row.
+pub(crate) fn whole_values(source: &Query) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut row = |exprs: &mut dyn Iterator<Item = &Expr>| {
+        found.extend(exprs.enumerate().filter_map(|(place, expr)| Some((parameter(expr)?, place))));
+    };
+    match source.body.as_ref() {
+        SetExpr::Values(values) => values.rows.iter().for_each(|values| row(&mut values.content.iter())),
+        SetExpr::Select(select) => {
+            let exprs: Option<Vec<&Expr>> = select
+                .projection
+                .iter()
+                .map(|item| match item {
+                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+                    _ => None,
+                })
+                .collect();
+            row(&mut exprs.unwrap_or_default().into_iter());
+        }
+        _ => {}
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::parse;
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int32Type;
+
+    fn bound(sql: &str, values: &[ScalarValue]) -> Result<String> {
+        let mut kind = parse(sql)?.remove(0).kind;
+        bind(&mut kind, values)?;
+        Ok(query_of(&mut kind).expect("a query").to_string())
+    }
+
+    #[test]
+    fn values_become_the_literals_that_mean_them() {
+        let cases = [
+            (ScalarValue::from(-5i64), "SELECT -5"),
+            (ScalarValue::from(1.5f64), "SELECT 1.5"),
+            (ScalarValue::from(f64::NEG_INFINITY), "SELECT CAST('-inf' AS DOUBLE PRECISION)"),
+            (ScalarValue::from("it's"), "SELECT 'it''s'"),
+            (ScalarValue::from(true), "SELECT true"),
+            (ScalarValue::Null, "SELECT NULL"),
+            (ScalarValue::Int32(None), "SELECT CAST(NULL AS INTEGER)"),
+            (ScalarValue::Date32(Some(20_000)), "SELECT DATE '2024-10-04'"),
+            (ScalarValue::TimestampMicrosecond(Some(1), None), "SELECT TIMESTAMP '1970-01-01 00:00:00.000001'"),
+            (ScalarValue::Decimal128(Some(-1234), 10, 2), "SELECT CAST('-12.34' AS DECIMAL(10,2))"),
+            (ScalarValue::Binary(Some(vec![0, 255])), "SELECT X'00ff'"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(bound("SELECT $1 AS a", &[value]).unwrap(), format!("{expected} AS a"));
+        }
+        assert_eq!(bound("SELECT $1, a", &[ScalarValue::Null]).unwrap(), "SELECT NULL AS \"$1\", a");
+        let list = ScalarValue::List(ScalarValue::new_list_nullable(
+            &[ScalarValue::from(1i32), ScalarValue::from(2i32)],
+            &ArrowType::Int32,
+        ));
+        let ScalarValue::List(array) = &list else { panic!("a list") };
+        assert_eq!(array.values().as_primitive::<Int32Type>().len(), 2);
+        assert_eq!(bound("SELECT 1 FROM t WHERE a = ANY($1)", &[list]).unwrap(), "SELECT 1 FROM t WHERE a IN (1, 2)");
+    }
+
+    #[test]
+    fn parameters_are_counted_bound_anywhere_and_missed_by_number() {
+        let parsed = parse("SELECT a FROM t WHERE b = $2 AND c IN ($1, $3) LIMIT $2").unwrap().remove(0);
+        assert_eq!(parsed.parameters(), 3);
+        let error = bound("SELECT $2", &[ScalarValue::Null]).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::UndefinedParameter, "there is no value for parameter $2")
+        );
+        for wrong in ["SELECT $0", "SELECT $70000", "SELECT $x"] {
+            assert!(parse(wrong).is_err() || bound(wrong, &[]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn casts_and_limits_state_types() {
+        let mut kind = parse("SELECT $1::date, CAST($2 AS BIGINT) FROM t LIMIT $3 OFFSET $4").unwrap().remove(0).kind;
+        let types: Vec<ArrowType> = stated(&mut kind).into_values().collect();
+        assert_eq!(types, [ArrowType::Date32, ArrowType::Int64, ArrowType::Int64, ArrowType::Int64]);
+    }
+}

@@ -1,0 +1,70 @@
+//! The columns of catalog tables, as PostgreSQL has them.
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+/// One line a table: its number, its name, its columns with their types. Made from the catalog of PostgreSQL 15.
+const COLUMNS: &str = include_str!("columns.txt");
+
+/// A table of the catalog.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) oid: i64,
+    /// Names, and PostgreSQL's names of their types.
+    pub(crate) columns: Vec<(&'static str, &'static str)>,
+    pub(crate) schema: SchemaRef,
+}
+
+/// Tables by schema and name.
+pub(crate) type Definitions = BTreeMap<(&'static str, &'static str), Definition>;
+
+/// All tables.
+pub(crate) fn all() -> &'static Definitions {
+    static ALL: OnceLock<Definitions> = OnceLock::new();
+    ALL.get_or_init(|| COLUMNS.lines().filter_map(definition).collect())
+}
+
+/// A table by its schema and name.
+pub(crate) fn find(schema: &str, table: &str) -> Option<&'static Definition> {
+    all().iter().find(|((of, name), _)| *of == schema && *name == table).map(|(_, definition)| definition)
+}
+
+fn definition(line: &'static str) -> Option<((&'static str, &'static str), Definition)> {
+    let (head, columns) = line.split_once(": ")?;
+    let (oid, name) = head.split_once(' ')?;
+    let columns = columns.split(", ").map(|column| column.split_once(' ')).collect::<Option<Vec<_>>>()?;
+    let fields: Vec<Field> = columns.iter().map(|(name, sql)| field(name, sql)).collect();
+    Some((name.split_once('.')?, Definition { oid: oid.parse().ok()?, schema: Arc::new(Schema::new(fields)), columns }))
+}
+
+/// A column. What clients must see as PostgreSQL's own type, and Arrow has no type for, says so in its metadata.
+fn field(name: &str, sql: &str) -> Field {
+    let (data_type, marked) = match sql {
+        "bool" => (DataType::Boolean, None),
+        "int2" => (DataType::Int16, None),
+        "int4" | "cardinal_number" => (DataType::Int32, None),
+        "int8" => (DataType::Int64, None),
+        "oid" | "xid" => (DataType::Int64, Some("oid")),
+        "float4" => (DataType::Float32, None),
+        "float8" | "numeric" => (DataType::Float64, None),
+        "timestamptz" | "time_stamp" => (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), None),
+        "name" | "sql_identifier" => (DataType::Utf8View, Some("name")),
+        "char" => (DataType::Utf8View, Some("char")),
+        _ => (DataType::Utf8View, None),
+    };
+    let metadata = marked.map(|marked| ("pg_type".to_owned(), marked.to_owned()));
+    Field::new(name, data_type, true).with_metadata(metadata.into_iter().collect::<HashMap<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_table() {
+        assert_eq!(all().len(), COLUMNS.lines().count());
+        let class = find("pg_catalog", "pg_class").unwrap();
+        assert_eq!((class.oid, class.columns[1]), (1259, ("relname", "name")));
+    }
+}

@@ -1,0 +1,163 @@
+//! Functions of the catalog that depend on what they are given. Those that do not become constants, in `rewrite`.
+
+use super::relations::text_of;
+use super::tables::{is_visible, schema_name};
+use super::types;
+use alluvia_catalog::Catalog;
+use alluvia_snapshot::Store;
+use alluvia_types::Stage;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Names that `rewrite` gives to casts.
+pub(super) const REGCLASS: &str = "pg_catalog_regclass";
+pub(super) const REGNAMESPACE: &str = "pg_catalog_regnamespace";
+
+type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
+
+/// Gives a statement the functions of the catalog.
+pub(crate) fn register(state: &mut SessionState, catalog: &Arc<Catalog>, store: &Arc<dyn Store>) -> Result<()> {
+    let mut add = |name: &str, arguments: Vec<DataType>, gives: DataType, work: Work| -> Result<()> {
+        let run = move |arguments: &[ColumnarValue]| {
+            let arrays = ColumnarValue::values_to_arrays(arguments)?;
+            work(&arrays).map(ColumnarValue::Array)
+        };
+        state.register_udf(Arc::new(create_udf(name, arguments, gives, Volatility::Stable, Arc::new(run))))?;
+        Ok(())
+    };
+    let int = || DataType::Int64;
+    let text = || DataType::Utf8View;
+    add(
+        "format_type",
+        vec![int(), int()],
+        text(),
+        Arc::new(|arguments| {
+            let (oids, modifiers) = (ints(&arguments[0])?, ints(&arguments[1])?);
+            let format = |at: usize| {
+                let modifier = modifiers.is_valid(at).then(|| modifiers.value(at));
+                oids.is_valid(at).then(|| types::format(oids.value(at), modifier))
+            };
+            Ok(Arc::new(StringViewArray::from_iter((0..oids.len()).map(format))))
+        }),
+    )?;
+    let of_oid = |gives: Arc<dyn Fn(i64) -> Option<String> + Send + Sync>| -> Work {
+        Arc::new(move |arguments| {
+            let oids = ints(&arguments[0])?;
+            Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.and_then(|oid| gives(oid))))))
+        })
+    };
+    let definitions = Arc::clone(catalog);
+    // A number that stands for nothing is shown as it is, as PostgreSQL does.
+    let named = move |oid| Some(text_of(&definitions, oid).unwrap_or_else(|| oid.to_string()));
+    add(REGCLASS, vec![int()], text(), of_oid(Arc::new(named)))?;
+    let named = |oid| Some(schema_name(oid).map_or_else(|| oid.to_string(), str::to_owned));
+    add(REGNAMESPACE, vec![int()], text(), of_oid(Arc::new(named)))?;
+    let definitions = Arc::clone(catalog);
+    add(
+        "pg_table_is_visible",
+        vec![int()],
+        DataType::Boolean,
+        Arc::new(move |arguments| {
+            let oids = ints(&arguments[0])?;
+            let visible = oids.iter().map(|oid| oid.map(|oid| is_visible(&definitions, oid)));
+            Ok(Arc::new(BooleanArray::from_iter(visible)))
+        }),
+    )?;
+    let mut bytes: HashMap<i64, i64> = HashMap::new();
+    for stage in store.stages().iter().filter(|stage| stage.stage != Stage::Ingested) {
+        *bytes.entry(super::relations::table_oid(stage.table.0)).or_default() += stage.bytes as i64;
+    }
+    let all: i64 = bytes.values().sum();
+    let bytes = Arc::new(bytes);
+    for name in ["pg_relation_size", "pg_table_size", "pg_total_relation_size"] {
+        let bytes = Arc::clone(&bytes);
+        add(
+            name,
+            vec![int()],
+            int(),
+            Arc::new(move |arguments| {
+                let oids = ints(&arguments[0])?;
+                let size = |oid: Option<i64>| oid.map(|oid| bytes.get(&oid).copied().unwrap_or(0));
+                Ok(Arc::new(Int64Array::from_iter(oids.iter().map(size))))
+            }),
+        )?;
+    }
+    add(
+        "pg_database_size",
+        vec![text()],
+        int(),
+        Arc::new(move |arguments| Ok(Arc::new(Int64Array::from_value(all, arguments[0].len())))),
+    )?;
+    add(
+        "pg_size_pretty",
+        vec![int()],
+        text(),
+        Arc::new(|arguments| {
+            let sizes = ints(&arguments[0])?;
+            Ok(Arc::new(StringViewArray::from_iter(sizes.iter().map(|size| size.map(pretty)))))
+        }),
+    )?;
+    for (name, quote) in [("quote_ident", quote_ident as fn(&str) -> String), ("quote_literal", quote_literal)] {
+        add(
+            name,
+            vec![text()],
+            text(),
+            Arc::new(move |arguments| {
+                let texts = cast(&arguments[0], &DataType::Utf8View)?;
+                let quoted = texts.as_string_view().iter().map(|text| text.map(quote));
+                Ok(Arc::new(StringViewArray::from_iter(quoted)))
+            }),
+        )?;
+    }
+    Ok(())
+}
+
+fn ints(array: &ArrayRef) -> Result<Int64Array, DataFusionError> {
+    Ok(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+}
+
+fn quote_ident(text: &str) -> String {
+    let plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+}
+
+fn quote_literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// As PostgreSQL's `pg_size_pretty`: in the unit below which there would be five digits.
+fn pretty(bytes: i64) -> String {
+    let mut size = bytes;
+    for unit in ["bytes", "kB", "MB", "GB"] {
+        if size.abs() < 10 * 1024 {
+            return format!("{size} {unit}");
+        }
+        size = (size + 512) / 1024;
+    }
+    format!("{size} TB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes_look_as_in_postgresql() {
+        assert_eq!(
+            (quote_ident("a_1"), quote_ident("A\"b"), quote_ident("1a")),
+            ("a_1".into(), "\"A\"\"b\"".into(), "\"1a\"".into())
+        );
+        assert_eq!(
+            (pretty(0), pretty(10_239), pretty(10_240), pretty(3 << 30)),
+            ("0 bytes".into(), "10239 bytes".into(), "10 kB".into(), "3072 MB".into())
+        );
+    }
+}

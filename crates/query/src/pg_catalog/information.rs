@@ -1,0 +1,80 @@
+//! `information_schema`: the standard's views of the same.
+
+use super::relations::{Relation, SCHEMAS};
+use super::tables::{Row, relations, row};
+use super::{NAME, types};
+use crate::table::StatementContext;
+
+/// The rows of a view; `None` for one that is always empty.
+pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
+    Some(match view {
+        "columns" => columns,
+        "enabled_roles" => |_| vec![row! { role_name: NAME }],
+        "information_schema_catalog_name" => |_| vec![row! { catalog_name: NAME }],
+        "schemata" => |_| {
+            let row =
+                |(_, name): &(i64, &'static str)| row! { catalog_name: NAME, schema_name: *name, schema_owner: NAME };
+            SCHEMAS.iter().map(row).collect()
+        },
+        "tables" => |context| {
+            let row = |relation: Relation| {
+                let is_table = relation.kind == "r";
+                row! {
+                    table_catalog: NAME, table_schema: relation.schema.1, table_name: relation.name,
+                    table_type: if is_table { "BASE TABLE" } else { "VIEW" },
+                    is_insertable_into: if relation.schema.1 == "public" { "YES" } else { "NO" }, is_typed: "NO",
+                }
+            };
+            relations(context).into_iter().map(row).collect()
+        },
+        "views" => |context| {
+            let row = |view: Relation| {
+                row! {
+                    table_catalog: NAME, table_schema: view.schema.1, table_name: view.name, check_option: "NONE",
+                    is_updatable: "NO", is_insertable_into: "NO",
+                }
+            };
+            relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
+        },
+        _ => return None,
+    })
+}
+
+fn columns(context: &StatementContext) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for relation in relations(context) {
+        for (at, column) in relation.columns.into_iter().enumerate() {
+            // The type's name without its modifier, as the standard has it.
+            let data_type = types::format(column.type_oid, None);
+            let data_type = if data_type.ends_with("[]") { "ARRAY".to_owned() } else { data_type };
+            let udt = types::all().find(|known| known.oid == column.type_oid).map_or("text", |known| known.name);
+            let mut row = row! {
+                table_catalog: NAME, table_schema: relation.schema.1, table_name: relation.name.clone(),
+                column_name: column.name, ordinal_position: at as i64 + 1,
+                is_nullable: if column.not_null { "NO" } else { "YES" }, data_type: data_type, udt_catalog: NAME,
+                udt_schema: "pg_catalog", udt_name: udt, dtd_identifier: (at + 1).to_string(), is_self_referencing: "NO",
+                is_identity: "NO", is_generated: "NEVER",
+                is_updatable: if relation.schema.1 == "public" { "YES" } else { "NO" },
+            };
+            let precision: &[(&'static str, i64)] = match column.type_oid {
+                21 => &[("numeric_precision", 16), ("numeric_precision_radix", 2), ("numeric_scale", 0)],
+                23 => &[("numeric_precision", 32), ("numeric_precision_radix", 2), ("numeric_scale", 0)],
+                20 => &[("numeric_precision", 64), ("numeric_precision_radix", 2), ("numeric_scale", 0)],
+                700 => &[("numeric_precision", 24), ("numeric_precision_radix", 2)],
+                701 => &[("numeric_precision", 53), ("numeric_precision_radix", 2)],
+                1114 | 1184 => &[("datetime_precision", 6)],
+                1082 => &[("datetime_precision", 0)],
+                _ => &[],
+            };
+            row.extend(precision.iter().map(|(name, value)| (*name, (*value).into())));
+            if column.type_oid == 1700 && column.modifier >= 4 {
+                let modifier = column.modifier - 4;
+                row.extend(row! {
+                    numeric_precision: modifier >> 16 & 0xffff, numeric_precision_radix: 10, numeric_scale: modifier & 0xffff,
+                });
+            }
+            rows.push(row);
+        }
+    }
+    rows
+}

@@ -1,0 +1,25 @@
+//! `pg_catalog` and `information_schema`: the database as PostgreSQL's tools look at it.
+//!
+//! Invariants:
+//! - Only statements that name something of it get it: [`prepare`] leaves every other tree as it is, and adds no functions.
+//! - Its tables are made when they are scanned, of the statement's snapshot. Columns are those of PostgreSQL 15 (`columns.txt`), so
+//!   that a tool's query plans whatever it asks; what Alluvia does not have (indexes, triggers, policies, ...) is empty.
+//! - What a tool could take for a fact is one: sizes, definitions, settings. What there is no fact for is NULL.
+//!
+//! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
+//! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
+
+mod definitions;
+mod functions;
+mod information;
+mod relations;
+mod rewrite;
+mod tables;
+mod types;
+
+pub(crate) use functions::register;
+pub(crate) use rewrite::prepare;
+pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
+
+/// The one database, and its one role.
+pub(crate) const NAME: &str = "alluvia";

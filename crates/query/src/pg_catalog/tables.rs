@@ -1,0 +1,308 @@
+//! Catalog tables as DataFusion sees them, and the rows of those that have any.
+
+use super::definitions::{self, Definition};
+use super::information;
+use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, Relation, SCHEMAS, of_system, of_users};
+use super::{NAME, types};
+use crate::table::StatementContext;
+use alluvia_types::{Error, ErrorKind, near_names};
+use arrow::array::{
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
+    StringViewArray, new_null_array,
+};
+use arrow::datatypes::{DataType, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::TableType;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+pub(crate) const PG_CATALOG: &str = "pg_catalog";
+pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Bool(bool),
+    Int(i64),
+    Text(String),
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Value {
+        Value::Bool(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Value {
+        Value::Int(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Value {
+        Value::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Value {
+        Value::Text(value)
+    }
+}
+
+/// A row: the columns that say something. Of the others numbers are 0, truths false, single characters blank, all else NULL.
+pub(crate) type Row = BTreeMap<&'static str, Value>;
+
+/// A row of columns and values.
+macro_rules! row {
+    ($($column:ident: $value:expr),* $(,)?) => {
+        std::collections::BTreeMap::from([$((stringify!($column), $crate::pg_catalog::tables::Value::from($value))),*])
+    };
+}
+pub(crate) use row;
+
+/// Whether a table never has rows.
+pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
+    definitions::find(schema, table).is_some() && rows_of(schema, table).is_none()
+}
+
+type Rows = fn(&StatementContext) -> Vec<Row>;
+
+fn rows_of(schema: &str, table: &str) -> Option<Rows> {
+    if schema == INFORMATION_SCHEMA {
+        return information::rows_of(table);
+    }
+    Some(match table {
+        "pg_am" => |_| vec![row! { oid: 2, amname: "heap", amtype: "t" }],
+        "pg_attribute" => attributes,
+        "pg_authid" | "pg_roles" => |_| {
+            vec![row! {
+                oid: ROLE_OID, rolname: NAME, rolsuper: true, rolinherit: true, rolcreaterole: true, rolcreatedb: true,
+                rolcanlogin: true, rolbypassrls: true, rolconnlimit: -1,
+            }]
+        },
+        "pg_class" => classes,
+        "pg_database" => |_| {
+            vec![row! {
+                oid: DATABASE_OID, datname: NAME, datdba: ROLE_OID, encoding: 6, datlocprovider: "c", datallowconn: true,
+                datconnlimit: -1, dattablespace: 1663, datcollate: "C", datctype: "C.UTF-8",
+            }]
+        },
+        "pg_language" => |_| vec![row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true }],
+        "pg_namespace" => {
+            |_| SCHEMAS.iter().map(|(oid, name)| row! { oid: *oid, nspname: *name, nspowner: ROLE_OID }).collect()
+        }
+        "pg_settings" => |context| {
+            let setting = |setting: crate::system::SettingRow| {
+                let context =
+                    if setting.scope == "session" || setting.scope == "client" { "user" } else { "postmaster" };
+                row! {
+                    name: setting.name, setting: setting.value, boot_val: setting.default_value.clone(),
+                    reset_val: setting.default_value, short_desc: setting.description, context: context,
+                    vartype: "string", source: "session", category: setting.scope,
+                }
+            };
+            context.settings.settings().into_iter().map(setting).collect()
+        },
+        "pg_stat_user_tables" | "pg_stat_all_tables" => |context| {
+            let row = |table: Relation| {
+                row! { relid: table.oid, schemaname: table.schema.1, relname: table.name, n_live_tup: table.rows as i64 }
+            };
+            users(context).into_iter().map(row).collect()
+        },
+        "pg_tables" => |context| {
+            let row = |table: Relation| row! { schemaname: table.schema.1, tablename: table.name, tableowner: NAME };
+            relations(context).into_iter().filter(|table| table.kind == "r").map(row).collect()
+        },
+        "pg_tablespace" => |_| vec![row! { oid: 1663, spcname: "pg_default", spcowner: ROLE_OID }],
+        "pg_type" => |_| types_rows(),
+        "pg_user" | "pg_shadow" => {
+            |_| vec![row! { usename: NAME, usesysid: ROLE_OID, usecreatedb: true, usesuper: true, usebypassrls: true }]
+        }
+        "pg_views" => |context| {
+            let row = |view: Relation| row! { schemaname: view.schema.1, viewname: view.name, viewowner: NAME };
+            relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
+        },
+        _ => return None,
+    })
+}
+
+/// Users' tables with their rows.
+pub(crate) fn users(context: &StatementContext) -> Vec<Relation> {
+    let mut rows: HashMap<u32, u64> = HashMap::new();
+    for stage in context.store.stages() {
+        *rows.entry(stage.table.0).or_default() += stage.rows;
+    }
+    of_users(&context.snapshot.catalog, &rows)
+}
+
+/// All tables and views.
+pub(crate) fn relations(context: &StatementContext) -> Vec<Relation> {
+    let mut relations = users(context);
+    relations.extend(of_system());
+    relations
+}
+
+fn classes(context: &StatementContext) -> Vec<Row> {
+    let class = |relation: Relation| {
+        let of_heap = if relation.kind == "r" { 2 } else { 0 };
+        row! {
+            oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: ROLE_OID, relam: of_heap,
+            relfilenode: relation.oid, reltuples: relation.rows as i64, relkind: relation.kind, relpersistence: "p",
+            relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n",
+        }
+    };
+    relations(context).into_iter().map(class).collect()
+}
+
+fn attributes(context: &StatementContext) -> Vec<Row> {
+    let types: HashMap<i64, types::PgType> = types::all().map(|known| (known.oid, known)).collect();
+    let mut rows = Vec::new();
+    for relation in relations(context) {
+        for (at, column) in relation.columns.into_iter().enumerate() {
+            let known = types.get(&column.type_oid);
+            rows.push(row! {
+                attrelid: relation.oid, attname: column.name, atttypid: column.type_oid, atttypmod: column.modifier,
+                attnum: at as i64 + 1, attnotnull: column.not_null, attstattarget: -1, attcacheoff: -1, attislocal: true,
+                attlen: known.map_or(-1, |known| known.length), attbyval: known.is_some_and(|known| known.by_value),
+                attalign: known.map_or("i", |known| known.align), attstorage: known.map_or("x", |known| known.storage),
+            });
+        }
+    }
+    rows
+}
+
+fn types_rows() -> Vec<Row> {
+    let row = |known: types::PgType| {
+        let kind = if known.category == "P" { "p" } else { "b" };
+        row! {
+            oid: known.oid, typname: known.name, typnamespace: PG_CATALOG_OID, typowner: ROLE_OID, typlen: known.length,
+            typbyval: known.by_value, typtype: kind, typcategory: known.category, typispreferred: known.preferred,
+            typisdefined: true, typdelim: ",", typelem: known.element, typarray: known.array, typinput: known.input,
+            typoutput: known.output, typreceive: known.input.replace("in", "recv"), typsend: known.output.replace("out", "send"),
+            typalign: known.align, typstorage: known.storage, typtypmod: -1,
+        }
+    };
+    types::all().map(row).collect()
+}
+
+/// A schema of the catalog.
+#[derive(Debug)]
+pub(crate) struct CatalogSchema {
+    pub(crate) name: &'static str,
+}
+
+#[async_trait]
+impl SchemaProvider for CatalogSchema {
+    fn table_names(&self) -> Vec<String> {
+        definitions::all()
+            .keys()
+            .filter(|(schema, _)| *schema == self.name)
+            .map(|(_, name)| (*name).to_owned())
+            .collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match definitions::find(self.name, name) {
+            Some(definition) => Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name) }))),
+            None => {
+                let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table {}.{name}", self.name));
+                let names = self.table_names();
+                Err(crate::session::wrap(match near_names(name, names.iter().map(String::as_str)).as_slice() {
+                    [] => error,
+                    near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
+                }))
+            }
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        definitions::find(self.name, name).is_some()
+    }
+}
+
+/// A table of the catalog.
+struct CatalogTable {
+    definition: &'static Definition,
+    /// `None` for one that never has rows.
+    rows: Option<Rows>,
+}
+
+impl std::fmt::Debug for CatalogTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CatalogTable").field("oid", &self.definition.oid).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for CatalogTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.definition.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = StatementContext::of(session)?;
+        let rows = self.rows.map(|rows| rows(&context)).unwrap_or_default();
+        let schema = self.schema();
+        let columns: Vec<ArrayRef> =
+            schema.fields().iter().map(|field| column(field.name(), field.data_type(), &rows)).collect();
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, projection.cloned())?)
+    }
+}
+
+fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
+    let int = |row: &Row| match row.get(name) {
+        Some(Value::Int(value)) => *value,
+        _ => 0,
+    };
+    match data_type {
+        DataType::Boolean => Arc::new(BooleanArray::from_iter(
+            rows.iter().map(|row| Some(matches!(row.get(name), Some(Value::Bool(true))))),
+        )),
+        DataType::Int16 => Arc::new(Int16Array::from_iter_values(rows.iter().map(|row| int(row) as i16))),
+        DataType::Int32 => Arc::new(Int32Array::from_iter(rows.iter().map(|row| match row.get(name) {
+            Some(Value::Int(value)) => Some(*value as i32),
+            // What the standard's views do not know is NULL there.
+            _ => (!name.contains('_')).then_some(0),
+        }))),
+        DataType::Int64 => Arc::new(Int64Array::from_iter_values(rows.iter().map(int))),
+        DataType::Float32 => Arc::new(Float32Array::from_iter_values(rows.iter().map(|row| int(row) as f32))),
+        DataType::Float64 => Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| int(row) as f64))),
+        DataType::Utf8View => {
+            let blank = matches!(name, "attidentity" | "attgenerated" | "attcompression");
+            Arc::new(StringViewArray::from_iter(rows.iter().map(|row| match row.get(name) {
+                Some(Value::Text(text)) => Some(text.as_str()),
+                _ => blank.then_some(""),
+            })))
+        }
+        other => new_null_array(other, rows.len()),
+    }
+}
+
+/// Whether a table is found without its schema.
+pub(crate) fn is_visible(catalog: &alluvia_catalog::Catalog, oid: i64) -> bool {
+    let of_users = catalog.tables().any(|entry| super::relations::table_oid(entry.def.id.0) == oid);
+    of_users || of_system().iter().any(|relation| relation.oid == oid && relation.schema.0 == PG_CATALOG_OID)
+}
+
+/// The names of schemas that users see.
+pub(crate) fn schema_name(oid: i64) -> Option<&'static str> {
+    SCHEMAS.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name)
+}

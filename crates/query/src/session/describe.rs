@@ -1,0 +1,123 @@
+//! What a statement takes and gives, without running it.
+//!
+//! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an INSERT, the
+//! type of its column; what planning infers from what the parameter meets; TEXT.
+
+use crate::dialect::statement::Insert;
+use crate::dialect::{Hints, Kind, Statement, parameters};
+use crate::session::core::{Run, Session};
+use crate::session::guard::Guarded;
+use crate::session::insert::targets;
+use crate::session::progress::{CancelToken, Progress};
+use alluvia_types::{Error, Result};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Query;
+use std::sync::Arc;
+
+/// What [`Session::describe`] tells.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// The types of parameters $1, $2, ...
+    pub parameters: Vec<DataType>,
+    /// The columns of the rows, for a statement that gives any.
+    pub columns: Option<SchemaRef>,
+}
+
+impl Session {
+    /// The types of a statement's parameters, and its columns. `known[i]` is what the caller knows of parameter i+1. Names that
+    /// do not exist are errors here as they would be on execution; an open transaction stays as it is.
+    pub async fn describe(&self, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
+        let run = Run {
+            token: CancelToken::new(),
+            progress: Arc::new(Progress::default()),
+            settings: self.state.lock().settings.clone(),
+            // No statement has it: what describing reads is nobody's.
+            query_id: 0,
+        };
+        Guarded::new(self.describe_here(&run, statement, known)).await
+    }
+
+    async fn describe_here(&self, run: &Run, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
+        let types = self.parameter_types(run, statement, known).await?;
+        let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<ScalarValue>, _>>();
+        let nulls = nulls.map_err(|error| Error::internal(format!("a type has no NULL: {error}")))?;
+        let bound = statement.bind(&nulls)?;
+        let text = |names: &[&str]| {
+            let fields: Vec<Field> = names.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
+            Some(Arc::new(Schema::new(fields)))
+        };
+        let columns = match bound.kind {
+            Kind::Query(query) => Some(self.columns_of(run, *query, &bound.hints).await?),
+            Kind::Explain { .. } => text(&["plan_type", "plan"]),
+            Kind::Fetch { name, .. } => Some(self.cursor_schema(&name)?),
+            Kind::Setting(command) => match command {
+                crate::dialect::statement::SettingCommand::Show(_)
+                | crate::dialect::statement::SettingCommand::ShowAll => {
+                    self.setting(command)?.rows.map(|rows| rows.schema())
+                }
+                _ => None,
+            },
+            Kind::Describe(table) => self.describe_table(&table)?.rows.map(|rows| rows.schema()),
+            Kind::ShowTables => self.show_tables().rows.map(|rows| rows.schema()),
+            Kind::ShowCreate(table) => self.show_create(&table)?.rows.map(|rows| rows.schema()),
+            Kind::Refused(error) => return Err(error),
+            _ => None,
+        };
+        Ok(Described { parameters: types, columns })
+    }
+
+    async fn parameter_types(
+        &self,
+        run: &Run,
+        statement: &Statement,
+        known: &[Option<DataType>],
+    ) -> Result<Vec<DataType>> {
+        let mut types: Vec<Option<DataType>> = known.iter().take(statement.parameters).cloned().collect();
+        types.resize(statement.parameters, None);
+        if types.iter().all(Option::is_some) {
+            return Ok(types.into_iter().flatten().collect());
+        }
+        let mut kind = statement.kind.clone();
+        for (number, data_type) in parameters::stated(&mut kind) {
+            if let Some(place) = types.get_mut(number - 1) {
+                place.get_or_insert(data_type);
+            }
+        }
+        if let Kind::Insert(Insert { table, columns, source }) = &kind {
+            let entry = self.user_table(table)?;
+            let whole = parameters::whole_values(source);
+            let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
+            let targets = targets(&entry.def, columns.as_deref(), width)?;
+            for (number, place) in whole {
+                if let (Some(known), Some(&column)) = (types.get_mut(number - 1), targets.get(place)) {
+                    known.get_or_insert(entry.def.columns[column].data_type.to_arrow());
+                }
+            }
+        }
+        if types.iter().any(Option::is_none)
+            && let Some(query) = parameters::query_of(&mut kind)
+        {
+            let inferred = self.inferred(run, query.clone(), &statement.hints).await?;
+            for (name, data_type) in inferred {
+                let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+                if let (Some(place), Some(data_type)) = (number.and_then(|number| types.get_mut(number - 1)), data_type)
+                {
+                    place.get_or_insert(data_type);
+                }
+            }
+        }
+        Ok(types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View)).collect())
+    }
+
+    async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
+        let plan = self.logical_plan(run, query, hints).await?;
+        Ok(Arc::new(plan.schema().as_arrow().clone()))
+    }
+
+    async fn inferred(&self, run: &Run, query: Query, hints: &Hints) -> Result<Vec<(String, Option<DataType>)>> {
+        let plan = self.logical_plan(run, query, hints).await?;
+        let types = plan.get_parameter_types().map_err(|error| crate::session::error_of(&error))?;
+        Ok(types.into_iter().collect())
+    }
+}

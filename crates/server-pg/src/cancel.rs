@@ -1,0 +1,62 @@
+//! Cancelling what another connection runs.
+//!
+//! Invariant: only who knows both numbers of a connection, which are told to its client alone, can cancel its statement.
+
+use alluvia_query::CancelHandle;
+use parking_lot::Mutex;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The connections that can be cancelled.
+#[derive(Default)]
+pub(crate) struct Cancels {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    last: u32,
+    connections: HashMap<u32, (u32, CancelHandle)>,
+}
+
+/// A connection's place among those; given back when it is dropped.
+pub(crate) struct Registered {
+    cancels: Arc<Cancels>,
+    pub(crate) process: u32,
+    pub(crate) secret: u32,
+}
+
+impl Cancels {
+    /// Gives a connection its numbers.
+    pub(crate) fn register(self: &Arc<Cancels>, handle: CancelHandle) -> Registered {
+        let mut bytes = [0; 4];
+        // Without random numbers nobody can cancel: the secret is one that is never compared.
+        let secret = SystemRandom::new().fill(&mut bytes).ok().map(|()| u32::from_be_bytes(bytes));
+        let mut known = self.known.lock();
+        known.last = known.last % (i32::MAX as u32) + 1;
+        while known.connections.contains_key(&known.last) {
+            known.last = known.last % (i32::MAX as u32) + 1;
+        }
+        let process = known.last;
+        if let Some(secret) = secret {
+            known.connections.insert(process, (secret, handle));
+        }
+        Registered { cancels: Arc::clone(self), process, secret: secret.unwrap_or(0) }
+    }
+
+    /// Cancels, if the secret is right. Nothing is told to who asks.
+    pub(crate) fn cancel(&self, process: u32, secret: u32) {
+        if let Some((known, handle)) = self.known.lock().connections.get(&process)
+            && *known == secret
+        {
+            handle.cancel();
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.cancels.known.lock().connections.remove(&self.process);
+    }
+}

@@ -1,0 +1,230 @@
+//! One connection after its start: messages in turn, until the client ends it or is gone.
+//!
+//! Invariants:
+//! - After an error in the extended protocol everything is passed over until Sync; each Sync and each simple query is answered by one
+//!   ReadyForQuery.
+//! - While a statement runs the socket is watched: a client that has gone cancels it.
+//! - Portals end with their transaction.
+
+use crate::cancel::Registered;
+use crate::io::{Io, gone, is_gone};
+use crate::portal::{Portal, Prepared};
+use crate::report::Reported;
+use crate::server::{Shared, Stopping};
+use crate::wire::{Message, Severity};
+use alluvia_query::{Command, Outcome, Session, Statement, TransactionStatus};
+use alluvia_types::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// A connection that has logged in.
+pub(crate) struct Connection {
+    pub(crate) io: Io,
+    pub(crate) session: Arc<Session>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reported: Reported,
+    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
+    pub(crate) portals: HashMap<String, Portal>,
+    /// An error came in the extended protocol, and Sync did not yet.
+    pub(crate) skipping: bool,
+    /// A transaction that the client did not begin: statements of one pipeline.
+    pub(crate) implicit: bool,
+    /// BEGIN, COMMIT, ROLLBACK.
+    pub(crate) brackets: [Statement; 3],
+    _registered: Registered,
+}
+
+/// Completes once the server is so far from running on.
+async fn reached(stop: &mut watch::Receiver<Stopping>, wanted: Stopping) {
+    if stop.wait_for(|stopping| *stopping >= wanted).await.is_err() {
+        // The server itself has gone, and its connections go with it.
+        std::future::pending().await
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Shutdown, "the server is stopping")
+}
+
+impl Connection {
+    pub(crate) fn new(
+        io: Io,
+        session: Arc<Session>,
+        shared: Arc<Shared>,
+        registered: Registered,
+    ) -> Result<Connection> {
+        let parse = |sql: &str| Ok::<_, Error>(session.parse(sql)?.remove(0));
+        let brackets = [parse("BEGIN")?, parse("COMMIT")?, parse("ROLLBACK")?];
+        Ok(Connection {
+            io,
+            session,
+            shared,
+            reported: Reported::default(),
+            prepared: HashMap::new(),
+            portals: HashMap::new(),
+            skipping: false,
+            implicit: false,
+            brackets,
+            _registered: registered,
+        })
+    }
+
+    /// Serves it until it ends. An error is one that ends the connection; it is told to the client if that is there, and reads
+    /// within `last_wait`.
+    pub(crate) async fn serve(mut self, last_wait: Duration) {
+        let mut stop = self.shared.stop.clone();
+        let cancel = self.session.cancel_handle();
+        let served = {
+            let messages = self.messages();
+            tokio::pin!(messages);
+            tokio::select! {
+                served = &mut messages => served,
+                () = reached(&mut stop, Stopping::All) => {
+                    cancel.cancel();
+                    // Ends by itself once the statement has: whether it committed is told.
+                    timeout(last_wait, messages).await.unwrap_or_else(|_| Err(stopped()))
+                }
+            }
+        };
+        if let Err(error) = served
+            && !is_gone(&error)
+        {
+            self.io.out.error(Severity::Fatal, &error);
+            let _ = timeout(last_wait, self.io.flush()).await;
+        }
+    }
+
+    /// The next message, unless the connection was idle for too long or the server stops.
+    async fn next(&mut self) -> Result<Message> {
+        let idle = self.shared.options.idle_timeout;
+        let mut stop = self.shared.stop.clone();
+        let too_long = async {
+            match idle.is_zero() {
+                true => std::future::pending().await,
+                false => sleep(idle).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            message = self.io.next() => message,
+            () = reached(&mut stop, Stopping::Idle) => Err(stopped()),
+            () = too_long => Err(Error::new(ErrorKind::Shutdown, "the connection was idle for too long")
+                .with_hint("the server ends connections that are idle for idle_timeout")),
+        }
+    }
+
+    async fn messages(&mut self) -> Result<()> {
+        self.ready().await?;
+        loop {
+            match self.next().await? {
+                Message::Terminate => return Ok(()),
+                Message::Query(sql) => {
+                    self.skipping = false;
+                    self.simple(&sql).await?;
+                    self.ready().await?;
+                }
+                Message::Sync => {
+                    self.skipping = false;
+                    match self.end_implicit().await {
+                        Ok(()) => {}
+                        Err(error) if is_gone(&error) => return Err(error),
+                        Err(error) => self.io.out.error(Severity::Error, &error),
+                    }
+                    self.ready().await?;
+                }
+                // What is left of a COPY that failed.
+                Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => {}
+                Message::Password(_) => {
+                    return Err(Error::new(ErrorKind::Protocol, "a password comes where none is asked for"));
+                }
+                Message::FunctionCall => {
+                    let error = Error::new(ErrorKind::NotSupported, "function calls by number are not supported");
+                    self.io.out.error(Severity::Error, &error.with_hint("write SELECT function(...)"));
+                    self.ready().await?;
+                }
+                Message::Flush if !self.skipping => self.io.flush().await?,
+                _ if self.skipping => {}
+                message => {
+                    if let Err(error) = self.extended(message).await {
+                        if is_gone(&error) {
+                            return Err(error);
+                        }
+                        self.session.fail_transaction();
+                        self.io.out.error(Severity::Error, &error);
+                        self.skipping = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// ReadyForQuery. Portals outlive it only in a transaction.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        let status = match self.session.transaction_status() {
+            TransactionStatus::Idle => b'I',
+            TransactionStatus::Open => b'T',
+            TransactionStatus::Failed => b'E',
+        };
+        if status == b'I' {
+            self.portals.clear();
+        }
+        self.io.out.ready(status);
+        self.io.flush_if_long().await
+    }
+
+    /// Runs a statement while the socket is watched. What the session prepared is forgotten where the statement says so.
+    pub(crate) async fn run(&mut self, statement: Statement) -> Result<Outcome> {
+        let command = statement.command();
+        let outside = self.session.transaction_status() == TransactionStatus::Idle;
+        match &command {
+            // As in PostgreSQL, which warns and goes on; some drivers end transactions without looking.
+            Command::Commit if outside => {
+                self.warn("25P01", "there is no transaction in progress");
+                return Ok(Outcome::tagged("COMMIT"));
+            }
+            Command::Rollback if outside => {
+                self.warn("25P01", "there is no transaction in progress");
+                return Ok(Outcome::tagged("ROLLBACK"));
+            }
+            Command::Deallocate(Some(name)) if self.prepared.contains_key(name) => {
+                self.prepared.remove(name);
+                return Ok(Outcome::tagged("DEALLOCATE"));
+            }
+            _ => {}
+        }
+        let session = Arc::clone(&self.session);
+        let outcome = self.watched(async move { session.execute(statement).await }).await?;
+        match command {
+            Command::Deallocate(None) => self.prepared.clear(),
+            Command::Discard => {
+                self.prepared.clear();
+                self.portals.clear();
+                self.report_settings();
+            }
+            Command::Set => self.report_settings(),
+            Command::Commit | Command::Rollback => {
+                self.portals.clear();
+                self.report_settings();
+            }
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Waits for work of the session; if the client goes meanwhile, the work is cancelled and its end waited for.
+    pub(crate) async fn watched<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            result = &mut work => result,
+            () = self.io.closed() => {
+                self.session.cancel_handle().cancel();
+                let _ = work.await;
+                Err(gone())
+            }
+        }
+    }
+}

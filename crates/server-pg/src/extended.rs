@@ -1,0 +1,256 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close.
+//!
+//! Statements of one pipeline (what comes before one Sync) are one transaction in PostgreSQL. Here an INSERT that is not followed by
+//! its Sync begins one, so that a driver's batch of many INSERTs is one batch, with one fsync; a statement that comes alone commits by
+//! itself, as it would anyway.
+
+use crate::connection::Connection;
+use crate::portal::{Answer, Portal, Prepared, Sent, fields};
+use crate::types::{of_parameter, parameter, parameter_type};
+use crate::wire::{Bind, Describe, Message, Target};
+use alluvia_query::{Command, Described, TransactionStatus};
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Prepared statements that a connection may have.
+const PREPARED_MAX: usize = 10_000;
+/// Portals that a connection may have.
+const PORTALS_MAX: usize = 1_000;
+
+impl Connection {
+    /// Does what one message asks. An error makes the connection skip to the next Sync.
+    pub(crate) async fn extended(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Parse { name, sql, types } => self.parse(name, &sql, types),
+            Message::Bind(bind) => self.bind(bind).await,
+            Message::Describe(Describe { target: Target::Statement, name }) => self.describe_statement(&name).await,
+            Message::Describe(Describe { target: Target::Portal, name }) => self.describe_portal(&name).await,
+            Message::Execute { portal, rows_max } => self.execute(&portal, rows_max).await,
+            Message::Close(Describe { target, name }) => {
+                match target {
+                    Target::Statement => drop(self.prepared.remove(&name)),
+                    Target::Portal => drop(self.portals.remove(&name)),
+                }
+                self.io.out.plain(b'3');
+                Ok(())
+            }
+            _ => Err(Error::new(ErrorKind::Protocol, "a message comes where it has no meaning")),
+        }
+    }
+
+    fn parse(&mut self, name: String, sql: &str, types: Vec<u32>) -> Result<()> {
+        if !name.is_empty() && self.prepared.contains_key(&name) {
+            return Err(Error::new(
+                ErrorKind::DuplicateStatement,
+                format!("there is a prepared statement {name} already"),
+            ));
+        }
+        if self.prepared.len() >= PREPARED_MAX {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("{PREPARED_MAX} statements are prepared on this connection"),
+            )
+            .with_hint("DEALLOCATE those that are done with"));
+        }
+        let mut statements = self.session.parse(sql)?;
+        if statements.len() > 1 {
+            return Err(Error::new(
+                ErrorKind::Syntax,
+                format!("one statement is prepared at a time, and {} are given", statements.len()),
+            ));
+        }
+        let statement = statements.pop();
+        self.prepared.insert(name, Arc::new(Prepared { statement, types, described: Mutex::new(None) }));
+        self.io.out.plain(b'1');
+        Ok(())
+    }
+
+    fn prepared(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.prepared.get(name).map(Arc::clone).ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedStatement, format!("there is no prepared statement {name:?}"))
+        })
+    }
+
+    /// What a statement takes and gives; planned once.
+    async fn described(&mut self, prepared: &Prepared) -> Result<Option<Arc<Described>>> {
+        let Some(statement) = &prepared.statement else { return Ok(None) };
+        if let Some(known) = prepared.described.lock().as_ref() {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let known: Vec<_> = prepared.types.iter().map(|type_oid| parameter_type(*type_oid)).collect();
+        let session = Arc::clone(&self.session);
+        let described = self.watched(async move { session.describe(statement, &known).await }).await?;
+        let described = Arc::new(described);
+        *prepared.described.lock() = Some(Arc::clone(&described));
+        Ok(Some(described))
+    }
+
+    async fn bind(&mut self, bind: Bind) -> Result<()> {
+        let Bind { portal, statement: name, formats, values, result_formats } = bind;
+        let prepared = self.prepared(&name)?;
+        if !portal.is_empty() && self.portals.contains_key(&portal) {
+            return Err(Error::new(ErrorKind::DuplicateCursor, format!("there is a portal {portal} already")));
+        }
+        if self.portals.len() >= PORTALS_MAX {
+            return Err(Error::new(ErrorKind::Busy, format!("{PORTALS_MAX} portals are open on this connection")));
+        }
+        let wanted = prepared.statement.as_ref().map_or(0, |statement| statement.parameters());
+        if values.len() != wanted {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                format!("the statement has {wanted} parameters, and {} values are given", values.len()),
+            ));
+        }
+        if formats.len() > 1 && formats.len() != values.len() {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                format!("{} formats for {} values", formats.len(), values.len()),
+            ));
+        }
+        let is_binary = |at: usize| match formats.as_slice() {
+            [] => false,
+            [all] => *all == 1,
+            each => each[at] == 1,
+        };
+        let stated = |at: usize| prepared.types.get(at).copied().unwrap_or(0);
+        // Bytes mean nothing without a type; a text is a literal without one.
+        if (0..wanted).any(|at| stated(at) == 0 && is_binary(at)) {
+            self.described(&prepared).await?;
+        }
+        let described = prepared.described.lock().clone();
+        let mut scalars = Vec::with_capacity(wanted);
+        for (at, value) in values.into_iter().enumerate() {
+            let type_oid = match (stated(at), &described) {
+                (0, Some(described)) => described.parameters.get(at).map_or(0, of_parameter),
+                (stated, _) => stated,
+            };
+            scalars.push(parameter(at + 1, type_oid, is_binary(at), value)?);
+        }
+        let statement = prepared.statement.as_ref().map(|statement| statement.bind(&scalars)).transpose()?;
+        let portal_of = Portal {
+            is_empty: statement.is_none(),
+            statement,
+            formats: result_formats,
+            columns: described.and_then(|described| described.columns.clone()),
+            begun: None,
+        };
+        self.portals.insert(portal, portal_of);
+        self.io.out.plain(b'2');
+        Ok(())
+    }
+
+    async fn describe_statement(&mut self, name: &str) -> Result<()> {
+        let prepared = self.prepared(name)?;
+        let Some(described) = self.described(&prepared).await? else {
+            self.io.out.parameter_description(&[]);
+            self.io.out.plain(b'n');
+            return Ok(());
+        };
+        let stated = |at: usize| prepared.types.get(at).copied().filter(|type_oid| *type_oid != 0);
+        let oids: Vec<u32> = described
+            .parameters
+            .iter()
+            .enumerate()
+            .map(|(at, data_type)| stated(at).unwrap_or_else(|| of_parameter(data_type)))
+            .collect();
+        self.io.out.parameter_description(&oids);
+        match &described.columns {
+            Some(columns) => self.io.out.row_description(&fields(columns, &[])),
+            None => self.io.out.plain(b'n'),
+        }
+        Ok(())
+    }
+
+    fn take_portal(&mut self, name: &str) -> Result<Portal> {
+        self.portals
+            .remove(name)
+            .ok_or_else(|| Error::new(ErrorKind::UndefinedCursor, format!("there is no portal {name:?}")))
+    }
+
+    async fn describe_portal(&mut self, name: &str) -> Result<()> {
+        let mut portal = self.take_portal(name)?;
+        let command = portal.statement.as_ref().map(|statement| statement.command());
+        // What changes nothing begins here: it is planned once, and its own columns are the answer.
+        if matches!(command, Some(Command::Query | Command::Show)) {
+            self.begin(&mut portal).await?;
+        }
+        match portal.begun.as_ref().and_then(Answer::fields) {
+            Some(fields) => self.io.out.row_description(&fields),
+            None => self.io.out.plain(b'n'),
+        }
+        self.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+
+    /// Runs the portal's statement up to its first rows.
+    async fn begin(&mut self, portal: &mut Portal) -> Result<()> {
+        if let Some(statement) = portal.statement.take() {
+            let outcome = self.run(statement).await?;
+            portal.begun = Some(Answer::new(outcome, portal.columns.clone(), &portal.formats)?);
+        }
+        Ok(())
+    }
+
+    async fn execute(&mut self, name: &str, rows_max: usize) -> Result<()> {
+        let mut portal = self.take_portal(name)?;
+        if portal.is_empty {
+            self.io.out.plain(b'I');
+            self.portals.insert(name.to_owned(), portal);
+            return Ok(());
+        }
+        if let Some(statement) = &portal.statement {
+            let command = statement.command();
+            self.bracket(&command).await?;
+            let copied = match command {
+                Command::CopyIn => Some(self.copy_in(statement.clone()).await?),
+                Command::CopyOut => Some(self.copy_out(statement.clone()).await?),
+                _ => None,
+            };
+            if let Some(tag) = copied {
+                self.io.out.complete(&tag);
+                return Ok(());
+            }
+            self.begin(&mut portal).await?;
+        }
+        if let Some(answer) = &mut portal.begun {
+            match self.send_rows(answer, rows_max).await? {
+                Sent::All(tag) => {
+                    self.tell(&answer.outcome);
+                    self.io.out.complete(&tag);
+                }
+                Sent::Enough => self.io.out.plain(b's'),
+            }
+        }
+        self.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+
+    /// Begins a transaction for an INSERT that more follows; ends it before what cannot be in one.
+    async fn bracket(&mut self, command: &Command) -> Result<()> {
+        if self.implicit {
+            let can_be = matches!(command, Command::Query | Command::Show | Command::Insert | Command::Set);
+            return if can_be { Ok(()) } else { self.end_implicit().await };
+        }
+        let more_follows = self.io.peek().is_some_and(|kind| !matches!(kind, b'S' | b'X'));
+        if *command == Command::Insert && more_follows && self.session.transaction_status() == TransactionStatus::Idle {
+            let begin = self.brackets[0].clone();
+            self.session.execute(begin).await?;
+            self.implicit = true;
+        }
+        Ok(())
+    }
+
+    /// Commits the transaction of a pipeline, or rolls it back if it failed.
+    pub(crate) async fn end_implicit(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.implicit) {
+            return Ok(());
+        }
+        let failed = self.session.transaction_status() != TransactionStatus::Open;
+        let end = self.brackets[if failed { 2 } else { 1 }].clone();
+        let session = Arc::clone(&self.session);
+        let ended = self.watched(async move { session.execute(end).await }).await;
+        self.portals.clear();
+        ended.map(drop)
+    }
+}

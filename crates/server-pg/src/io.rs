@@ -1,0 +1,182 @@
+//! A connection's bytes: a socket, with or without TLS.
+
+use crate::wire::{First, Message, Out, first, next};
+use alluvia_types::{Error, ErrorKind, Result};
+use bytes::BytesMut;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// What waits to be sent is sent when it is this long.
+pub(crate) const SEND_BYTES: usize = 64 << 10;
+/// What is read ahead of use while a statement runs.
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+/// Buffers that grew beyond this are given back when they are empty.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// A socket.
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// Between the two.
+    None(tokio::io::Empty),
+}
+
+impl Socket {
+    fn inner(&mut self) -> Pin<&mut dyn ReadWrite> {
+        match self {
+            Socket::Plain(stream) => Pin::new(stream),
+            Socket::Tls(stream) => Pin::new(stream.as_mut()),
+            Socket::None(none) => Pin::new(none),
+        }
+    }
+}
+
+trait ReadWrite: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> ReadWrite for T {}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.inner().poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_shutdown(cx)
+    }
+}
+
+/// Messages in and out of a socket.
+pub(crate) struct Io {
+    pub(crate) socket: Socket,
+    input: BytesMut,
+    pub(crate) out: Out,
+    message_bytes_max: usize,
+}
+
+/// The error of a client that is not there any more.
+pub(crate) fn gone() -> Error {
+    Error::new(ErrorKind::Io, format!("{CONNECTION} was closed"))
+}
+
+/// Whether an error says that there is nobody to tell it to.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && error.message().starts_with(CONNECTION)
+}
+
+const CONNECTION: &str = "the connection to the client";
+
+fn failed(error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("{CONNECTION} failed: {error}"))
+}
+
+impl Io {
+    pub(crate) fn new(socket: Socket, message_bytes_max: usize) -> Io {
+        Io { socket, input: BytesMut::with_capacity(8 << 10), out: Out::default(), message_bytes_max }
+    }
+
+    /// Bytes that came and were not read: before TLS begins there may be none.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// The socket itself, if it is in the clear.
+    pub(crate) fn take_plain(&mut self) -> Option<TcpStream> {
+        match std::mem::replace(&mut self.socket, Socket::None(tokio::io::empty())) {
+            Socket::Plain(stream) => Some(stream),
+            other => {
+                self.socket = other;
+                None
+            }
+        }
+    }
+
+    /// The first message of the connection.
+    pub(crate) async fn first(&mut self) -> Result<First> {
+        loop {
+            if let Some(first) = first(&mut self.input)? {
+                return Ok(first);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// The next message. Everything that waits to be sent is sent before it is waited for.
+    pub(crate) async fn next(&mut self) -> Result<Message> {
+        loop {
+            if let Some(message) = next(&mut self.input, self.message_bytes_max)? {
+                return Ok(message);
+            }
+            self.flush().await?;
+            self.fill().await?;
+        }
+    }
+
+    /// A message that is already here. Does not send, so it can be dropped at any time.
+    pub(crate) async fn receive(&mut self) -> Result<Message> {
+        loop {
+            if let Some(message) = next(&mut self.input, self.message_bytes_max)? {
+                return Ok(message);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// The kind of the next message, if its first byte is here.
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.input.first().copied()
+    }
+
+    async fn fill(&mut self) -> Result<()> {
+        if self.input.is_empty() && self.input.capacity() > KEPT_BYTES_MAX {
+            self.input = BytesMut::with_capacity(8 << 10);
+        }
+        self.input.reserve(4 << 10);
+        match self.socket.read_buf(&mut self.input).await {
+            Ok(0) => Err(gone()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Sends what waits.
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        if self.out.bytes.is_empty() {
+            return Ok(());
+        }
+        self.socket.write_all(&self.out.bytes).await.map_err(failed)?;
+        self.socket.flush().await.map_err(failed)?;
+        self.out.bytes.clear();
+        if self.out.bytes.capacity() > KEPT_BYTES_MAX {
+            self.out.bytes = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Sends what waits if it is much.
+    pub(crate) async fn flush_if_long(&mut self) -> Result<()> {
+        if self.out.bytes.len() >= SEND_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Completes when the client has gone; what it sends meanwhile is kept, up to a bound.
+    pub(crate) async fn closed(&mut self) {
+        while self.input.len() < AHEAD_BYTES_MAX {
+            if self.fill().await.is_err() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,28 @@
+//! The PostgreSQL wire protocol, version 3, over [`alluvia_query::Session`].
+//!
+//! Invariants:
+//! - This room only translates: it never touches storage, and one connection is one session.
+//! - What a client sends is bounded before memory is spent on it: message length, connections, time to log in, wrong passwords.
+//! - A statement that fails is told with its SQLSTATE, and ReadyForQuery says where the session's transaction stands.
+//! - A client that goes away, or stops, cancels what runs for it; a batch that is committing is waited for.
+//!
+//! The protocol is written here rather than taken from a crate: docs/DEPENDENCIES.md says why.
+
+mod access;
+mod cancel;
+mod connection;
+mod copy;
+mod extended;
+mod io;
+mod portal;
+mod report;
+mod scram;
+mod server;
+mod simple;
+mod startup;
+mod types;
+mod wire;
+
+pub use access::{Access, Passwords};
+pub use scram::{Verifier, random_password};
+pub use server::{Server, ServerOptions, Tls};

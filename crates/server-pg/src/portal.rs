@@ -1,0 +1,130 @@
+//! Prepared statements, and portals: statements that have their values, and perhaps have begun.
+
+use crate::connection::Connection;
+use crate::types::{Rows, of_field};
+use crate::wire::Field;
+use alluvia_query::{Described, Outcome, Statement, from_datafusion};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::datatypes::SchemaRef;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A statement that was parsed, and may be run many times.
+pub(crate) struct Prepared {
+    /// `None` for a text without a statement.
+    pub(crate) statement: Option<Statement>,
+    /// The types of its parameters as the client stated them; 0 where it did not.
+    pub(crate) types: Vec<u32>,
+    /// Found when it is first asked for: finding it plans the statement.
+    pub(crate) described: Mutex<Option<Arc<Described>>>,
+}
+
+/// A statement with its values.
+pub(crate) struct Portal {
+    /// Taken when it begins; `None` from the start for a text without a statement.
+    pub(crate) statement: Option<Statement>,
+    pub(crate) is_empty: bool,
+    /// As the client asked: none, one for all, or one for each column.
+    pub(crate) formats: Vec<i16>,
+    /// The columns that the client knows, if it was told before the portal began.
+    pub(crate) columns: Option<SchemaRef>,
+    pub(crate) begun: Option<Answer>,
+}
+
+/// A statement's answer on its way to the client.
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    /// What its columns were announced as.
+    schema: Option<SchemaRef>,
+    formats: Vec<i16>,
+    /// The batch that is being sent, and the row that comes next.
+    current: Option<(Rows, usize)>,
+    is_over: bool,
+}
+
+/// How far sending rows came.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// All rows are out; the command tag.
+    All(String),
+    /// As many as were asked for are out, and there may be more.
+    Enough,
+}
+
+/// Rows written at a time before the buffer is looked at.
+const ROWS_AT_A_TIME: usize = 256;
+
+impl Answer {
+    /// An answer that begins. `announced` is what the client believes of its columns.
+    pub(crate) fn new(outcome: Outcome, announced: Option<SchemaRef>, formats: &[i16]) -> Result<Answer> {
+        let schema = outcome.rows.as_ref().map(|rows| announced.unwrap_or_else(|| rows.schema()));
+        let columns = schema.as_ref().map_or(0, |schema| schema.fields().len());
+        let formats = each_format(formats, columns)?;
+        Ok(Answer { outcome, schema, formats, current: None, is_over: false })
+    }
+
+    /// Its columns; `None` if it gives no rows.
+    pub(crate) fn fields(&self) -> Option<Vec<Field>> {
+        Some(fields(self.schema.as_ref()?, &self.formats))
+    }
+}
+
+/// The format of each of `columns` columns.
+fn each_format(asked: &[i16], columns: usize) -> Result<Vec<i16>> {
+    match asked {
+        [] => Ok(vec![0; columns]),
+        [all] => Ok(vec![*all; columns]),
+        each if each.len() == columns || columns == 0 => Ok(each.to_vec()),
+        each => Err(Error::new(ErrorKind::Protocol, format!("{} result formats for {columns} columns", each.len()))),
+    }
+}
+
+/// Columns as they are announced.
+pub(crate) fn fields(schema: &SchemaRef, formats: &[i16]) -> Vec<Field> {
+    let field = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
+        let (type_oid, type_size, type_modifier) = of_field(field);
+        let format = formats.get(at).copied().unwrap_or(0);
+        Field { name: field.name().clone(), type_oid, type_size, type_modifier, format }
+    };
+    schema.fields().iter().enumerate().map(field).collect()
+}
+
+impl Connection {
+    /// Sends rows of an answer, at most `rows_max` (0: all).
+    pub(crate) async fn send_rows(&mut self, answer: &mut Answer, rows_max: usize) -> Result<Sent> {
+        let mut left = if rows_max == 0 { usize::MAX } else { rows_max };
+        let mut sent_now = 0;
+        while !answer.is_over {
+            if let Some((rows, at)) = &mut answer.current {
+                while *at < rows.len() {
+                    if left == 0 {
+                        return Ok(Sent::Enough);
+                    }
+                    let count = (rows.len() - *at).min(left).min(ROWS_AT_A_TIME);
+                    rows.write(*at, *at + count, &mut self.io.out.bytes)?;
+                    *at += count;
+                    left -= count;
+                    sent_now += count as u64;
+                    self.io.flush_if_long().await?;
+                }
+                answer.current = None;
+            }
+            let (Some(stream), Some(schema)) = (answer.outcome.rows.as_mut(), &answer.schema) else {
+                answer.is_over = true;
+                break;
+            };
+            match self.watched(async { Ok(stream.next().await) }).await? {
+                Some(batch) => {
+                    let batch = batch.map_err(from_datafusion)?;
+                    answer.current = Some((Rows::new(&batch, schema, &answer.formats)?, 0));
+                }
+                None => answer.is_over = true,
+            }
+        }
+        let tag = answer.outcome.tag.clone();
+        // PostgreSQL counts the rows of these.
+        let counted = matches!(tag.as_str(), "SELECT" | "FETCH");
+        Ok(Sent::All(if counted { format!("{tag} {sent_now}") } else { tag }))
+    }
+}

@@ -1,0 +1,76 @@
+//! What a client is told beside its rows: parameters of the session, and notices.
+
+use crate::connection::Connection;
+use crate::wire::Severity;
+use alluvia_query::Outcome;
+
+/// The settings that PostgreSQL reports, by the names that it reports them under.
+const REPORTED: [&str; 13] = [
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "default_transaction_read_only",
+    "in_hot_standby",
+    "integer_datetimes",
+    "IntervalStyle",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
+/// What was reported last.
+#[derive(Default)]
+pub(crate) struct Reported {
+    values: Vec<(&'static str, String)>,
+    /// Whether notices are wanted: `client_min_messages`.
+    notices: bool,
+    warnings: bool,
+}
+
+impl Connection {
+    /// Reports the settings that are not what they were reported to be.
+    pub(crate) fn report_settings(&mut self) {
+        for name in REPORTED {
+            let value = self.session.setting_value(&name.to_ascii_lowercase()).unwrap_or_default();
+            match self.reported.values.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) if *known == value => {}
+                Some((_, known)) => {
+                    self.io.out.parameter_status(name, &value);
+                    *known = value;
+                }
+                None => {
+                    self.io.out.parameter_status(name, &value);
+                    self.reported.values.push((name, value));
+                }
+            }
+        }
+        let least = self.session.setting_value("client_min_messages").unwrap_or_default();
+        self.reported.notices = !matches!(least.as_str(), "warning" | "error" | "fatal" | "panic");
+        self.reported.warnings = !matches!(least.as_str(), "error" | "fatal" | "panic");
+    }
+
+    /// Tells what a statement has to tell, once it is over: its notices, and what it used.
+    pub(crate) fn tell(&mut self, outcome: &Outcome) {
+        if !self.reported.notices {
+            return;
+        }
+        for notice in outcome.notices() {
+            self.io.out.notice(Severity::Notice, "00000", notice);
+        }
+        if let Some(used) = outcome.used()
+            && (used.segments + used.segments_skipped + used.rows_read > 0 || used.version.0 > 0)
+        {
+            self.io.out.notice(Severity::Notice, "00000", &format!("used {used}"));
+        }
+    }
+
+    /// Tells of something that may be wrong.
+    pub(crate) fn warn(&mut self, sqlstate: &str, message: &str) {
+        if self.reported.warnings {
+            self.io.out.notice(Severity::Warning, sqlstate, message);
+        }
+    }
+}

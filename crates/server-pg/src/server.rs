@@ -1,0 +1,292 @@
+//! Listening, and the life of connections.
+//!
+//! Invariants:
+//! - Connections that have not logged in are few, and the oldest of them makes room for a new one: however many are opened and left,
+//!   who logs in at once gets in, and who is logged in is not touched.
+//! - Stopping: idle connections end at once; statements have a time to finish, are then cancelled, and are waited for.
+
+use crate::access::Access;
+use crate::cancel::Cancels;
+use crate::io::{Io, Socket};
+use crate::scram::Decoys;
+use crate::startup::{Attempts, start};
+use alluvia_query::Session;
+use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
+use parking_lot::Mutex;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+
+/// Connections that may be logging in at once.
+const STARTING_MAX: usize = 256;
+/// What a statement that was cancelled, and a client that does not read, get before the server ends without them.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// How a server serves.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Who may connect.
+    pub access: Access,
+    /// Certificate and key; without, connections are in the clear.
+    pub tls: Option<Tls>,
+    /// Connections that may be logged in at once.
+    pub connections_max: usize,
+    /// What a client has to log in.
+    pub authentication_timeout: Duration,
+    /// A connection that sends nothing for so long between statements is ended; zero never does.
+    pub idle_timeout: Duration,
+    /// The longest message.
+    pub message_bytes_max: usize,
+    /// What running statements get to finish when the server stops.
+    pub stop_wait: Duration,
+}
+
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("access", &self.access)
+            .field("tls", &self.tls.is_some())
+            .field("connections_max", &self.connections_max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            access: Access::Trust,
+            tls: None,
+            connections_max: 200,
+            authentication_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::ZERO,
+            message_bytes_max: 64 << 20,
+            stop_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A certificate with its key; can be replaced while the server runs.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<Mutex<Arc<ServerConfig>>>,
+}
+
+impl Tls {
+    /// Of a chain of certificates and a private key, both in PEM.
+    pub fn new(certificates: &[u8], key: &[u8]) -> Result<Tls> {
+        Ok(Tls { config: Arc::new(Mutex::new(tls_config(certificates, key)?)) })
+    }
+
+    /// Connections that begin from now on get this certificate.
+    pub fn replace(&self, certificates: &[u8], key: &[u8]) -> Result<()> {
+        *self.config.lock() = tls_config(certificates, key)?;
+        Ok(())
+    }
+
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.lock())
+    }
+}
+
+fn tls_config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>> {
+    let wrong = |what: &str, error: &dyn fmt::Display| {
+        Error::new(ErrorKind::InvalidSetting, format!("the TLS {what} cannot be used: {error}"))
+            .with_hint("certificate and key are files in PEM, the server's own certificate first")
+    };
+    let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| wrong("certificate", &error))?;
+    if chain.is_empty() {
+        return Err(wrong("certificate", &"there is none in the file"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong("key", &error))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong("configuration", &error))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| wrong("certificate", &error))?;
+    Ok(Arc::new(config))
+}
+
+/// How far a server is from its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub(crate) enum Stopping {
+    No,
+    /// Who is idle ends.
+    Idle,
+    /// Who runs a statement is cancelled.
+    All,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    pub(crate) sessions: Box<dyn Fn() -> Session + Send + Sync>,
+    pub(crate) cancels: Arc<Cancels>,
+    pub(crate) decoys: Decoys,
+    pub(crate) attempts: Attempts,
+    pub(crate) clock: SystemClock,
+    pub(crate) stop: watch::Receiver<Stopping>,
+    pub(crate) logged_in: AtomicUsize,
+    starting: Mutex<VecDeque<(u64, AbortHandle)>>,
+}
+
+impl Shared {
+    /// Counts a connection that logs in; `None` if there are enough.
+    pub(crate) fn log_in(self: &Arc<Shared>) -> Option<LoggedIn> {
+        let count = self.logged_in.fetch_add(1, Ordering::SeqCst);
+        let place = LoggedIn(Arc::clone(self));
+        (count < self.options.connections_max).then_some(place)
+    }
+
+    /// The connection is not among those that make room for others any more.
+    pub(crate) fn started(&self, number: u64) {
+        self.starting.lock().retain(|(other, _)| *other != number);
+    }
+}
+
+/// A place among the connections that are logged in.
+pub(crate) struct LoggedIn(Arc<Shared>);
+
+impl Drop for LoggedIn {
+    fn drop(&mut self) {
+        self.0.logged_in.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Stopping>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens. Refuses an address that others can reach unless clients must log in, over TLS. `sessions` gives each connection its
+    /// session.
+    pub async fn bind(
+        address: SocketAddr,
+        options: ServerOptions,
+        sessions: impl Fn() -> Session + Send + Sync + 'static,
+    ) -> Result<Server> {
+        if !address.ip().is_loopback() {
+            let lacks = match (&options.access, &options.tls) {
+                (Access::Trust, _) => Some("a password"),
+                (_, None) => Some("TLS"),
+                _ => None,
+            };
+            if let Some(lacks) = lacks {
+                return Err(Error::new(
+                    ErrorKind::InvalidSetting,
+                    format!("{address} can be reached from other machines, and the server asks for no {lacks}"),
+                )
+                .with_hint("give it a certificate and a key, and let it ask for passwords; or listen on 127.0.0.1"));
+            }
+        }
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let kind = if error.kind() == std::io::ErrorKind::AddrInUse { ErrorKind::Locked } else { ErrorKind::Io };
+            Error::new(kind, format!("cannot listen on {address}: {error}"))
+        })?;
+        let (stop, stopping) = watch::channel(Stopping::No);
+        let shared = Shared {
+            options,
+            sessions: Box::new(sessions),
+            cancels: Arc::default(),
+            decoys: Decoys::new()?,
+            attempts: Attempts::default(),
+            clock: SystemClock::default(),
+            stop: stopping,
+            logged_in: AtomicUsize::new(0),
+            starting: Mutex::default(),
+        };
+        Ok(Server { listener, shared: Arc::new(shared), stop })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(|error| Error::new(ErrorKind::Io, format!("the listening socket: {error}")))
+    }
+
+    /// Serves until `stop` completes; returns when all connections have ended.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Server { listener, shared, stop: signal } = self;
+        let mut tasks = JoinSet::new();
+        let mut number = 0;
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = tasks.join_next() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    number += 1;
+                    let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)));
+                    let mut starting = shared.starting.lock();
+                    // It may have started, and ended, already: then it is only forgotten later.
+                    starting.push_back((number, handle));
+                    if starting.len() > STARTING_MAX
+                        && let Some((_, oldest)) = starting.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                }
+                Err(error) => {
+                    // No file descriptors are left, or the like: those that end give theirs back.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        drop(listener);
+        let wait = shared.options.stop_wait;
+        for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT + LAST_WAIT)] {
+            signal.send_replace(stopping);
+            let all = async { while tasks.join_next().await.is_some() {} };
+            if timeout(wait, all).await.is_ok() {
+                return;
+            }
+        }
+        tasks.shutdown().await;
+    }
+}
+
+/// One connection from its first byte to its last.
+async fn connect(stream: TcpStream, peer: SocketAddr, number: u64, shared: Arc<Shared>) {
+    // Answers are small, and waited for.
+    let _ = stream.set_nodelay(true);
+    let peer: IpAddr = peer.ip();
+    let io = Io::new(Socket::Plain(stream), shared.options.message_bytes_max);
+    let limit = shared.options.authentication_timeout;
+    let started = timeout(limit, start(io, peer, Arc::clone(&shared))).await;
+    shared.started(number);
+    if let Ok(Some((connection, place))) = started {
+        connection.serve(LAST_WAIT).await;
+        drop(place);
+    }
+}
+
+impl Shared {
+    /// Time since some moment, for what is counted by time.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+}

@@ -1,0 +1,330 @@
+//! A connection's start: TLS, who it is, what it wants set.
+//!
+//! Invariants:
+//! - Nothing of the database is told, and no session made, before a client has logged in.
+//! - Who gives wrong passwords waits, longer each time, and is refused after many: guessing is slow, whatever the number of
+//!   connections.
+//! - Settings of the start are as SET takes them: one that is not known ends the connection.
+
+use crate::access::Access;
+use crate::connection::Connection;
+use crate::io::{Io, Socket, is_gone};
+use crate::scram::{Exchange, MECHANISM};
+use crate::server::{LoggedIn, Shared};
+use crate::wire::{First, Message, PROTOCOL_3, Severity};
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+
+/// Codes of the authentication message.
+const OK: u32 = 0;
+const SASL: u32 = 10;
+const SASL_CONTINUE: u32 = 11;
+const SASL_FINAL: u32 = 12;
+
+/// Wrong passwords of one address are forgotten after so long without one.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// From so many on an address is refused.
+const WRONG_MAX: u32 = 20;
+/// The wait after the first wrong password; it doubles with each.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// Addresses that are remembered.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// Wrong passwords by address.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    wrong: Mutex<HashMap<IpAddr, (u32, Duration)>>,
+}
+
+impl Attempts {
+    fn check(&self, peer: IpAddr, now: Duration) -> Result<()> {
+        match self.wrong.lock().get(&peer) {
+            Some((count, last)) if *count >= WRONG_MAX && now.saturating_sub(*last) < FORGET_AFTER => {
+                Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
+                    .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a wrong password; gives how long its sender has to wait.
+    fn wrong(&self, peer: IpAddr, now: Duration) -> Duration {
+        let mut wrong = self.wrong.lock();
+        wrong.retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
+        if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
+            // An attack from everywhere: nobody is remembered, everybody waits.
+            return LONGEST_WAIT;
+        }
+        let (count, last) = wrong.entry(peer).or_default();
+        (*count, *last) = (count.saturating_add(1), now);
+        FIRST_WAIT.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST_WAIT)
+    }
+
+    fn right(&self, peer: IpAddr) {
+        self.wrong.lock().remove(&peer);
+    }
+}
+
+/// Starts a connection; `None` if it is over, and the client was told why.
+pub(crate) async fn start(mut io: Io, peer: IpAddr, shared: Arc<Shared>) -> Option<(Connection, LoggedIn)> {
+    match begin(&mut io, peer, &shared).await {
+        Ok(None) => None,
+        Ok(Some(parameters)) => {
+            let Some(place) = shared.log_in() else {
+                let error = Error::new(
+                    ErrorKind::Busy,
+                    format!("{} connections are open, and no more are allowed", shared.options.connections_max),
+                );
+                io.out.error(Severity::Fatal, &error.with_hint("close some, or raise connections_max of the server"));
+                let _ = io.flush().await;
+                return None;
+            };
+            let connection = open(io, parameters, &shared).await?;
+            Some((connection, place))
+        }
+        Err(error) => {
+            if !is_gone(&error) {
+                io.out.error(Severity::Fatal, &error);
+                let _ = io.flush().await;
+            }
+            None
+        }
+    }
+}
+
+/// Up to the end of authentication; gives the startup message's parameters, or `None` for a connection that is done.
+async fn begin(io: &mut Io, peer: IpAddr, shared: &Arc<Shared>) -> Result<Option<Vec<(String, String)>>> {
+    let mut is_tls = false;
+    let (version, parameters) = loop {
+        match io.first().await? {
+            First::Cancel { process, secret } => {
+                shared.cancels.cancel(process, secret);
+                return Ok(None);
+            }
+            First::Ssl if !is_tls && shared.options.tls.is_some() => {
+                is_tls = true;
+                encrypt(io, shared).await?;
+            }
+            First::Ssl | First::Gss => {
+                let sent = io.socket.write_all(b"N").await;
+                sent.map_err(|error| {
+                    Error::new(ErrorKind::Io, format!("the connection to the client failed: {error}"))
+                })?;
+            }
+            First::Startup { version, parameters } => break (version, parameters),
+        }
+    };
+    let (major, minor) = (version >> 16, version & 0xffff);
+    if major != PROTOCOL_3 >> 16 {
+        return Err(Error::new(ErrorKind::NotSupported, format!("protocol {major}.{minor} is not supported"))
+            .with_hint("this server speaks PostgreSQL's protocol 3.0"));
+    }
+    let unknown: Vec<&str> =
+        parameters.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("_pq_.")).collect();
+    if minor > 0 || !unknown.is_empty() {
+        io.out.negotiate_version(0, &unknown);
+    }
+    let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.as_str());
+    let Some(user) = user.filter(|user| !user.is_empty()) else {
+        return Err(Error::new(ErrorKind::Authentication, "the client does not say which user it is"));
+    };
+    if let Access::Passwords(_) = &shared.options.access {
+        if shared.options.tls.is_some() && !is_tls && !peer.is_loopback() {
+            return Err(Error::new(ErrorKind::Authentication, "the connection is not encrypted")
+                .with_hint("connect with sslmode=require"));
+        }
+        log_in(io, user, peer, shared).await?;
+    }
+    io.out.authentication(OK, &[]);
+    Ok(Some(parameters))
+}
+
+/// Goes over to TLS.
+async fn encrypt(io: &mut Io, shared: &Arc<Shared>) -> Result<()> {
+    let failed =
+        |error: std::io::Error| Error::new(ErrorKind::Io, format!("the connection to the client failed: {error}"));
+    if io.has_unread() {
+        // Somebody in between may have put it there, to be taken for what came encrypted.
+        return Err(Error::new(ErrorKind::Protocol, "something was sent in the clear after TLS was asked for"));
+    }
+    let Some(tls) = &shared.options.tls else { return Ok(()) };
+    io.socket.write_all(b"S").await.map_err(failed)?;
+    let acceptor = TlsAcceptor::from(tls.config());
+    io.encrypt(|stream| async move { acceptor.accept(stream).await.map_err(failed) }).await
+}
+
+/// SCRAM-SHA-256.
+async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> Result<()> {
+    shared.attempts.check(peer, shared.now())?;
+    let Access::Passwords(passwords) = &shared.options.access else { return Ok(()) };
+    let broken =
+        |what: &str| Error::new(ErrorKind::Protocol, format!("the client's password message cannot be read: {what}"));
+    io.out.authentication(SASL, format!("{MECHANISM}\0\0").as_bytes());
+    let first = password(io).await?;
+    let mechanism_end = first.iter().position(|byte| *byte == 0).ok_or_else(|| broken("it names no mechanism"))?;
+    let (mechanism, rest) = first.split_at(mechanism_end);
+    if mechanism != MECHANISM.as_bytes() || rest.len() < 5 {
+        return Err(broken(&format!("the only mechanism is {MECHANISM}")));
+    }
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| broken("it is not UTF-8"));
+    let verifier = passwords.get(user).cloned().unwrap_or_else(|| shared.decoys.verifier(user));
+    let (exchange, answer) = Exchange::begin(&text(&rest[5..])?, verifier)?;
+    io.out.authentication(SASL_CONTINUE, answer.as_bytes());
+    let last = password(io).await?;
+    match exchange.finish(&text(&last)?)? {
+        Some(answer) => {
+            shared.attempts.right(peer);
+            io.out.authentication(SASL_FINAL, answer.as_bytes());
+            Ok(())
+        }
+        None => {
+            tracing::warn!(%peer, user, "a wrong password");
+            sleep(shared.attempts.wrong(peer, shared.now())).await;
+            Err(Error::new(ErrorKind::Authentication, format!("password authentication failed for user {user:?}")))
+        }
+    }
+}
+
+async fn password(io: &mut Io) -> Result<bytes::Bytes> {
+    match io.next().await? {
+        Message::Password(bytes) => Ok(bytes),
+        _ => Err(Error::new(ErrorKind::Protocol, "a password is asked for, and another message comes")),
+    }
+}
+
+/// Makes the session and tells the client of it.
+async fn open(io: Io, parameters: Vec<(String, String)>, shared: &Arc<Shared>) -> Option<Connection> {
+    let session = Arc::new((shared.sessions)());
+    let registered = shared.cancels.register(session.cancel_handle());
+    let (process, secret) = (registered.process, registered.secret);
+    let mut connection = match Connection::new(io, session, Arc::clone(shared), registered) {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::error!(%error, "a session could not be made");
+            return None;
+        }
+    };
+    match settings(&mut connection, &parameters) {
+        Ok(warnings) => {
+            connection.report_settings();
+            connection.io.out.backend_key(process, secret);
+            warnings.iter().for_each(|warning| connection.warn("01000", warning));
+            Some(connection)
+        }
+        Err(error) => {
+            connection.io.out.error(Severity::Fatal, &error);
+            let _ = connection.io.flush().await;
+            None
+        }
+    }
+}
+
+/// Sets what the client asks for; gives what it should be warned of.
+fn settings(connection: &mut Connection, parameters: &[(String, String)]) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let mut wanted: Vec<(String, String)> = Vec::new();
+    for (name, value) in parameters {
+        match name.as_str() {
+            "user" | "database" => {}
+            "replication" if matches!(value.as_str(), "false" | "off" | "no" | "0") => {}
+            "replication" => return Err(Error::new(ErrorKind::NotSupported, "replication is not supported")),
+            "options" => wanted.extend(command_line(value)?),
+            name if name.starts_with("_pq_.") => {}
+            name => wanted.push((name.to_owned(), value.clone())),
+        }
+    }
+    for (name, value) in wanted {
+        let set = connection.session.start_with(&name, &value);
+        match set {
+            // Drivers send the zone of their machine unasked; times with a zone are sent with theirs.
+            Err(error) if name.eq_ignore_ascii_case("timezone") && error.kind() == ErrorKind::NotSupported => {
+                warnings.push(format!("the time zone of this session is UTC, not {value}"));
+            }
+            set => set?,
+        }
+    }
+    Ok(warnings)
+}
+
+/// Settings out of `-c name=value --name=value`, with backslashes before spaces that belong to a value.
+fn command_line(text: &str) -> Result<Vec<(String, String)>> {
+    let wrong = |word: &str| {
+        Error::new(ErrorKind::InvalidSetting, format!("the connection option {word} cannot be read"))
+            .with_hint("write options as -c name=value")
+    };
+    let mut words = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, words.last_mut()) {
+            ('\\', Some(word)) => word.extend(chars.next()),
+            (c, _) if c.is_whitespace() => words.push(String::new()),
+            (c, Some(word)) => word.push(c),
+            (_, None) => {}
+        }
+    }
+    let mut settings = Vec::new();
+    let mut words = words.into_iter().filter(|word| !word.is_empty());
+    while let Some(word) = words.next() {
+        let pair = if word == "-c" {
+            words.next().ok_or_else(|| wrong(&word))?
+        } else if let Some(pair) = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
+            pair.to_owned()
+        } else {
+            return Err(wrong(&word));
+        };
+        let (name, value) = pair.split_once('=').ok_or_else(|| wrong(&pair))?;
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
+}
+
+impl Io {
+    /// Puts the socket under TLS.
+    async fn encrypt<F, Fut>(&mut self, accept: F) -> Result<()>
+    where
+        F: FnOnce(tokio::net::TcpStream) -> Fut,
+        Fut: Future<Output = Result<tokio_rustls::server::TlsStream<tokio::net::TcpStream>>>,
+    {
+        let Some(stream) = self.take_plain() else { return Err(Error::internal("TLS within TLS")) };
+        self.socket = Socket::Tls(Box::new(accept(stream).await?));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_postgresql_reads_them() {
+        let settings = command_line(r"-c freshness=5s  -cmax=1 --work-mem=4MB -c application_name=a\ b\\").unwrap();
+        let settings: Vec<(&str, &str)> =
+            settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(settings, [("freshness", "5s"), ("max", "1"), ("work_mem", "4MB"), ("application_name", "a b\\")]);
+        for wrong in ["-c", "-c freshness", "freshness=5s"] {
+            assert!(command_line(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_passwords_make_an_address_wait_and_then_refuse_it() {
+        let attempts = Attempts::default();
+        let (here, there): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let waits: Vec<Duration> =
+            (0..WRONG_MAX).map(|at| attempts.wrong(here, Duration::from_secs(at.into()))).collect();
+        assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[19] == LONGEST_WAIT);
+        let now = Duration::from_secs(30);
+        assert!(attempts.check(here, now).is_err() && attempts.check(there, now).is_ok());
+        assert!(attempts.check(here, now + FORGET_AFTER).is_ok());
+        attempts.right(here);
+        assert!(attempts.check(here, now).is_ok());
+    }
+}

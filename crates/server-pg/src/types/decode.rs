@@ -1,0 +1,342 @@
+//! Values of parameters, in either format, as scalars.
+
+use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS};
+use crate::types::{element_of, numeric, oid, parameter_type};
+use alluvia_query::ScalarValue;
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{ArrayRef, StringArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use bytes::{Buf, Bytes};
+use std::sync::Arc;
+
+/// The value of parameter `number`, which the client sent as a value of type `type_oid` (0: of the type that it meets).
+pub(crate) fn parameter(number: usize, type_oid: u32, binary: bool, value: Option<Bytes>) -> Result<ScalarValue> {
+    let read = match value {
+        None => null(type_oid),
+        Some(bytes) if binary => of_binary(type_oid, bytes),
+        Some(bytes) => of_text(type_oid, utf8(&bytes)?),
+    };
+    read.map_err(|error| error.at(format_args!("parameter ${number}")))
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        Error::new(ErrorKind::Encoding, format!("text is not UTF-8 after {} bytes", error.valid_up_to()))
+    })
+}
+
+fn null(type_oid: u32) -> Result<ScalarValue> {
+    match parameter_type(type_oid) {
+        Some(DataType::Utf8View) | None => Ok(ScalarValue::Null),
+        Some(data_type) => ScalarValue::try_from(&data_type).map_err(internal),
+    }
+}
+
+fn internal(error: impl std::fmt::Display) -> Error {
+    Error::internal(format!("a parameter could not be made: {error}"))
+}
+
+fn wrong(text: &str, what: &str) -> Error {
+    let short: String = text.chars().take(60).collect();
+    Error::new(ErrorKind::InvalidValue, format!("'{short}' is not a valid {what}"))
+}
+
+fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
+    let trimmed = text.trim();
+    Ok(match type_oid {
+        oid::BOOL => match trimmed.to_ascii_lowercase().as_str() {
+            "t" | "true" | "y" | "yes" | "on" | "1" => ScalarValue::Boolean(Some(true)),
+            "f" | "false" | "n" | "no" | "off" | "0" => ScalarValue::Boolean(Some(false)),
+            _ => return Err(wrong(text, "BOOLEAN")),
+        },
+        oid::INT2 => ScalarValue::Int16(Some(trimmed.parse().map_err(|_| wrong(text, "SMALLINT"))?)),
+        oid::INT4 => ScalarValue::Int32(Some(trimmed.parse().map_err(|_| wrong(text, "INT"))?)),
+        oid::INT8 | oid::OID => ScalarValue::Int64(Some(trimmed.parse().map_err(|_| wrong(text, "BIGINT"))?)),
+        oid::FLOAT4 => ScalarValue::Float32(Some(trimmed.parse().map_err(|_| wrong(text, "REAL"))?)),
+        oid::FLOAT8 => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "DOUBLE"))?)),
+        oid::NUMERIC => match numeric::read_text(trimmed) {
+            Some((value, scale)) => ScalarValue::Decimal128(Some(value), 38, scale as i8),
+            // An exponent, NaN: only a float can hold what it says.
+            None => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "NUMERIC"))?)),
+        },
+        oid::BYTEA => ScalarValue::Binary(Some(bytes_of(text).ok_or_else(|| wrong(text, "BYTEA"))?)),
+        oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ => {
+            let data_type = parameter_type(type_oid).ok_or_else(|| internal("a time without a type"))?;
+            let texts: ArrayRef = Arc::new(StringArray::from(vec![trimmed]));
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            let name = if type_oid == oid::DATE { "DATE" } else { "TIMESTAMP" };
+            let values = cast_with_options(&texts, &data_type, &strict).map_err(|_| {
+                wrong(text, name).with_hint("write it as 2026-11-21 or 2026-11-21 10:11:12.5, with a zone as +01:00")
+            })?;
+            ScalarValue::try_from_array(&values, 0).map_err(internal)?
+        }
+        _ => match element_of(type_oid) {
+            Some(element) => {
+                let elements = array_elements(text).ok_or_else(|| wrong(text, "array"))?;
+                let values = elements.into_iter().map(|value| match value {
+                    None => null_of(element),
+                    Some(value) => of_text(element, &value),
+                });
+                list(element, values.collect::<Result<_>>()?)?
+            }
+            None => ScalarValue::Utf8(Some(text.to_owned())),
+        },
+    })
+}
+
+fn null_of(element: u32) -> Result<ScalarValue> {
+    let data_type = parameter_type(element).unwrap_or(DataType::Utf8View);
+    ScalarValue::try_from(&data_type).map_err(internal)
+}
+
+fn list(element: u32, values: Vec<ScalarValue>) -> Result<ScalarValue> {
+    let data_type =
+        values.first().map_or_else(|| parameter_type(element).unwrap_or(DataType::Utf8View), ScalarValue::data_type);
+    let same = |value: ScalarValue| value.cast_to(&data_type).map_err(internal);
+    let values = values.into_iter().map(same).collect::<Result<Vec<ScalarValue>>>()?;
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &data_type)))
+}
+
+/// `\xDEAD`, or characters with `\\` and `\ooo` for bytes.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix("\\x") {
+        let digits = digits.as_bytes();
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let pair = |pair: &[u8]| match pair {
+            [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
+            _ => None,
+        };
+        return digits.chunks(2).map(pair).collect();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = match (first, after) {
+            (b'\\', [b'\\', after @ ..]) => {
+                bytes.push(b'\\');
+                after
+            }
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                after
+            }
+            (b'\\', _) => return None,
+            (byte, after) => {
+                bytes.push(*byte);
+                after
+            }
+        };
+    }
+    Some(bytes)
+}
+
+/// The elements of `{1,NULL,"a \"b\""}`.
+fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
+    let inside = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let mut elements = Vec::new();
+    let mut chars = inside.chars().peekable();
+    if inside.trim().is_empty() {
+        return Some(elements);
+    }
+    loop {
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        let mut element = String::new();
+        let mut quoted = false;
+        if chars.next_if_eq(&'"').is_some() {
+            quoted = true;
+            loop {
+                match chars.next()? {
+                    '"' => break,
+                    '\\' => element.push(chars.next()?),
+                    c => element.push(c),
+                }
+            }
+        } else {
+            while let Some(c) = chars.next_if(|c| *c != ',') {
+                match c {
+                    // An array of arrays, or what only quotes may hold.
+                    '{' | '}' | '"' => return None,
+                    '\\' => element.push(chars.next()?),
+                    c => element.push(c),
+                }
+            }
+            element.truncate(element.trim_end().len());
+        }
+        let is_null = !quoted && element.eq_ignore_ascii_case("null");
+        elements.push((!is_null).then_some(element));
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        match chars.next() {
+            None => return Some(elements),
+            Some(',') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
+    let length = bytes.len();
+    let wants = |wanted: usize| {
+        let message = format!("a binary value of {length} bytes, where its type has {wanted}");
+        if length == wanted { Ok(()) } else { Err(Error::new(ErrorKind::Protocol, message)) }
+    };
+    Ok(match type_oid {
+        oid::BOOL => {
+            wants(1)?;
+            ScalarValue::Boolean(Some(bytes.get_u8() != 0))
+        }
+        oid::INT2 => {
+            wants(2)?;
+            ScalarValue::Int16(Some(bytes.get_i16()))
+        }
+        oid::INT4 => {
+            wants(4)?;
+            ScalarValue::Int32(Some(bytes.get_i32()))
+        }
+        oid::OID => {
+            wants(4)?;
+            ScalarValue::Int64(Some(i64::from(bytes.get_u32())))
+        }
+        oid::INT8 => {
+            wants(8)?;
+            ScalarValue::Int64(Some(bytes.get_i64()))
+        }
+        oid::FLOAT4 => {
+            wants(4)?;
+            ScalarValue::Float32(Some(bytes.get_f32()))
+        }
+        oid::FLOAT8 => {
+            wants(8)?;
+            ScalarValue::Float64(Some(bytes.get_f64()))
+        }
+        oid::NUMERIC => {
+            let (value, scale) = numeric::read_binary(bytes)?;
+            ScalarValue::Decimal128(Some(value), 38, scale as i8)
+        }
+        oid::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
+        oid::DATE => {
+            wants(4)?;
+            let days = bytes.get_i32().checked_add(EPOCH_DAYS);
+            ScalarValue::Date32(Some(days.ok_or_else(|| wrong("infinity", "DATE"))?))
+        }
+        oid::TIMESTAMP | oid::TIMESTAMPTZ => {
+            wants(8)?;
+            let micros = bytes.get_i64().checked_add(EPOCH_MICROS).ok_or_else(|| wrong("infinity", "TIMESTAMP"))?;
+            let zone = (type_oid == oid::TIMESTAMPTZ).then(|| "UTC".into());
+            ScalarValue::TimestampMicrosecond(Some(micros), zone)
+        }
+        oid::TIME => {
+            wants(8)?;
+            ScalarValue::Time64Microsecond(Some(bytes.get_i64()))
+        }
+        oid::INTERVAL => {
+            wants(16)?;
+            let (micros, days, months) = (bytes.get_i64(), bytes.get_i32(), bytes.get_i32());
+            let nanoseconds = micros.checked_mul(1_000).ok_or_else(|| wrong("a long interval", "INTERVAL"))?;
+            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano { months, days, nanoseconds }))
+        }
+        oid::UUID => {
+            wants(16)?;
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+            ScalarValue::Utf8(Some(parts.join("-")))
+        }
+        oid::JSONB => match bytes.split_first() {
+            Some((1, text)) => ScalarValue::Utf8(Some(utf8(text)?.to_owned())),
+            _ => return Err(Error::new(ErrorKind::Protocol, "a binary JSONB of an unknown version")),
+        },
+        0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN => {
+            ScalarValue::Utf8(Some(utf8(&bytes)?.to_owned()))
+        }
+        other => match element_of(other) {
+            Some(element) => binary_array(element, bytes)?,
+            None => {
+                return Err(Error::new(
+                    ErrorKind::NotSupported,
+                    format!("binary parameters of the type with oid {other} are not supported"),
+                )
+                .with_hint("send it as text"));
+            }
+        },
+    })
+}
+
+fn binary_array(element: u32, mut bytes: Bytes) -> Result<ScalarValue> {
+    let broken = || Error::new(ErrorKind::Protocol, "a binary array cannot be read");
+    if bytes.len() < 12 {
+        return Err(broken());
+    }
+    let (dimensions, _, sent) = (bytes.get_u32(), bytes.get_u32(), bytes.get_u32());
+    if dimensions == 0 {
+        return list(element, Vec::new());
+    }
+    if dimensions > 1 {
+        return Err(Error::new(ErrorKind::NotSupported, "arrays of several dimensions are not supported"));
+    }
+    if bytes.len() < 8 {
+        return Err(broken());
+    }
+    let (count, _) = (bytes.get_u32() as usize, bytes.get_u32());
+    if count > bytes.len() / 4 {
+        return Err(broken());
+    }
+    let mut values = Vec::with_capacity(count);
+    for _ in 0..count {
+        if bytes.len() < 4 {
+            return Err(broken());
+        }
+        let length = bytes.get_i32();
+        values.push(match usize::try_from(length) {
+            Err(_) => null_of(sent)?,
+            Ok(length) if length > bytes.len() => return Err(broken()),
+            Ok(length) => of_binary(sent, bytes.split_to(length))?,
+        });
+    }
+    list(sent, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(type_oid: u32, text: &str) -> Result<ScalarValue> {
+        parameter(1, type_oid, false, Some(Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    #[test]
+    fn texts_are_read_by_their_types() {
+        assert_eq!(text(oid::INT4, " 5 ").unwrap(), ScalarValue::Int32(Some(5)));
+        assert_eq!(text(oid::NUMERIC, "-12.50").unwrap(), ScalarValue::Decimal128(Some(-1250), 38, 2));
+        assert_eq!(text(oid::BYTEA, "\\x00fF").unwrap(), ScalarValue::Binary(Some(vec![0, 255])));
+        assert_eq!(text(oid::BYTEA, "a\\\\\\001").unwrap(), ScalarValue::Binary(Some(vec![b'a', b'\\', 1])));
+        assert_eq!(text(oid::DATE, "1970-01-02").unwrap(), ScalarValue::Date32(Some(1)));
+        assert_eq!(
+            text(oid::TIMESTAMPTZ, "1970-01-01 01:00:00.000001+01:00").unwrap(),
+            ScalarValue::TimestampMicrosecond(Some(1), Some("UTC".into()))
+        );
+        assert_eq!(text(0, "anything").unwrap(), ScalarValue::Utf8(Some("anything".into())));
+        let ScalarValue::List(list) = text(1007, "{1,NULL,3}").unwrap() else { panic!("a list") };
+        assert_eq!(list.value(0).len(), 3);
+        for (type_oid, bad) in
+            [(oid::INT4, "x"), (oid::INT2, "40000"), (oid::DATE, "soon"), (1007, "{1,{2}}"), (oid::BYTEA, "\\x0")]
+        {
+            let error = text(type_oid, bad).unwrap_err();
+            assert!(error.message().starts_with("parameter $1: "), "{error}");
+        }
+        assert_eq!(array_elements(r#"{a, "b \" c" ,null,"null"}"#).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn binary_values_of_wrong_length_are_errors() {
+        for type_oid in
+            [oid::BOOL, oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::DATE, oid::TIMESTAMP]
+        {
+            for length in [0, 3, 5, 9] {
+                let value = parameter(2, type_oid, true, Some(Bytes::from(vec![0; length])));
+                assert_eq!(value.unwrap_err().kind(), ErrorKind::Protocol);
+            }
+        }
+        assert!(parameter(1, 1007, true, Some(Bytes::from(vec![0xff; 20]))).is_err());
+        assert_eq!(parameter(1, oid::INT8, true, None).unwrap(), ScalarValue::Int64(None));
+    }
+}

@@ -1,0 +1,358 @@
+//! Rows of record batches as DataRow messages.
+//!
+//! Columns are brought to their wire types a batch at a time; then rows are written one after the other, each value straight into
+//! the buffer that goes to the socket.
+
+use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_float, put_interval, put_time, put_timestamp};
+use crate::types::{numeric, oid_of, wire_type};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{
+    BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringViewArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Decimal128Type, SchemaRef};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use bytes::{BufMut, BytesMut};
+
+/// A batch, ready to be written row by row.
+pub(crate) struct Rows {
+    columns: Vec<(ArrayRef, bool)>,
+    len: usize,
+}
+
+impl Rows {
+    /// Brings a batch to the types that were announced: those of `described`. `formats` has 1 for binary, for each column.
+    pub(crate) fn new(batch: &RecordBatch, described: &SchemaRef, formats: &[i16]) -> Result<Rows> {
+        if batch.num_columns() != described.fields().len() {
+            return Err(changed());
+        }
+        let columns = batch.columns().iter().zip(described.fields()).zip(formats).map(|((array, field), format)| {
+            let wire = wire_type(field.data_type());
+            let array = if *array.data_type() == wire { array.clone() } else { to_wire(array, &wire)? };
+            Ok((array, *format == 1))
+        });
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, len: batch.num_rows() })
+    }
+
+    /// Rows in it.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends rows `from..to` as DataRow messages.
+    pub(crate) fn write(&self, from: usize, to: usize, out: &mut BytesMut) -> Result<()> {
+        let columns: Vec<Column<'_>> =
+            self.columns.iter().map(|(array, binary)| Column::new(array.as_ref(), *binary)).collect::<Result<_>>()?;
+        for row in from..to {
+            out.put_u8(b'D');
+            let start = out.len();
+            out.put_u32(0);
+            out.put_u16(columns.len() as u16);
+            for column in &columns {
+                column.put(row, out)?;
+            }
+            let length = (out.len() - start) as u32;
+            out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// The columns, ready to be written.
+    pub(super) fn columns(&self, binary: bool) -> Result<Vec<Column<'_>>> {
+        self.columns.iter().map(|(array, _)| Column::new(array.as_ref(), binary)).collect()
+    }
+}
+
+fn changed() -> Error {
+    Error::new(ErrorKind::NotSupported, "the prepared statement's columns have changed since it was prepared")
+        .with_hint("prepare it again")
+}
+
+fn to_wire(array: &ArrayRef, wire: &DataType) -> Result<ArrayRef> {
+    // Only what has no form of its own is left, and is written as it prints.
+    if matches!(wire, DataType::Struct(_) | DataType::Map(..) | DataType::Union(..) | DataType::Null) {
+        return Ok(array.clone());
+    }
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, wire, &strict).map_err(|error| {
+        Error::new(ErrorKind::InvalidValue, format!("a value cannot be sent as its column's type: {error}"))
+    })
+}
+
+enum Values<'a> {
+    Null,
+    Boolean(&'a BooleanArray),
+    Int16(&'a Int16Array),
+    Int32(&'a Int32Array),
+    Int64(&'a Int64Array),
+    Float32(&'a Float32Array),
+    Float64(&'a Float64Array),
+    Text(&'a StringViewArray),
+    Bytes(&'a BinaryViewArray),
+    Date(&'a Date32Array),
+    Time(&'a Time64MicrosecondArray),
+    Timestamp(&'a TimestampMicrosecondArray, bool),
+    Interval(&'a IntervalMonthDayNanoArray),
+    Duration(&'a DurationMicrosecondArray),
+    Decimal(&'a Decimal128Array, u8),
+    List(&'a ListArray, Box<Column<'a>>, u32),
+    Shown(ArrayFormatter<'a>),
+}
+
+/// A column, ready to be written.
+pub(super) struct Column<'a> {
+    array: &'a dyn Array,
+    values: Values<'a>,
+    binary: bool,
+}
+
+impl<'a> Column<'a> {
+    fn new(array: &'a dyn Array, binary: bool) -> Result<Column<'a>> {
+        let shown = || {
+            let options = FormatOptions::new().with_display_error(true);
+            ArrayFormatter::try_new(array, &options).map(Values::Shown).map_err(|error| {
+                Error::new(
+                    ErrorKind::NotSupported,
+                    format!("values of type {} cannot be sent: {error}", array.data_type()),
+                )
+            })
+        };
+        let values = match array.data_type() {
+            DataType::Null => Values::Null,
+            DataType::Boolean => Values::Boolean(array.as_boolean()),
+            DataType::Int16 => Values::Int16(array.as_primitive()),
+            DataType::Int32 => Values::Int32(array.as_primitive()),
+            DataType::Int64 => Values::Int64(array.as_primitive()),
+            DataType::Float32 => Values::Float32(array.as_primitive()),
+            DataType::Float64 => Values::Float64(array.as_primitive()),
+            DataType::Utf8View => Values::Text(array.as_string_view()),
+            DataType::BinaryView => Values::Bytes(array.as_binary_view()),
+            DataType::Date32 => Values::Date(array.as_primitive()),
+            DataType::Time64(_) => Values::Time(array.as_primitive()),
+            DataType::Timestamp(_, zone) => Values::Timestamp(array.as_primitive(), zone.is_some()),
+            DataType::Interval(_) => Values::Interval(array.as_primitive()),
+            DataType::Duration(_) => Values::Duration(array.as_primitive()),
+            DataType::Decimal128(_, scale) => {
+                Values::Decimal(array.as_primitive::<Decimal128Type>(), u8::try_from(*scale).unwrap_or(0))
+            }
+            DataType::List(element) => {
+                let list = array.as_list::<i32>();
+                let inner = Column::new(list.values().as_ref(), binary)?;
+                Values::List(list, Box::new(inner), oid_of(element.data_type()))
+            }
+            _ => shown()?,
+        };
+        Ok(Column { array, values, binary })
+    }
+
+    /// Whether it is NULL at `row`.
+    pub(super) fn is_null(&self, row: usize) -> bool {
+        matches!(self.values, Values::Null) || self.array.is_null(row)
+    }
+
+    /// Appends the length and the value.
+    #[inline]
+    pub(super) fn put(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        if self.is_null(row) {
+            out.put_i32(-1);
+            return Ok(());
+        }
+        let start = out.len();
+        out.put_u32(0);
+        if self.binary {
+            self.put_binary(row, out)?
+        } else {
+            self.put_text(row, out)?
+        }
+        let length = (out.len() - start - 4) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        Ok(())
+    }
+
+    /// Appends the value as text.
+    pub(super) fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let mut digits = itoa::Buffer::new();
+        match &self.values {
+            Values::Null => {}
+            Values::Boolean(values) => out.put_u8(if values.value(row) { b't' } else { b'f' }),
+            Values::Int16(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
+            Values::Int32(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
+            Values::Int64(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
+            Values::Float32(values) => {
+                let value = values.value(row);
+                put_float(out, f64::from(value), &format!("{value:e}"), 6);
+            }
+            Values::Float64(values) => {
+                let value = values.value(row);
+                put_float(out, value, &format!("{value:e}"), 15);
+            }
+            Values::Text(values) => out.put_slice(values.value(row).as_bytes()),
+            Values::Bytes(values) => {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                out.put_slice(b"\\x");
+                for byte in values.value(row) {
+                    out.put_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+                }
+            }
+            Values::Date(values) => put_date(out, i64::from(values.value(row))),
+            Values::Time(values) => put_time(out, values.value(row)),
+            Values::Timestamp(values, zone) => put_timestamp(out, values.value(row), *zone),
+            Values::Interval(values) => {
+                let value = values.value(row);
+                put_interval(out, value.months, value.days, value.nanoseconds / 1_000);
+            }
+            Values::Duration(values) => put_interval(out, 0, 0, values.value(row)),
+            Values::Decimal(values, scale) => numeric::put_text(out, values.value(row), *scale),
+            Values::List(list, inner, _) => {
+                let (from, to) = range(list, row);
+                out.put_u8(b'{');
+                for at in from..to {
+                    if at > from {
+                        out.put_u8(b',');
+                    }
+                    inner.put_element(at, out)?;
+                }
+                out.put_u8(b'}');
+            }
+            Values::Shown(formatter) => {
+                let text = formatter.value(row).try_to_string().map_err(|error| {
+                    Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}"))
+                })?;
+                out.put_slice(text.as_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// An element of an array, quoted where it must be.
+    fn put_element(&self, at: usize, out: &mut BytesMut) -> Result<()> {
+        if self.is_null(at) {
+            out.put_slice(b"NULL");
+            return Ok(());
+        }
+        let mut text = BytesMut::new();
+        self.put_text(at, &mut text)?;
+        let is_special = |byte: &u8| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace();
+        let nested = matches!(self.values, Values::List(..));
+        if nested || !(text.is_empty() || text.iter().any(is_special) || text.eq_ignore_ascii_case(b"null")) {
+            out.put_slice(&text);
+            return Ok(());
+        }
+        out.put_u8(b'"');
+        for byte in text {
+            if matches!(byte, b'"' | b'\\') {
+                out.put_u8(b'\\');
+            }
+            out.put_u8(byte);
+        }
+        out.put_u8(b'"');
+        Ok(())
+    }
+
+    fn put_binary(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        match &self.values {
+            Values::Boolean(values) => out.put_u8(u8::from(values.value(row))),
+            Values::Int16(values) => out.put_i16(values.value(row)),
+            Values::Int32(values) => out.put_i32(values.value(row)),
+            Values::Int64(values) => out.put_i64(values.value(row)),
+            Values::Float32(values) => out.put_f32(values.value(row)),
+            Values::Float64(values) => out.put_f64(values.value(row)),
+            Values::Bytes(values) => out.put_slice(values.value(row)),
+            Values::Date(values) => out.put_i32(values.value(row).saturating_sub(EPOCH_DAYS)),
+            Values::Time(values) => out.put_i64(values.value(row)),
+            Values::Timestamp(values, _) => out.put_i64(values.value(row).saturating_sub(EPOCH_MICROS)),
+            Values::Interval(values) => {
+                let value = values.value(row);
+                out.put_i64(value.nanoseconds / 1_000);
+                out.put_i32(value.days);
+                out.put_i32(value.months);
+            }
+            Values::Duration(values) => {
+                out.put_i64(values.value(row));
+                out.put_u64(0);
+            }
+            Values::Decimal(values, scale) => numeric::put_binary(out, values.value(row), *scale),
+            Values::List(list, inner, element) => {
+                let (from, to) = range(list, row);
+                if from == to {
+                    // No dimensions: that is what an empty array is.
+                    out.put_u32(0);
+                    out.put_u32(0);
+                    out.put_u32(*element);
+                    return Ok(());
+                }
+                if matches!(inner.values, Values::List(..)) {
+                    return Err(Error::new(ErrorKind::NotSupported, "lists of lists in binary are not supported")
+                        .with_hint("ask for the result as text, or UNNEST it"));
+                }
+                let has_nulls = (from..to).any(|at| inner.array.is_null(at));
+                out.put_u32(1);
+                out.put_u32(u32::from(has_nulls));
+                out.put_u32(*element);
+                out.put_u32((to - from) as u32);
+                out.put_u32(1);
+                for at in from..to {
+                    inner.put(at, out)?;
+                }
+            }
+            // Text is the same in both formats, and so is what is only text.
+            Values::Null | Values::Text(_) | Values::Shown(_) => self.put_text(row, out)?,
+        }
+        Ok(())
+    }
+}
+
+fn range(list: &ListArray, row: usize) -> (usize, usize) {
+    let offsets = list.value_offsets();
+    (offsets[row] as usize, offsets[row + 1] as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{StringArray, UInt64Array};
+    use arrow::datatypes::{Field, Int64Type, Schema};
+    use std::sync::Arc;
+
+    fn rows(array: ArrayRef, binary: bool) -> Result<Vec<Option<Vec<u8>>>> {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", array.data_type().clone(), true)]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![array]).unwrap();
+        let rows = Rows::new(&batch, &schema, &[i16::from(binary)])?;
+        let mut out = BytesMut::new();
+        rows.write(0, rows.len(), &mut out)?;
+        let mut values = Vec::new();
+        let mut at = 0;
+        while at < out.len() {
+            let length = u32::from_be_bytes(out[at + 1..at + 5].try_into().unwrap()) as usize;
+            let value = i32::from_be_bytes(out[at + 7..at + 11].try_into().unwrap());
+            values.push((value >= 0).then(|| out[at + 11..at + 1 + length].to_vec()));
+            at += 1 + length;
+        }
+        Ok(values)
+    }
+
+    #[test]
+    fn lists_quote_what_must_be_quoted() {
+        let texts = StringArray::from(vec![Some("a"), Some("b c"), None, Some("x\"y\\"), Some("NULL"), Some("")]);
+        let offsets = arrow::buffer::OffsetBuffer::from_lengths([6, 0]);
+        let field = Arc::new(Field::new("item", DataType::Utf8, true));
+        let list: ArrayRef = Arc::new(ListArray::new(field, offsets, Arc::new(texts), None));
+        let text = rows(list.clone(), false).unwrap();
+        assert_eq!(text[0].as_deref().unwrap(), br#"{a,"b c",NULL,"x\"y\\","NULL",""}"#);
+        assert_eq!(text[1].as_deref().unwrap(), b"{}");
+        let numbers = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1), None])]);
+        let binary = rows(Arc::new(numbers), true).unwrap().remove(0).unwrap();
+        assert_eq!(&binary[..20], &[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 1]);
+        assert_eq!(&binary[32..], &[255; 4]);
+    }
+
+    #[test]
+    fn numbers_that_no_type_holds_are_errors() {
+        assert_eq!(rows(Arc::new(UInt64Array::from(vec![7])), false).unwrap()[0].as_deref(), Some(&b"7"[..]));
+        let error = rows(Arc::new(UInt64Array::from(vec![u64::MAX])), false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidValue);
+    }
+}

@@ -1,0 +1,161 @@
+//! Messages as bytes: what no driver sends.
+
+use crate::support::{Served, serve, serve_with, texts};
+use alluvia_server_pg::ServerOptions;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A connection without a driver.
+struct Bare(TcpStream);
+
+impl Bare {
+    async fn connect(served: &Served) -> Bare {
+        Bare(TcpStream::connect(served.address).await.unwrap())
+    }
+
+    /// Logs in, up to the first ReadyForQuery.
+    async fn start(served: &Served) -> Bare {
+        let mut bare = Bare::connect(served).await;
+        let mut body = (3u32 << 16).to_be_bytes().to_vec();
+        body.extend_from_slice(b"user\0me\0\0");
+        bare.send_raw(&[&(body.len() as u32 + 4).to_be_bytes()[..], &body].concat()).await;
+        assert_eq!(bare.until_ready().await.last().unwrap().1, b"I");
+        bare
+    }
+
+    async fn send_raw(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    async fn send(&mut self, kind: u8, body: &[u8]) {
+        self.send_raw(&message(kind, body)).await;
+    }
+
+    /// The next message; `None` at the end of the connection.
+    async fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
+        let kind = self.0.read_u8().await.ok()?;
+        let length = self.0.read_u32().await.ok()?;
+        let mut body = vec![0; length as usize - 4];
+        self.0.read_exact(&mut body).await.ok()?;
+        Some((kind, body))
+    }
+
+    async fn until_ready(&mut self) -> Vec<(u8, Vec<u8>)> {
+        let mut messages = Vec::new();
+        while let Some(message) = self.receive().await {
+            let is_ready = message.0 == b'Z';
+            messages.push(message);
+            if is_ready {
+                break;
+            }
+        }
+        messages
+    }
+
+    /// Kinds of messages up to ReadyForQuery, without notices.
+    async fn kinds(&mut self) -> String {
+        let messages = self.until_ready().await;
+        messages.iter().filter(|(kind, _)| *kind != b'N').map(|(kind, _)| char::from(*kind)).collect()
+    }
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_error_everything_is_skipped_until_sync() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    bare.send(b'Q', b"CREATE TABLE t (a INT)\0").await;
+    assert_eq!(bare.kinds().await, "CZ");
+    let parse = |sql: &str| message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"].concat());
+    let bind = message(b'B', b"\0\0\0\0\0\0\0\0");
+    let execute = message(b'E', b"\0\0\0\0\0");
+    let sync = message(b'S', b"");
+    let good = [parse("INSERT INTO t VALUES (1)"), bind.clone(), execute.clone()].concat();
+    let bad = [parse("INSERT INTO t VALUES ('x')"), bind.clone(), execute.clone()].concat();
+    // All of a pipeline, or nothing of it.
+    bare.send_raw(&[good.clone(), bad, good.clone(), sync.clone()].concat()).await;
+    assert_eq!(bare.kinds().await, "12C12EZ");
+    bare.send_raw(&[good.clone(), good.clone(), sync.clone()].concat()).await;
+    assert_eq!(bare.kinds().await, "12C12CZ");
+    let client = served.client().await;
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["2"]);
+    // Describe and Close of what is not there, an empty text, a portal that is used up.
+    bare.send_raw(&[message(b'D', b"Snone\0"), sync.clone()].concat()).await;
+    assert_eq!(bare.kinds().await, "EZ");
+    bare.send_raw(&[message(b'C', b"Snone\0"), parse(""), bind.clone(), execute.clone(), sync.clone()].concat()).await;
+    assert_eq!(bare.kinds().await, "312IZ");
+    bare.send_raw(&[parse("SELECT 1"), bind, message(b'D', b"P\0"), execute.clone(), execute, sync].concat()).await;
+    assert_eq!(bare.kinds().await, "12TDCCZ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_messages_end_their_connection_alone() {
+    let served = serve_with(ServerOptions { message_bytes_max: 1 << 20, ..ServerOptions::default() }).await;
+    let client = served.client().await;
+    let cases: [&[u8]; 7] = [
+        b"Q\0\0\0\x03",
+        b"Q\x7f\xff\xff\xffSELECT",
+        b"Q\0\0\0\x08SELE",
+        b"Q\0\0\0\x07\xff\xfe\0",
+        b"B\0\0\0\x06\0\0",
+        b"\0\0\0\0\0\0\0\0",
+        b"~\0\0\0\x04",
+    ];
+    for case in cases {
+        let mut bare = Bare::start(&served).await;
+        bare.send_raw(case).await;
+        let (kind, body) = bare.receive().await.unwrap();
+        assert_eq!(kind, b'E', "{case:?}");
+        assert!(body.windows(5).any(|part| part == b"08P01" || part == b"22021"), "{}", String::from_utf8_lossy(&body));
+        assert_eq!(bare.receive().await, None);
+    }
+    for first in
+        [&b"\0\0\0\x08\0\0\0\0"[..], b"\x7f\xff\xff\xff\0\0\0\0", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x09\0\x03\0\0x"]
+    {
+        let mut bare = Bare::connect(&served).await;
+        bare.send_raw(first).await;
+        assert_eq!(bare.receive().await.map(|(kind, _)| kind), Some(b'E'), "{first:?}");
+    }
+    assert_eq!(texts(&client, "SELECT 1").await, ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_never_log_in_do_not_keep_others_out() {
+    let served = serve_with(ServerOptions { connections_max: 3, ..ServerOptions::default() }).await;
+    let client = served.client().await;
+    let mut open = Vec::new();
+    for _ in 0..400 {
+        open.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    assert_eq!(texts(&client, "SELECT 1").await, ["1"]);
+    let second = served.client().await;
+    assert_eq!(texts(&second, "SELECT 2").await, ["2"]);
+    let third = served.client().await;
+    let fourth = served.client_with(&served.config()).await;
+    assert_eq!(crate::support::state(&fourth.err().unwrap()), "53300");
+    drop(third);
+    // Its place is given back.
+    while served.client_with(&served.config()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_cancels_what_runs_for_it() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    bare.send(b'Q', b"SELECT count(*) FROM generate_series(1, 1000000000000)\0").await;
+    let client = served.client().await;
+    let running = "SELECT count(*) FROM alluvia.queries WHERE status = 'running' AND sql LIKE '%1000000000000)' AND sql NOT LIKE '%alluvia%'";
+    while texts(&client, running).await == ["0"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(bare);
+    while texts(&client, running).await != ["0"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,98 @@
+//! The catalog as tools ask for it: what psql 15 sends, as its `-E` shows it, and what drivers send.
+
+use crate::support::{serve, texts};
+use tokio_postgres::SimpleQueryMessage;
+
+/// Queries of psql 15 for its commands, recorded with `psql -E` against PostgreSQL 15; `16384` was the number of a table.
+const PSQL: &str = include_str!("psql15.txt");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_psql_asks_is_answered() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute(
+            "CREATE TABLE sales (id BIGINT NOT NULL, country TEXT, price DOUBLE, at TIMESTAMPTZ, d DECIMAL(10, 2))",
+        )
+        .await
+        .unwrap();
+    let oid = texts(&client, "SELECT 'sales'::regclass::oid").await.remove(0);
+    let mut asked = 0;
+    for part in PSQL.split("-- META ").skip(1) {
+        let (command, queries) = part.split_once('\n').unwrap();
+        for query in queries.split(";\n").map(str::trim).filter(|query| !query.is_empty()) {
+            let query = query.replace("16384", &oid);
+            client.simple_query(&query).await.unwrap_or_else(|error| panic!("{command}: {error:?}\n{query}"));
+            asked += 1;
+        }
+    }
+    assert!(asked > 30, "{asked}");
+}
+
+async fn rows(client: &tokio_postgres::Client, sql: &str) -> Vec<Vec<String>> {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{error:?}\n{sql}"));
+    let row = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect::<Vec<String>>())
+        }
+        _ => None,
+    };
+    messages.iter().filter_map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_catalog_tells_what_is_there() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute("CREATE TABLE sales (id BIGINT NOT NULL, d DECIMAL(10, 2)); CREATE TABLE b (x TEXT)")
+        .await
+        .unwrap();
+    assert_eq!(
+        texts(&client, "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").await,
+        ["b", "sales"]
+    );
+    let columns = rows(
+        &client,
+        "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_catalog.pg_attribute a
+         WHERE a.attrelid = 'public.sales'::regclass AND a.attnum > 0 ORDER BY a.attnum",
+    )
+    .await;
+    assert_eq!(columns, [["id", "bigint", "t"], ["d", "numeric(10,2)", "f"]]);
+    let columns = rows(
+        &client,
+        "SELECT column_name, data_type, is_nullable, numeric_precision FROM information_schema.columns
+         WHERE table_schema = 'public' AND table_name = 'sales' ORDER BY ordinal_position",
+    )
+    .await;
+    assert_eq!(columns, [["id", "bigint", "NO", "64"], ["d", "numeric", "YES", "10"]]);
+    for (sql, expected) in [
+        ("SELECT current_database()", "alluvia"),
+        ("SELECT current_schema()", "public"),
+        ("SELECT current_user", "alluvia"),
+        ("SELECT pg_catalog.pg_is_in_recovery()", "f"),
+        ("SELECT current_setting('server_version_num')", "160000"),
+        ("SELECT count(*) FROM pg_index", "0"),
+        ("SELECT typname FROM pg_type WHERE oid = 1700", "numeric"),
+        ("SELECT 'sales'::regclass::text", "NULL"),
+        ("SELECT c.oid::regclass FROM pg_class c WHERE c.relname = 'sales'", "sales"),
+        (
+            "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'sales'",
+            "public",
+        ),
+        ("SELECT to_regclass('nothing')", "NULL"),
+        ("SELECT has_table_privilege('sales', 'SELECT')", "t"),
+    ] {
+        let found = texts(&client, sql).await;
+        if expected != "NULL" || sql.contains("nothing") {
+            assert_eq!(found, [expected], "{sql}");
+        }
+    }
+    assert!(texts(&client, "SELECT version()").await[0].starts_with("PostgreSQL 16.0 (Alluvia"));
+    // A user's own table of such a name is the one that is meant.
+    client.batch_execute("CREATE TABLE pg_mine (x INT); INSERT INTO pg_mine VALUES (5)").await.unwrap();
+    assert_eq!(texts(&client, "SELECT x FROM pg_mine").await, ["5"]);
+    let typed = client.prepare("SELECT oid, relname, relkind FROM pg_class").await.unwrap();
+    let types: Vec<u32> = typed.columns().iter().map(|column| column.type_().oid()).collect();
+    assert_eq!(types, [26, 19, 18]);
+}

@@ -1,0 +1,175 @@
+//! Prepared statements: types, formats, portals, pipelines.
+
+use crate::support::{serve, state, texts};
+use futures::{TryStreamExt, future::try_join_all};
+use tokio_postgres::types::{ToSql, Type};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_have_the_types_of_what_they_meet() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute("CREATE TABLE t (a INT, b BIGINT, c TEXT, d DOUBLE, e TIMESTAMP, f DECIMAL(10, 2), g BOOLEAN, h DATE, i BYTEA)")
+        .await
+        .unwrap();
+    let insert = client.prepare("INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)").await.unwrap();
+    let types = [
+        Type::INT4,
+        Type::INT8,
+        Type::TEXT,
+        Type::FLOAT8,
+        Type::TIMESTAMP,
+        Type::NUMERIC,
+        Type::BOOL,
+        Type::DATE,
+        Type::BYTEA,
+    ];
+    assert_eq!(insert.params(), types);
+    assert!(insert.columns().is_empty());
+    for (sql, expected) in [
+        ("SELECT * FROM t WHERE a = $1 AND c LIKE $2 LIMIT $3", vec![Type::INT4, Type::TEXT, Type::INT8]),
+        ("SELECT $1::date, $2", vec![Type::DATE, Type::TEXT]),
+        ("SELECT a FROM t WHERE b BETWEEN $1 AND $2 OR d > $3", vec![Type::INT8, Type::INT8, Type::FLOAT8]),
+        ("INSERT INTO t (c, a) SELECT $1, $2", vec![Type::TEXT, Type::INT4]),
+        ("SHOW freshness", vec![]),
+    ] {
+        assert_eq!(client.prepare(sql).await.unwrap().params(), expected, "{sql}");
+    }
+    let named = client.prepare("SELECT a AS x, f, e FROM t").await.unwrap();
+    let columns: Vec<(&str, Type)> =
+        named.columns().iter().map(|column| (column.name(), column.type_().clone())).collect();
+    assert_eq!(columns, [("x", Type::INT4), ("f", Type::NUMERIC), ("e", Type::TIMESTAMP)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_go_in_and_come_out_in_binary() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute("CREATE TABLE t (a SMALLINT, b INT, c BIGINT, d REAL, e DOUBLE, f TEXT, g BOOLEAN, h BYTEA)")
+        .await
+        .unwrap();
+    let insert = client.prepare("INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6, $7, $8)").await.unwrap();
+    let bytes: &[u8] = &[0, 1, 255];
+    let row: [&(dyn ToSql + Sync); 8] =
+        [&-5i16, &7i32, &i64::MIN, &1.5f32, &f64::NEG_INFINITY, &"it's\n\u{1F600}", &true, &bytes];
+    assert_eq!(client.execute(&insert, &row).await.unwrap(), 1);
+    let none: [&(dyn ToSql + Sync); 8] = [
+        &None::<i16>,
+        &None::<i32>,
+        &None::<i64>,
+        &None::<f32>,
+        &None::<f64>,
+        &None::<&str>,
+        &None::<bool>,
+        &None::<&[u8]>,
+    ];
+    client.execute(&insert, &none).await.unwrap();
+    let found = client.query_one("SELECT * FROM t WHERE b = $1", &[&7i32]).await.unwrap();
+    assert_eq!((found.get::<_, i16>(0), found.get::<_, i32>(1), found.get::<_, i64>(2)), (-5, 7, i64::MIN));
+    assert_eq!((found.get::<_, f32>(3), found.get::<_, f64>(4)), (1.5, f64::NEG_INFINITY));
+    assert_eq!((found.get::<_, &str>(5), found.get::<_, bool>(6)), ("it's\n\u{1F600}", true));
+    assert_eq!(found.get::<_, &[u8]>(7), bytes);
+    let nulls = client.query_one("SELECT * FROM t WHERE b IS NULL", &[]).await.unwrap();
+    assert!((0..8).all(|at| nulls.try_get::<_, Option<i64>>(at).map_or(true, |value| value.is_none())));
+    let any = client.query("SELECT c FROM t WHERE b = ANY($1::int[])", &[&vec![1i32, 7]]).await;
+    assert!(any.is_err() || any.unwrap().len() == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_aggregates_take_the_short_path() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute("CREATE TABLE sales (country TEXT, day DATE, price DOUBLE) WITH (dimensions = 'country; day(day: year, month, day)', measures = 'price')")
+        .await
+        .unwrap();
+    let insert = client.prepare("INSERT INTO sales VALUES ($1, $2::text::date, $3)").await;
+    drop(insert);
+    client
+        .batch_execute(
+            "INSERT INTO sales VALUES ('fr', '2026-01-02', 1.5), ('fr', '2026-02-03', 2), ('cl', '2026-01-05', 4)",
+        )
+        .await
+        .unwrap();
+    let total = client.prepare("SELECT sum(price), count(*) FROM sales WHERE country = $1").await.unwrap();
+    for (country, sum, count) in [("fr", Some(3.5), 2i64), ("cl", Some(4.0), 1), ("de", None, 0)] {
+        let row = client.query_one(&total, &[&country]).await.unwrap();
+        assert_eq!((row.get::<_, Option<f64>>(0), row.get::<_, i64>(1)), (sum, count), "{country}");
+    }
+    let plan = texts(&client, "EXPLAIN SELECT sum(price), count(*) FROM sales WHERE country = 'fr'").await;
+    assert!(!plan.is_empty());
+    let by_country = client
+        .prepare("SELECT country, avg(price) FROM sales WHERE country IN ($1, $2) GROUP BY country ORDER BY country")
+        .await
+        .unwrap();
+    let rows = client.query(&by_country, &[&"fr", &"cl"]).await.unwrap();
+    let rows: Vec<(&str, f64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [("cl", 4.0), ("fr", 1.75)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_give_rows_a_few_at_a_time() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT value FROM generate_series(1, 25000)", &[]).await.unwrap();
+    let mut seen = 0;
+    loop {
+        let rows = transaction.query_portal(&portal, 7_000).await.unwrap();
+        if rows.is_empty() {
+            break;
+        }
+        assert!(rows.iter().enumerate().all(|(at, row)| row.get::<_, i64>(0) == seen + at as i64 + 1));
+        seen += rows.len() as i64;
+    }
+    assert_eq!(seen, 25_000);
+    transaction.commit().await.unwrap();
+    let all: Vec<_> = client
+        .query_raw("SELECT value FROM generate_series(1, 100000)", Vec::<i32>::new())
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert_eq!(all.len(), 100_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_is_told_and_the_rest_of_the_pipeline_goes_on_after_its_sync() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a INT)").await.unwrap();
+    assert_eq!(state(&client.prepare("SELECT nothing FROM t").await.err().unwrap()), "42703");
+    assert_eq!(state(&client.prepare("SELECT 1; SELECT 2").await.err().unwrap()), "42601");
+    let insert = client.prepare("INSERT INTO t VALUES ($1)").await.unwrap();
+    let values: Vec<i32> = (0..200).collect();
+    // tokio-postgres sends these without waiting for one another.
+    try_join_all(values.iter().map(|value| {
+        let (client, insert) = (&client, &insert);
+        async move { client.execute(insert, &[value]).await }
+    }))
+    .await
+    .unwrap();
+    assert_eq!(texts(&client, "SELECT count(*), sum(a) FROM t").await, ["200"]);
+    let divide = client.prepare("SELECT 10 / $1::int").await.unwrap();
+    let zero = client.query(&divide, &[&0i32]);
+    let two = client.query_one(&divide, &[&2i32]);
+    let (zero, two) = tokio::join!(zero, two);
+    assert_eq!(state(&zero.err().unwrap()), "22000");
+    assert_eq!(two.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_see_what_ddl_has_changed_since_they_were_prepared() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (1)").await.unwrap();
+    let all = client.prepare("SELECT * FROM t").await.unwrap();
+    let one = client.prepare("SELECT a FROM t WHERE a = $1").await.unwrap();
+    client.batch_execute("ALTER TABLE t ADD COLUMN b TEXT").await.unwrap();
+    assert_eq!(client.query(&one, &[&1i32]).await.unwrap().len(), 1);
+    assert_eq!(state(&client.query(&all, &[]).await.err().unwrap()), "0A000");
+    client.batch_execute("DROP TABLE t").await.unwrap();
+    assert_eq!(state(&client.query(&one, &[&1i32]).await.err().unwrap()), "42P01");
+}

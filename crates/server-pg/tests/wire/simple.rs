@@ -1,0 +1,193 @@
+//! The simple protocol: scripts, transactions, settings, cancelling, stopping.
+
+use crate::support::{serve, state, texts};
+use std::time::Duration;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_gives_rows_and_tags() {
+    let served = serve().await;
+    let client = served.client().await;
+    let messages = client
+        .simple_query(
+            "CREATE TABLE t (a INT, b TEXT); INSERT INTO t VALUES (1, 'x'), (2, NULL); SELECT * FROM t ORDER BY a",
+        )
+        .await
+        .unwrap();
+    let rows: Vec<(Option<String>, Option<String>)> = messages
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some((row.get("a").map(Into::into), row.get("b").map(Into::into))),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rows, [(Some("1".into()), Some("x".into())), (Some("2".into()), None)]);
+    let counts: Vec<u64> = messages
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::CommandComplete(count) => Some(*count),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(counts, [0, 2, 2]);
+    client.simple_query("").await.unwrap();
+    client.simple_query(" ; -- nothing\n ").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_have_their_sqlstate_and_the_connection_goes_on() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a SMALLINT NOT NULL)").await.unwrap();
+    for (sql, expected) in [
+        ("SELEKT 1", "42601"),
+        ("SELECT * FROM nothing", "42P01"),
+        ("SELECT b FROM t", "42703"),
+        ("SELECT nothing(1)", "42883"),
+        ("INSERT INTO t VALUES (40000)", "22000"),
+        ("INSERT INTO t VALUES (NULL)", "23502"),
+        ("UPDATE t SET a = 1", "0A000"),
+        ("CREATE TABLE t (a INT)", "42P07"),
+        ("SET freshnes = '1s'", "22023"),
+        ("SELECT $1", "42P02"),
+        ("FETCH 1 FROM nothing", "34000"),
+        ("DEALLOCATE nothing", "26000"),
+    ] {
+        assert_eq!(state(&client.batch_execute(sql).await.unwrap_err()), expected, "{sql}");
+        assert_eq!(texts(&client, "SELECT 7").await, ["7"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_one_batch_and_fails_as_a_whole() {
+    let served = serve().await;
+    let (client, other) = (served.client().await, served.client().await);
+    client.batch_execute("CREATE TABLE t (a INT)").await.unwrap();
+    client.batch_execute("BEGIN").await.unwrap();
+    client.batch_execute("INSERT INTO t VALUES (1)").await.unwrap();
+    client.batch_execute("INSERT INTO t VALUES (2)").await.unwrap();
+    assert_eq!(texts(&other, "SELECT count(*) FROM t").await, ["0"]);
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["2"]);
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(texts(&other, "SELECT count(*) FROM t").await, ["2"]);
+
+    client.batch_execute("BEGIN; INSERT INTO t VALUES (3)").await.unwrap();
+    assert_eq!(state(&client.batch_execute("SELECT 1/0").await.unwrap_err()), "22000");
+    assert_eq!(state(&client.batch_execute("SELECT 1").await.unwrap_err()), "25P02");
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["2"]);
+    // As in PostgreSQL, these warn.
+    client.batch_execute("COMMIT").await.unwrap();
+    client.batch_execute("ROLLBACK").await.unwrap();
+
+    // Several statements of one text are one transaction.
+    assert!(client.batch_execute("INSERT INTO t VALUES (4); INSERT INTO t VALUES ('x')").await.is_err());
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["2"]);
+    client.batch_execute("INSERT INTO t VALUES (4); INSERT INTO t VALUES (5)").await.unwrap();
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["4"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_come_from_the_connection_and_from_set() {
+    let served = serve().await;
+    let mut config = served.config();
+    config.application_name("tester").options("-c freshness=5s --statement-timeout=90s");
+    let client = served.client_with(&config).await.unwrap();
+    assert_eq!(texts(&client, "SHOW freshness").await, ["5s"]);
+    assert_eq!(texts(&client, "SHOW application_name").await, ["tester"]);
+    client.batch_execute("SET freshness = '1s'; RESET freshness").await.unwrap();
+    assert_eq!(texts(&client, "SHOW freshness").await, ["5s"]);
+    for sql in [
+        "SET extra_float_digits = 3",
+        "SET client_encoding TO 'UTF8'",
+        "SET DateStyle = 'ISO, DMY'",
+        "SET datestyle TO iso, mdy",
+        "SET search_path TO \"$user\", public",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET NAMES 'UTF8'",
+        "SET TIME ZONE 'UTC'",
+        "SHOW transaction isolation level",
+        "SHOW standard_conforming_strings",
+        "SHOW server_version_num",
+        "SHOW ALL",
+        "RESET ALL",
+        "DISCARD ALL",
+        "DEALLOCATE ALL",
+    ] {
+        client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    for (sql, expected) in [
+        ("SET client_encoding = 'LATIN1'", "22023"),
+        ("SET search_path = elsewhere", "22023"),
+        ("SET nothing = 1", "22023"),
+        ("SHOW nothing", "22023"),
+        ("SET server_version = '9'", "22023"),
+    ] {
+        assert_eq!(state(&client.batch_execute(sql).await.unwrap_err()), expected, "{sql}");
+    }
+    let mut wrong = served.config();
+    wrong.options("-c nothing=1");
+    assert_eq!(state(&served.client_with(&wrong).await.err().unwrap()), "22023");
+    // A transaction takes back what was set in it.
+    client.batch_execute("BEGIN; SET batch_size = 7; ROLLBACK").await.unwrap();
+    assert_eq!(texts(&client, "SHOW batch_size").await, ["8192"]);
+    client.batch_execute("BEGIN; SET LOCAL batch_size = 7").await.unwrap();
+    assert_eq!(texts(&client, "SHOW batch_size").await, ["7"]);
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(texts(&client, "SHOW batch_size").await, ["8192"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_give_rows_a_few_at_a_time() {
+    let served = serve().await;
+    let client = served.client().await;
+    let values: Vec<String> = (0..100).map(|value| format!("({value})")).collect();
+    client.batch_execute(&format!("CREATE TABLE t (a INT); INSERT INTO t VALUES {}", values.join(","))).await.unwrap();
+    assert_eq!(state(&client.batch_execute("DECLARE c CURSOR FOR SELECT 1").await.unwrap_err()), "25000");
+    client.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT a FROM t ORDER BY a").await.unwrap();
+    assert_eq!(texts(&client, "FETCH 3 FROM c").await, ["0", "1", "2"]);
+    assert_eq!(texts(&client, "FETCH FORWARD 2 IN c").await, ["3", "4"]);
+    assert_eq!(texts(&client, "FETCH NEXT FROM c").await, ["5"]);
+    assert_eq!(texts(&client, "FETCH ALL FROM c").await.len(), 94);
+    assert!(texts(&client, "FETCH 5 FROM c").await.is_empty());
+    client.batch_execute("CLOSE c; COMMIT").await.unwrap();
+    client.batch_execute("DECLARE h CURSOR WITH HOLD FOR SELECT a FROM t ORDER BY a").await.unwrap();
+    assert_eq!(texts(&client, "FETCH 1 FROM h").await, ["0"]);
+    client.batch_execute("CLOSE ALL").await.unwrap();
+    assert_eq!(state(&client.batch_execute("FETCH 1 FROM h").await.unwrap_err()), "34000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_request_ends_the_statement_and_nothing_else() {
+    let served = serve().await;
+    let client = served.client().await;
+    let cancel = client.cancel_token();
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000000000) a";
+    let running = tokio::spawn(async move {
+        let error = client.batch_execute(endless).await.unwrap_err();
+        (client, error)
+    });
+    // Once it runs it is in the table of statements.
+    let watcher = served.client().await;
+    let runs = "SELECT count(*) FROM alluvia.queries WHERE status = 'running' AND sql LIKE '%1000000000000%' AND sql NOT LIKE '%alluvia%'";
+    while texts(&watcher, runs).await == ["0"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    cancel.cancel_query(NoTls).await.unwrap();
+    let (client, error) = running.await.unwrap();
+    assert_eq!(state(&error), "57014");
+    assert_eq!(texts(&client, "SELECT 1").await, ["1"]);
+    client.batch_execute("SET statement_timeout = 50").await.unwrap();
+    assert_eq!(state(&client.batch_execute(endless).await.unwrap_err()), "57014");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_ends_its_connections_and_is_gone() {
+    let served = serve().await;
+    let client = served.client().await;
+    let address = served.address;
+    assert_eq!(texts(&client, "SELECT 1").await, ["1"]);
+    served.stop().await;
+    assert!(client.batch_execute("SELECT 1").await.is_err());
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}

@@ -1,0 +1,79 @@
+//! A server on a database of its own, and clients.
+
+use alluvia_node::{Database, DatabaseOptions};
+use alluvia_server_pg::{Server, ServerOptions};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config, NoTls};
+
+/// A server that stops when it is dropped.
+pub struct Served {
+    pub address: SocketAddr,
+    pub db: Arc<Database>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+/// A server with these options.
+pub async fn serve_with(options: ServerOptions) -> Served {
+    let dir = tempfile::tempdir().unwrap();
+    let database = DatabaseOptions { memory_limit_bytes: 1 << 30, threads: 2, ..DatabaseOptions::default() };
+    let db = Arc::new(Database::open_with(dir.path().join("db"), database).unwrap());
+    let sessions = Arc::clone(&db);
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), options, move || sessions.session()).await.unwrap();
+    let address = server.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(server.run(async move { drop(stopped.await) }));
+    Served { address, db, stop: Some(stop), task, _dir: dir }
+}
+
+/// A server that trusts.
+pub async fn serve() -> Served {
+    serve_with(ServerOptions::default()).await
+}
+
+impl Served {
+    /// How to connect.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(self.address.port()).user("alluvia").dbname("alluvia");
+        config
+    }
+
+    /// A client.
+    pub async fn client(&self) -> Client {
+        self.client_with(&self.config()).await.unwrap()
+    }
+
+    /// A client that connects in its own way.
+    pub async fn client_with(&self, config: &Config) -> Result<Client, tokio_postgres::Error> {
+        let (client, connection) = config.connect(NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// Stops it, and waits until it has.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.task).await.unwrap();
+    }
+}
+
+/// The SQLSTATE of an error.
+pub fn state(error: &tokio_postgres::Error) -> String {
+    error.code().map(|code| code.code().to_owned()).unwrap_or_else(|| error.to_string())
+}
+
+/// The first column of all rows, as text.
+pub async fn texts(client: &Client, sql: &str) -> Vec<String> {
+    let messages = client.simple_query(sql).await.unwrap();
+    let row = |message: tokio_postgres::SimpleQueryMessage| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
+        _ => None,
+    };
+    messages.into_iter().filter_map(row).collect()
+}
