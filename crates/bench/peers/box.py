@@ -1,6 +1,6 @@
 """One peer of `make bench NAME=box`: loads the table, then answers JSON lines of stdin with JSON lines on stdout.
 
-Arguments: engine (duckdb, clickhouse, datafusion), Parquet file, scratch folder, threads. The first line out says
+Arguments: engine (duckdb, duckdb_files, clickhouse, datafusion), Parquet file (of duckdb_files several, a line each), scratch folder, threads. The first line out says
 {engine, version, load_s, rows}. Then, line for line:
 
     {"sql": "..."}                     -> {"ms": 1.5, "rows": [[...], ...]}
@@ -42,6 +42,25 @@ class DuckDB:
         self.connection.execute("USE peer")
         self.connection.execute(f"CREATE TABLE retail AS SELECT * FROM read_parquet('{file}')")
         self.connection.execute("CHECKPOINT peer")
+
+    def fetch(self, sql):
+        return self.connection.execute(sql).fetchall()
+
+    def rows(self, fetched):
+        return fetched
+
+
+class DuckDBFiles:
+    """Over the files as they are."""
+
+    def __init__(self, file, scratch, threads):
+        import duckdb
+
+        self.version = duckdb.__version__
+        self.connection = duckdb.connect()
+        self.connection.execute(f"SET threads = {threads}")
+        files = ", ".join(f"'{path}'" for path in file.split("\n"))
+        self.connection.execute(f"CREATE VIEW retail AS SELECT * FROM read_parquet([{files}])")
 
     def fetch(self, sql):
         return self.connection.execute(sql).fetchall()
@@ -105,7 +124,7 @@ class DataFusion:
         return [list(row.values()) for batch in fetched for row in batch.to_pylist()]
 
 
-ENGINES = {"duckdb": DuckDB, "clickhouse": ClickHouse, "datafusion": DataFusion}
+ENGINES = {"duckdb": DuckDB, "duckdb_files": DuckDBFiles, "clickhouse": ClickHouse, "datafusion": DataFusion}
 
 
 def plain(value):

@@ -8,6 +8,7 @@ mod freshness;
 mod insert;
 mod load;
 mod machine;
+mod mixed;
 mod peer;
 mod retail;
 mod tpch;
@@ -42,6 +43,8 @@ enum Bench {
     Box(boxes::BoxArgs),
     /// PostgreSQL's protocol: COPY, prepared aggregates and inserts, beside PostgreSQL.
     Wire(wire::WireArgs),
+    /// Small durable batches and many aggregate queries at a time.
+    Mixed(mixed::MixedArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
             Bench::Freshness(args) => freshness::run(args).await,
             Bench::Box(args) => boxes::run(args).await,
             Bench::Wire(args) => wire::run(args).await,
+            Bench::Mixed(args) => mixed::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

@@ -1,13 +1,14 @@
 //! The engine without threads: log, commit, views and pipeline over one disk and one clock.
 
+use crate::memos;
 use crate::options::DatabaseOptions;
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, open, remove_orphans};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, Load, NewBatch, ProducerMark, Snapshot, Spaces, StageInfo, Store,
-    StoreInfo, Views, Want,
+    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, Newer, ProducerMark, Snapshot, Spaces,
+    StageInfo, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -16,9 +17,11 @@ use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Names a data directory may hold.
-const KNOWN_NAMES: [&str; 6] = ["lock", "log", "segments", "spill", "manifest", "manifest.tmp"];
+const KNOWN_NAMES: [&str; 9] =
+    ["lock", "log", "segments", "spill", "manifest", "manifest.tmp", "cuboids", "cuboids.tmp", "cuboids.damaged"];
 
 /// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
 /// too long for a thread that must not block.
@@ -27,6 +30,7 @@ const SMALL_BYTES_MAX: usize = 64 << 10;
 /// One open data directory.
 #[derive(Debug)]
 pub struct Core {
+    disk: Arc<dyn Disk>,
     dir: PathBuf,
     clock: Arc<dyn Clock>,
     views: Arc<Views>,
@@ -108,6 +112,7 @@ impl Core {
         ));
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max());
         Ok(Core {
+            disk,
             dir: dir.into(),
             clock,
             views,
@@ -225,6 +230,18 @@ impl Store for Core {
         self.views.snapshot(want)
     }
 
+    fn required(&self, freshness: Freshness, at_least: Version) -> Version {
+        self.views.required(freshness, at_least)
+    }
+
+    fn lag(&self, version: Version) -> Duration {
+        self.views.lag(version)
+    }
+
+    fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer> {
+        self.views.newer(table, above, from)
+    }
+
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
         if durability == Durability::Relaxed {
             self.relaxed.store(true, Ordering::Relaxed);
@@ -267,6 +284,14 @@ impl Store for Core {
             self.hurry_merge.store(true, Ordering::Relaxed);
         }
         self.views.wait_organised(stage, version)
+    }
+
+    fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {
+        memos::recall(self.disk.as_ref(), &self.dir, memo)
+    }
+
+    fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()> {
+        memos::memorise(self.disk.as_ref(), &self.dir, memo, content)
     }
 
     fn batches(&self, limit: usize) -> Vec<BatchInfo> {

@@ -73,6 +73,32 @@ impl Database {
     }
 
     /// A new session. Sessions are cheap; each runs one statement at a time.
+    ///
+    /// A statement that is run often is prepared once, with parameters where its constants change. Aggregates over boxes of a
+    /// shape that is resident as a cuboid then take microseconds, at whatever freshness.
+    ///
+    /// ```
+    /// use alluvia_query::ScalarValue;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let runtime = tokio::runtime::Runtime::new()?;
+    /// let db = alluvia_node::Database::open(dir.path().join("db"))?;
+    /// let session = db.session();
+    /// # runtime.block_on(async {
+    /// session.sql("CREATE TABLE sales (country TEXT, price DOUBLE) WITH (dimensions = 'country', measures = 'price')").await?;
+    /// let insert = session.prepare("INSERT INTO sales VALUES ($1, $2)")?;
+    /// for (country, price) in [("France", 2.5), ("Chile", 4.0), ("France", 1.5)] {
+    ///     session.execute_prepared(&insert, &[ScalarValue::from(country), ScalarValue::from(price)]).await?;
+    /// }
+    /// session.sql("CALL alluvia.pin_cuboid('sales', 'country')").await?;
+    /// let total = session.prepare("SELECT sum(price) FROM sales WHERE country = $1")?;
+    /// let answer = session.execute_prepared(&total, &[ScalarValue::from("France")]).await?.collect().await?;
+    /// let text = arrow::util::pretty::pretty_format_batches(&answer)?.to_string();
+    /// assert!(text.contains("| 4.0 "), "{text}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok(()) }
+    /// ```
     pub fn session(&self) -> Session {
         self.engine.session()
     }

@@ -11,6 +11,7 @@
 mod check;
 mod core;
 mod database;
+mod memos;
 mod options;
 mod pool;
 mod threads;

@@ -90,6 +90,9 @@ impl Threads {
                     stop.wait(PAUSE_AFTER_FAILURE);
                 }
             }
+            if let Err(error) = engine.remember_cuboids() {
+                tracing::warn!(%error, "how cuboids were used was not kept");
+            }
         });
         core.committer().set_served(true);
         for _ in 0..COMMITTERS {

@@ -5,13 +5,14 @@
 //!   settings and memory.
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
-use crate::answer::{Cuboids, Kept, Schemas};
+use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, TotalMemory, error_of, stoppable_rules, wrap};
 use crate::system::{QueryLog, SettingRow};
 use crate::table::ScanCache;
+use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Store;
 use alluvia_types::Result;
 use arrow::datatypes::FieldRef;
@@ -58,6 +59,7 @@ pub struct Engine {
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
     schemas: Schemas,
+    aims: Aims,
     cuboids: Arc<Cuboids>,
     kept: Arc<Kept>,
     sessions: AtomicU64,
@@ -76,12 +78,17 @@ impl Engine {
             .with_runtime_env(Arc::clone(&runtime))
             .with_type_planner(Arc::new(Types))
             .build();
+        let cuboids = Cuboids::new(options.cuboid_bytes_max);
+        if let Err(error) = cuboids.recall(store.as_ref()) {
+            tracing::warn!(%error, "which cuboids there were is not known; they are learnt anew");
+        }
         Ok(Arc::new(Engine {
             memory: TotalMemory::new(options.memory_limit_bytes),
             queries: QueryLog::new(QUERIES_REMEMBERED),
             scans: ScanCache::new(),
             schemas: Schemas::default(),
-            cuboids: Arc::new(Cuboids::new(options.cuboid_bytes_max)),
+            aims: Aims::default(),
+            cuboids: Arc::new(cuboids),
             kept: Arc::default(),
             sessions: AtomicU64::new(0),
             store,
@@ -116,6 +123,11 @@ impl Engine {
         &self.schemas
     }
 
+    /// Statements that cuboids have answered, by their texts.
+    pub(crate) fn aims(&self) -> &Aims {
+        &self.aims
+    }
+
     /// Resident cuboids.
     pub(crate) fn cuboids(&self) -> &Arc<Cuboids> {
         &self.cuboids
@@ -124,8 +136,28 @@ impl Engine {
     /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it built one.
     /// For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_cuboids(&self) -> Result<bool> {
+        self.aims.retain(&self.store.catalog());
         // One thread: the others are the statements'.
         self.cuboids.tend(self.store.as_ref(), &self.kept, 1)
+    }
+
+    /// Builds a cuboid now and keeps it.
+    pub(crate) fn pin_cuboid(&self, entry: &TableEntry, shape: &Shape) -> Result<Pinned> {
+        let pinned = self.cuboids.pin(entry, shape, self.store.as_ref(), &self.kept, self.options.threads)?;
+        self.cuboids.memorise(self.store.as_ref(), false)?;
+        Ok(pinned)
+    }
+
+    /// Lets cuboids be evicted, or with `forget` drops them at once; gives how many were meant. Measures matter if `measures` is set.
+    pub(crate) fn unpin_cuboid(&self, shape: &Shape, measures: bool, forget: bool) -> Result<usize> {
+        let count = if forget { self.cuboids.forget(shape, measures) } else { self.cuboids.unpin(shape, measures) };
+        self.cuboids.memorise(self.store.as_ref(), false)?;
+        Ok(count)
+    }
+
+    /// Keeps across restarts which cuboids there are, and how they were used. For a clean end.
+    pub fn remember_cuboids(&self) -> Result<()> {
+        self.cuboids.memorise(self.store.as_ref(), true)
     }
 
     /// What is kept of tables between statements that the index answers.

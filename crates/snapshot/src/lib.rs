@@ -19,9 +19,9 @@ pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use ports::{
-    BatchInfo, Committed, Done, Durability, Freshness, Load, NewBatch, NewRows, ProducerMark, StageInfo, StagedLoad,
-    Store, StoreInfo, Want,
+    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, NewRows, ProducerMark, StageInfo,
+    StagedLoad, Store, StoreInfo, Want,
 };
-pub use snapshot::{SegmentRead, Snapshot, TableRead, TailRead};
+pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};
 pub use views::{Cut, Published, Views};

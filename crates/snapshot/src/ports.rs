@@ -1,6 +1,6 @@
 //! The ports through which `query` reads, writes and asks for work. `node` implements them; `query` knows nothing behind them.
 
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Newer, Snapshot};
 use alluvia_catalog::{Catalog, Change, DictionaryMark};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::SegmentMeta;
@@ -175,6 +175,15 @@ pub struct StoreInfo {
     pub pipeline_error: Option<String>,
 }
 
+/// A small file beside the data, of what may be lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Memo {
+    /// Its name in the data directory.
+    pub name: &'static str,
+    /// Six letters for its kind, two digits for the version of its content.
+    pub magic: &'static [u8; 8],
+}
+
 /// The database, as `query` sees it. All calls block; call them from a blocking thread where they may wait.
 pub trait Store: Send + Sync + Debug {
     /// Where time comes from.
@@ -183,6 +192,13 @@ pub trait Store: Send + Sync + Debug {
     fn catalog(&self) -> Arc<Catalog>;
     /// Pins a snapshot. Never waits for a sort or a merge.
     fn snapshot(&self, want: &Want) -> Result<Snapshot>;
+    /// The least version that an answer of this freshness may be of; it is visible.
+    fn required(&self, freshness: Freshness, at_least: Version) -> Version;
+    /// How long ago the first batch above a version became visible; zero when there is none.
+    fn lag(&self, version: Version) -> Duration;
+    /// What came to a table above version `above`, if all of that is still in the tail: its rows above `from`. For whoever follows
+    /// the log; it costs what is new, where a snapshot costs what there is.
+    fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer>;
     /// Commits a batch. With `Sync` it is durable and visible on return.
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed>;
     /// As [`Store::submit`] with [`Durability::Sync`], for a batch whose rows are few, without waiting: `done` is called
@@ -199,6 +215,10 @@ pub trait Store: Send + Sync + Debug {
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)>;
     /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to hurry.
     fn organise(&self, stage: Stage) -> Result<()>;
+    /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.
+    fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;
+    /// Keeps a memo across restarts in place of the last one.
+    fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()>;
     /// Recent batches, newest first, at most `limit`.
     fn batches(&self, limit: usize) -> Vec<BatchInfo>;
     /// Every table's stages.

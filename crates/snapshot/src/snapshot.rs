@@ -74,3 +74,16 @@ impl TableRead {
         segments + self.tail.iter().map(|run| run.rows.num_rows() as u64).sum::<u64>()
     }
 }
+
+/// What came to a table since a version.
+#[derive(Clone, Debug)]
+pub struct Newer {
+    /// Everything through this version.
+    pub through: Version,
+    /// Rows of this version and before have left the tail.
+    pub floor: Version,
+    /// The definition to read by.
+    pub entry: Arc<TableEntry>,
+    /// The rows, in (version, ordinal) order.
+    pub tail: Vec<TailRead>,
+}

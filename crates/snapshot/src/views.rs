@@ -11,7 +11,7 @@
 use crate::freshness::VisibleTimes;
 use crate::manifest::{Base, ProducerState, TableBase};
 use crate::ports::{BatchInfo, Freshness, StageInfo, StagedLoad, Want};
-use crate::snapshot::{SegmentRead, Snapshot, TableRead, TailRead};
+use crate::snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::{Catalog, TableEntry};
@@ -258,6 +258,42 @@ impl Views {
             }
         }
         Ok(Snapshot { version, lag, stage, catalog, tables })
+    }
+
+    /// The least version that an answer of this freshness may be of.
+    pub fn required(&self, freshness: Freshness, at_least: Version) -> Version {
+        let fresh = match freshness {
+            Freshness::Within(Duration::ZERO) => self.visible(),
+            Freshness::Within(age) => {
+                let now = self.clock.monotonic();
+                self.state.read().times.required(now, age)
+            }
+            Freshness::Merged => Version(0),
+        };
+        fresh.max(at_least)
+    }
+
+    /// How long ago the first batch above a version became visible.
+    pub fn lag(&self, version: Version) -> Duration {
+        if version >= self.visible() {
+            return Duration::ZERO;
+        }
+        let now = self.clock.monotonic();
+        self.state.read().times.lag(now, version)
+    }
+
+    /// What came to a table above version `above`, if all of that is in the tail: its rows above `from`.
+    pub fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer> {
+        let state = self.state.read();
+        let floor = state.base.through;
+        let mut staged = state.attached.range(above.next()..).flat_map(|(_, loads)| loads);
+        if floor > above || staged.any(|(owner, _)| *owner == table) {
+            return None;
+        }
+        let entry = Arc::clone(state.catalog.by_id(table)?);
+        let rows = state.tails.get(&table).map(|tail| tail.read(from.max(floor), state.visible));
+        let tail = rows.unwrap_or_default().into_iter().map(TailRead::of_run).collect();
+        Some(Newer { through: state.visible, floor, entry, tail })
     }
 
     /// What a sort cycle starts from.

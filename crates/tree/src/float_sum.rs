@@ -19,6 +19,14 @@ pub(crate) struct Compensated {
 }
 
 impl Compensated {
+    /// Of nothing.
+    pub(crate) const ZERO: Compensated = Compensated { sum: 0.0, rest: 0.0 };
+
+    /// Of one value.
+    pub(crate) fn of(value: f64) -> Compensated {
+        Compensated { sum: value, rest: 0.0 }
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, value: f64) {
         let (sum, rest) = two_sum(self.sum, value);

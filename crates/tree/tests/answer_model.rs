@@ -239,6 +239,12 @@ fn dimension_of(level: usize) -> usize {
     [0, 0, 1, 2, 3, 3][level]
 }
 
+/// The values of a measure.
+fn values(data: &Data, chunk: &RowChunk, measure: &WantedMeasure) -> Option<ArrayRef> {
+    let column = data.table.column_by_id(measure.column).expect("a column");
+    chunk.rows.column_by_name(&column.storage_name).cloned()
+}
+
 /// The same by a cuboid that has the question's levels, or finer ones.
 fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, expected: &BTreeMap<Vec<u32>, (u64, Vec<Expected>)>) {
     let named = query.filters.iter().map(|filter| filter.level).chain(query.groups.iter().copied());
@@ -255,8 +261,27 @@ fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, expected: &BTre
         .rev()
         .map(|measure| WantedMeasure { wanted: Wanted { sum: true, ..measure.wanted }, ..*measure });
     let Some(mut cuboid) = Cuboid::new(spans, measures.collect(), 2_000_000) else { return };
-    if !cuboid.add_segments(&data.segments, 2).expect("adds") {
+    // As a cuboid gets its rows: some segments at first, some later, some rows while they are in no segment.
+    let first = random.below(data.segments.len() as u64 + 1) as usize;
+    let (early, late) = data.segments.split_at(first);
+    if !cuboid.add_segments(early, 2).expect("adds") {
         return;
+    }
+    for (segment, (chunk, (above, through))) in late.iter().zip(&data.chunks[first..]) {
+        let is_added = match chunk.len() < 400 {
+            false => cuboid.add_segments(std::slice::from_ref(segment), 1).expect("adds"),
+            true => {
+                let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>().values();
+                let seen = |row: &usize| versions[*row] > *above && versions[*row] <= *through;
+                let measures: Vec<Option<ArrayRef>> =
+                    cuboid.measures().iter().map(|of| values(data, chunk, of)).collect();
+                let mut rows = (0..chunk.len()).filter(seen);
+                rows.all(|row| cuboid.add_rows(&chunk.codes, &measures, row..row + 1).expect("adds"))
+            }
+        };
+        if !is_added {
+            return;
+        }
     }
     let ancestor = |finer: usize, coarser: usize, code: u32| match (finer, coarser) {
         (1, 0) => (code > 0).then(|| data.dictionaries.parent(1, code)),
@@ -299,14 +324,8 @@ proptest! {
             let mut by_rows = Answer::new(&query, keys);
             for (chunk, (above, through)) in &data.chunks {
                 let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
-                let measures: Vec<Option<ArrayRef>> = query
-                    .measures
-                    .iter()
-                    .map(|measure| {
-                        let column = data.table.column_by_id(measure.column).expect("a column");
-                        chunk.rows.column_by_name(&column.storage_name).cloned()
-                    })
-                    .collect();
+                let measures: Vec<Option<ArrayRef>> =
+                    query.measures.iter().map(|measure| values(&data, chunk, measure)).collect();
                 for row in (0..chunk.len()).filter(|&row| versions.value(row) > *above && versions.value(row) <= *through) {
                     add_rows(&query, &chunk.codes, &measures, row..row + 1, &mut by_rows).expect("adds");
                 }

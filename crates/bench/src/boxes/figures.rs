@@ -1,7 +1,7 @@
 //! What was measured of one list of questions, as a table for people and as JSON.
 //!
 //! Ratios say how many times the best peer's time ours is faster, and how many times its throughput ours is, over the same
-//! questions. Shapes that are too large for a cuboid stay cold, so the resident ways are also shown for the others alone.
+//! questions. Shapes that are too large for a cuboid stay cold, so all are also shown over the others alone.
 
 use crate::boxes::ours::Way;
 use crate::boxes::questions::{Bin, Question};
@@ -16,6 +16,8 @@ pub struct Measured {
     pub samples: Vec<Vec<Vec<f64>>>,
     /// Queries a second: of each engine, in each bin.
     pub throughput: Vec<Vec<f64>>,
+    /// The same over those questions alone whose shapes are resident.
+    pub resident_throughput: Vec<Vec<f64>>,
     /// Which questions' shapes are resident.
     pub resident: Vec<bool>,
     /// Answers that differ from the reference.
@@ -30,8 +32,8 @@ struct Row {
     p50_ms: f64,
     p99_ms: f64,
     faster: f64,
-    queries_per_s: Option<f64>,
-    throughput_ratio: Option<f64>,
+    queries_per_s: f64,
+    throughput_ratio: f64,
 }
 
 impl Measured {
@@ -39,12 +41,13 @@ impl Measured {
         questions.iter().flat_map(|question| self.samples[engine][*question].iter().copied()).collect()
     }
 
-    fn row(&self, engine: usize, bin: Option<usize>, questions: &[usize]) -> Row {
+    /// `throughput` is by engine, in the questions' bin.
+    fn row(&self, engine: usize, bin: usize, throughput: &[Vec<f64>], questions: &[usize]) -> Row {
         let mut times = self.times(engine, questions);
         let peers = Way::ALL.len()..self.engines.len();
         let best_ms = peers.clone().map(|peer| mean(&self.times(peer, questions))).fold(f64::NAN, f64::min);
-        let queries_per_s = bin.map(|bin| self.throughput[engine][bin]);
-        let best_per_s = bin.map(|bin| peers.map(|peer| self.throughput[peer][bin]).fold(f64::NAN, f64::max));
+        let queries_per_s = throughput[engine][bin];
+        let best_per_s = peers.map(|peer| throughput[peer][bin]).fold(f64::NAN, f64::max);
         let mean_ms = mean(&times);
         Row {
             engine: self.engines[engine].clone(),
@@ -54,17 +57,19 @@ impl Measured {
             p99_ms: percentile(&mut times, 0.99),
             faster: best_ms / mean_ms,
             queries_per_s,
-            throughput_ratio: queries_per_s.zip(best_per_s).map(|(ours, best)| ours / best),
+            throughput_ratio: queries_per_s / best_per_s,
         }
     }
 
-    /// Rows of one bin: every engine over all its questions; then the resident ways over the resident ones.
+    /// Rows of one bin: every engine over all its questions; then every one over those whose shapes are resident.
     fn rows(&self, bin: usize, questions: &[usize]) -> Vec<Row> {
-        let mut rows: Vec<Row> = (0..self.engines.len()).map(|engine| self.row(engine, Some(bin), questions)).collect();
+        let engines = 0..self.engines.len();
+        let mut rows: Vec<Row> =
+            engines.clone().map(|engine| self.row(engine, bin, &self.throughput, questions)).collect();
         let resident: Vec<usize> = questions.iter().copied().filter(|question| self.resident[*question]).collect();
         if !resident.is_empty() && resident.len() < questions.len() {
-            for engine in [Way::ResidentSql as usize, Way::ResidentApi as usize] {
-                let mut row = self.row(engine, None, &resident);
+            for engine in engines.filter(|&engine| engine != Way::Cold as usize) {
+                let mut row = self.row(engine, bin, &self.resident_throughput, &resident);
                 row.engine.push_str(" only");
                 rows.push(row);
             }
@@ -99,18 +104,16 @@ impl Measured {
             );
             let rows = self.rows(at, &of_bin);
             for row in &rows {
-                let shown =
-                    |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.1}"));
                 let _ = writeln!(
                     text,
-                    "  {:<27}{:>10.3}{:>10.3}{:>10.3}{:>12.2}{:>12}{:>12}",
+                    "  {:<27}{:>10.3}{:>10.3}{:>10.3}{:>12.2}{:>12.1}{:>12.1}",
                     row.engine,
                     row.mean_ms,
                     row.p50_ms,
                     row.p99_ms,
                     row.faster,
-                    shown(row.queries_per_s),
-                    shown(row.throughput_ratio)
+                    row.queries_per_s,
+                    row.throughput_ratio
                 );
             }
             bins.push(json!({

@@ -4,20 +4,21 @@
 //! rotating order after one pass that warms it and checks its answers. Throughput is two clients of ours, and the peers' own
 //! two threads. [`data`] makes the rows, [`questions`] the boxes, [`peers`] and [`ours`] ask, [`figures`] adds up.
 
-mod answer;
-mod data;
+pub mod answer;
+pub mod data;
 mod figures;
-mod ours;
-mod peers;
-mod questions;
+pub mod ours;
+pub mod peers;
+pub mod questions;
 
 use crate::{Anything, Places};
 use alluvia_node::{DatabaseOptions, parse_bytes};
+use alluvia_query::Prepared;
 use answer::Answer;
 use clap::Args;
 use data::Data;
 use figures::Measured;
-use ours::{Ours, Prepared, Way};
+use ours::{Ours, Way};
 use peers::{KINDS, Peer};
 use questions::{Bin, Generator, Question};
 use serde_json::{Value, json};
@@ -117,6 +118,7 @@ async fn measure(args: &BoxArgs, ours: &Ours, peers: &mut [Peer], questions: &[Q
     let mut measured = Measured {
         samples: vec![vec![Vec::new(); questions.len()]; engines.len()],
         throughput: vec![Vec::new(); engines.len()],
+        resident_throughput: vec![Vec::new(); engines.len()],
         resident: Vec::new(),
         wrong: Vec::new(),
         engines,
@@ -145,19 +147,33 @@ async fn measure(args: &BoxArgs, ours: &Ours, peers: &mut [Peer], questions: &[Q
         eprintln!("turn {turn} done");
     }
     for (at, bin) in Bin::ALL.into_iter().enumerate() {
-        let of_bin = questions.iter().filter(|question| question.bin == bin);
-        let texts: Vec<String> = of_bin.map(|question| question.sql.clone()).collect();
+        let of_bin = || questions.iter().zip(&measured.resident).filter(|(question, _)| question.bin == bin);
+        let all: Vec<String> = of_bin().map(|(question, _)| question.sql.clone()).collect();
+        let resident: Vec<String> =
+            of_bin().filter(|(_, resident)| **resident).map(|(question, _)| question.sql.clone()).collect();
         for step in 0..count {
             let engine = (step + at) % count;
-            let queries_per_s = match Way::ALL.get(engine) {
-                Some(way) => ours.throughput(*way, &texts, args.seconds).await?,
-                None => peers[engine - Way::ALL.len()].throughput(&texts, args.seconds)?,
-            };
+            let queries_per_s = throughput(args, ours, peers, engine, &all).await?;
             measured.throughput[engine].push(queries_per_s);
+            // Shapes that are no cuboids would hide what those that are take.
+            let of_resident = match resident.len() {
+                0 => f64::NAN,
+                some if some == all.len() => queries_per_s,
+                _ => throughput(args, ours, peers, engine, &resident).await?,
+            };
+            measured.resident_throughput[engine].push(of_resident);
         }
         eprintln!("throughput of {} coverage done", bin.name());
     }
     Ok(measured)
+}
+
+/// Queries a second of one engine over a list.
+async fn throughput(args: &BoxArgs, ours: &Ours, peers: &mut [Peer], engine: usize, texts: &[String]) -> Anything<f64> {
+    match Way::ALL.get(engine) {
+        Some(way) => ours.throughput(*way, texts, args.seconds).await,
+        None => peers[engine - Way::ALL.len()].throughput(texts, args.seconds),
+    }
 }
 
 /// Asks one engine, by its place in [`Measured::engines`].

@@ -1,11 +1,12 @@
-//! Alluvia, asked in three ways: cold as SQL text, and with the query's shape resident as SQL text and as a parsed statement.
+//! Alluvia, asked in four ways: cold as SQL text, and with the query's shape resident as SQL text that was never seen before, as SQL
+//! text that is repeated, and as a prepared statement.
 
 use crate::Anything;
 use crate::boxes::answer::Answer;
 use crate::boxes::questions::{Question, TABLE};
 use crate::retail::create;
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_query::{Session, Statement};
+use alluvia_query::{Prepared, Session};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use std::path::Path;
@@ -21,36 +22,35 @@ pub const CLIENTS: usize = 2;
 pub enum Way {
     /// SQL text; cuboids are off.
     Cold,
-    /// SQL text; its shape is resident.
+    /// SQL text that is parsed each time; its shape is resident.
+    ResidentNew,
+    /// SQL text that is repeated; its shape is resident.
     ResidentSql,
-    /// Parsed once; its shape is resident.
+    /// Prepared once; its shape is resident.
     ResidentApi,
 }
 
 impl Way {
-    pub const ALL: [Way; 3] = [Way::Cold, Way::ResidentSql, Way::ResidentApi];
+    pub const ALL: [Way; 4] = [Way::Cold, Way::ResidentNew, Way::ResidentSql, Way::ResidentApi];
 
     pub fn name(self) -> &'static str {
         match self {
             Way::Cold => "alluvia cold",
+            Way::ResidentNew => "alluvia resident new SQL",
             Way::ResidentSql => "alluvia resident SQL",
             Way::ResidentApi => "alluvia resident API",
         }
     }
 }
 
-/// A question that is parsed once and run many times.
-pub struct Prepared(Statement);
-
-/// Parses a question.
-pub fn prepare(session: &Session, sql: &str) -> Anything<Prepared> {
-    let statement = session.parse(sql)?.pop();
-    Ok(Prepared(statement.ok_or("there is no statement in a question")?))
+/// Runs a prepared question.
+async fn answer_prepared(session: &Session, prepared: &Prepared) -> Anything<Vec<RecordBatch>> {
+    Ok(session.execute_prepared(prepared, &[]).await?.collect().await?)
 }
 
-/// Runs a parsed question.
-pub async fn answer_prepared(session: &Session, prepared: &Prepared) -> Anything<Vec<RecordBatch>> {
-    Ok(session.execute(prepared.0.clone()).await?.collect().await?)
+/// The text of a question that nobody remembers: what is around a statement is no part of it.
+fn unseen(sql: &str) -> String {
+    format!("{sql} -- new")
 }
 
 /// Runs a question's text.
@@ -105,9 +105,14 @@ impl Ours {
         Ok(Ours { db, cold, resident, load_s })
     }
 
+    /// The database.
+    pub fn db(&self) -> &Arc<Database> {
+        &self.db
+    }
+
     /// Parses a question on the session that will run it.
     pub fn prepare(&self, question: &Question) -> Anything<Prepared> {
-        prepare(&self.resident, &question.sql)
+        Ok(self.resident.prepare(&question.sql)?)
     }
 
     /// Asks once, lets the demand be built and asks again. Whether the shape is resident then: not every shape is worth it.
@@ -123,6 +128,7 @@ impl Ours {
         let start = Instant::now();
         let batches = match way {
             Way::Cold => answer_text(&self.cold, &question.sql).await?,
+            Way::ResidentNew => answer_text(&self.resident, &unseen(&question.sql)).await?,
             Way::ResidentSql => answer_text(&self.resident, &question.sql).await?,
             Way::ResidentApi => answer_prepared(&self.resident, prepared).await?,
         };
@@ -132,7 +138,10 @@ impl Ours {
 
     /// Queries a second of [`CLIENTS`] clients, each over whole passes of the list, for at least so long.
     pub async fn throughput(&self, way: Way, texts: &[String], seconds: f64) -> Anything<f64> {
-        let texts: Arc<[String]> = texts.into();
+        let texts: Arc<[String]> = match way {
+            Way::ResidentNew => texts.iter().map(|sql| unseen(sql)).collect(),
+            _ => texts.into(),
+        };
         let gate = Arc::new(Barrier::new(CLIENTS + 1));
         let mut clients = Vec::new();
         for number in 0..CLIENTS {
@@ -191,6 +200,6 @@ impl Client {
         if self.way == Way::Cold {
             cuboids_off(&self.session).await?;
         }
-        self.texts.iter().map(|sql| prepare(&self.session, sql)).collect()
+        Ok(self.texts.iter().map(|sql| self.session.prepare(sql)).collect::<Result<_, _>>()?)
     }
 }

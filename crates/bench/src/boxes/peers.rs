@@ -27,6 +27,9 @@ pub const KINDS: [Kind; 3] = [
     Kind { name: "DataFusion", engine: "datafusion", package: "datafusion" },
 ];
 
+/// DuckDB over the Parquet files themselves, separated by line ends: slower, and with no copy of the rows in memory.
+pub const FILES: Kind = Kind { name: "DuckDB", engine: "duckdb_files", package: "duckdb" };
+
 /// One running child.
 pub struct Peer {
     pub name: &'static str,

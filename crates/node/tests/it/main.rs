@@ -3,6 +3,7 @@
 mod cancel;
 mod check;
 mod crash;
+mod cuboids;
 mod faults;
 mod fuzz;
 mod index_answers;

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 
+mod aim;
 mod boxes;
 mod columns;
 mod conditions;
@@ -18,11 +19,12 @@ mod schemas;
 mod statement;
 mod tail;
 
-pub(crate) use cuboids::{Cuboids, Resident};
+pub(crate) use aim::{Aim, Aims};
+pub(crate) use cuboids::{Cuboids, Pinned, Shape};
 pub(crate) use recognise::recognise;
 pub(crate) use run::{Bound, bind, run};
 pub(crate) use schemas::{SchemaKey, Schemas};
-pub(crate) use statement::Statement;
+pub(crate) use statement::{Literal, Statement};
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

@@ -94,6 +94,7 @@ pub(super) fn literal_of(expr: &Expr) -> Option<Literal> {
             Value::SingleQuotedString(text) => Some(Literal::Text(text.clone())),
             Value::Number(text, false) => Some(Literal::Number(text.clone())),
             Value::Boolean(value) => Some(Literal::Boolean(*value)),
+            Value::Placeholder(name) => name.strip_prefix('$')?.parse().ok().map(Literal::Parameter),
             _ => None,
         },
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match literal_of(expr)? {

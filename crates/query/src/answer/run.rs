@@ -1,10 +1,11 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
 use super::boxes::{Filters, boxes};
+use super::cuboids::{Shape, dimensions};
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
 use super::{Kept, columns};
-use alluvia_catalog::Dictionaries;
+use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{
@@ -26,6 +27,9 @@ pub(crate) struct Bound {
     pub(super) measures: Vec<WantedMeasure>,
     /// One for each box; boxes have no rows in common.
     questions: Vec<BoxQuery>,
+    shape: Shape,
+    /// Which dimension each level is of.
+    pub(super) dimensions: Vec<usize>,
     conditions: Vec<Condition>,
     /// Members of each level when the filters were made.
     members: Vec<u32>,
@@ -37,20 +41,18 @@ pub(crate) struct Bound {
 }
 
 /// The statement bound to its table; `None` if the index cannot answer it.
-pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
-    let def = &read.entry.def;
-    let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
+pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc<Dictionaries>) -> Option<Bound> {
+    let def = &entry.def;
     // GROUP BY of a name means the column of that name, if there is one, and not an item that is called so.
     let hides = |alias: &String| def.columns.iter().any(|column| column.name == *alias);
     if def.dimensions.is_empty() || statement.aliases.iter().any(hides) {
         return None;
     }
-    let members = member_counts(def, &dictionaries);
-    let boxes = boxes(def, &dictionaries, &statement.conditions)?;
+    let members = member_counts(def, dictionaries);
+    let boxes = boxes(def, dictionaries, &statement.conditions)?;
     let groups: Vec<usize> = statement.groups.iter().map(|group| level_of(def, group)).collect::<Option<_>>()?;
-    let coded: Vec<bool> = def.levels().map(|(dimension, _, _)| has_codes(&def.dimensions[dimension])).collect();
-    let levels = boxes.iter().flatten().map(|filter| filter.level).chain(groups.iter().copied());
-    if boxes.iter().any(|filters| filters.len() > 64) || levels.into_iter().any(|level| !coded[level]) {
+    let mut levels = boxes.iter().flatten().map(|filter| filter.level).chain(groups.iter().copied());
+    if boxes.iter().any(|filters| filters.len() > 64) || levels.any(|level| !has_level_codes(def, level)) {
         return None;
     }
     let mut measures = Vec::new();
@@ -68,10 +70,13 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
             }
         });
     }
+    let questions = questions(boxes, &groups, &measures);
     Some(Bound {
         def: Arc::clone(def),
         items: statement.items.clone(),
-        questions: questions(boxes, &groups, &measures),
+        dimensions: dimensions(def),
+        shape: Shape::of(def, &questions),
+        questions,
         groups,
         measures,
         conditions: statement.conditions.clone(),
@@ -80,8 +85,13 @@ pub(crate) fn bind(statement: &Statement, read: &TableRead) -> Option<Bound> {
         order: statement.order.clone(),
         limit: statement.limit,
         offset: statement.offset,
-        dictionaries,
+        dictionaries: Arc::clone(dictionaries),
     })
+}
+
+/// Whether rows of the tail have codes at a level.
+pub(super) fn has_level_codes(def: &TableDef, level: usize) -> bool {
+    def.levels().nth(level).is_some_and(|(dimension, _, _)| has_codes(&def.dimensions[dimension]))
 }
 
 /// How many codes each level has given out.
@@ -95,10 +105,20 @@ impl Bound {
         &self.questions
     }
 
+    /// Its levels and measures.
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Whether the filters know every member there is now.
+    pub(super) fn knows_all_members(&self) -> bool {
+        self.members.iter().enumerate().all(|(level, &known)| known == self.dictionaries.len(level))
+    }
+
     /// The questions with filters that know every member there is now: rows of the tail bring new ones when they get their
     /// codes. `None` if the conditions cannot be filters any more.
     pub(super) fn questions(&self) -> Option<Cow<'_, [BoxQuery]>> {
-        if self.members == member_counts(&self.def, &self.dictionaries) {
+        if self.knows_all_members() {
             return Some(Cow::Borrowed(&self.questions));
         }
         let boxes = boxes(&self.def, &self.dictionaries, &self.conditions)?;

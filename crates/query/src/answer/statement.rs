@@ -82,7 +82,33 @@ pub(crate) enum Test {
     Not(Box<Test>),
 }
 
+impl Statement {
+    /// The statement with values for its parameters; `None` if one of them has none.
+    pub(crate) fn with_parameters(&self, values: &[Literal]) -> Option<Statement> {
+        let conditions = self.conditions.iter().map(|condition| condition.with_parameters(values));
+        Some(Statement {
+            table: self.table.clone(),
+            items: self.items.clone(),
+            groups: self.groups.clone(),
+            aliases: self.aliases.clone(),
+            conditions: conditions.collect::<Option<_>>()?,
+            order: self.order.clone(),
+            limit: self.limit,
+            offset: self.offset,
+        })
+    }
+}
+
 impl Condition {
+    fn with_parameters(&self, values: &[Literal]) -> Option<Condition> {
+        let all = |parts: &[Condition]| parts.iter().map(|part| part.with_parameters(values)).collect::<Option<_>>();
+        Some(match self {
+            Condition::Column(column, test) => Condition::Column(column.clone(), test.with_parameters(values)?),
+            Condition::All(parts) => Condition::All(all(parts)?),
+            Condition::Any(parts) => Condition::Any(all(parts)?),
+        })
+    }
+
     /// What makes this condition false (not merely unknown).
     pub(crate) fn negated(self) -> Condition {
         let all = |parts: Vec<Condition>| parts.into_iter().map(Condition::negated).collect();
@@ -95,6 +121,23 @@ impl Condition {
 }
 
 impl Test {
+    fn with_parameters(&self, values: &[Literal]) -> Option<Test> {
+        let value = |literal: &Literal| match literal {
+            Literal::Parameter(number) => values.get(number.checked_sub(1)?).cloned(),
+            other => Some(other.clone()),
+        };
+        let bound = |bound: &Option<(Literal, bool)>| match bound {
+            None => Some(None),
+            Some((literal, inclusive)) => Some(Some((value(literal)?, *inclusive))),
+        };
+        Some(match self {
+            Test::In(literals) => Test::In(literals.iter().map(value).collect::<Option<_>>()?),
+            Test::Range(low, high) => Test::Range(bound(low)?, bound(high)?),
+            Test::Not(test) => Test::Not(Box::new(test.with_parameters(values)?)),
+            Test::Like(_) | Test::Null | Test::Known => self.clone(),
+        })
+    }
+
     fn negated(self) -> Test {
         match self {
             Test::Null => Test::Known,
@@ -116,4 +159,6 @@ pub(crate) enum Literal {
     Date(String),
     /// `TIMESTAMP '...'`
     Time(String),
+    /// `$1`, counted from 1: stands for one of the others.
+    Parameter(usize),
 }

@@ -6,7 +6,7 @@
 //! - Chunks are of consecutive versions, without a gap; what a snapshot reads of them follows from versions alone.
 
 use alluvia_catalog::{Dictionaries, TableEntry};
-use alluvia_snapshot::TailRead;
+use alluvia_snapshot::{Newer, Store, TailRead};
 use alluvia_space::{Dimension, LevelCodes, LevelSource, VERSION_COLUMN};
 use alluvia_types::{Error, Result, TableId, Version};
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -66,8 +66,8 @@ impl CodedTails {
             Arc::clone(tables.entry(entry.def.id).or_insert_with(|| Arc::new(Mutex::new(empty()))))
         };
         let mut coded = coded.lock();
-        if coded.changed_at != entry.changed_at || coded.chunks.is_empty() {
-            // Nothing to build upon.
+        if coded.changed_at != entry.changed_at || coded.chunks.is_empty() || oldest > coded.through.next() {
+            // Nothing to build upon: what lies between may have left the tail without its codes, and an older snapshot has it.
             coded.changed_at = entry.changed_at;
             coded.chunks.clear();
             coded.through = Version(oldest.0 - 1);
@@ -104,6 +104,60 @@ impl CodedTails {
 }
 
 impl CodedTails {
+    /// What came to a table above version `above`, with its codes, and the version through which it came. `None` where only a
+    /// snapshot can tell: rows have left the tail meanwhile, or the table was changed.
+    pub(crate) fn newer(
+        &self,
+        store: &dyn Store,
+        entry: &TableEntry,
+        dictionaries: &Dictionaries,
+        above: Version,
+    ) -> Result<Option<(Version, Vec<TailRows>)>> {
+        let nothing = || {
+            let newer = store.newer(entry.def.id, above, above)?;
+            let is_nothing = newer.entry.changed_at == entry.changed_at && newer.tail.is_empty();
+            is_nothing.then(|| (newer.through, Vec::new()))
+        };
+        let Some(coded) = self.tables.lock().get(&entry.def.id).map(Arc::clone) else { return Ok(nothing()) };
+        let mut coded = coded.lock();
+        let covered = match coded.chunks.front() {
+            None => coded.through,
+            Some(chunk) => Version(versions(&chunk.rows)?[0] - 1),
+        };
+        if coded.changed_at != entry.changed_at || above < covered {
+            return Ok(nothing());
+        }
+        let newer = store.newer(entry.def.id, above, coded.through);
+        let Some(newer) = newer.filter(|newer| newer.entry.changed_at == entry.changed_at) else { return Ok(None) };
+        let Newer { through, floor, tail, .. } = newer;
+        if floor > coded.through {
+            coded.chunks.clear();
+        }
+        for run in tail.iter().filter(|run| run.rows.num_rows() > 0) {
+            let chunk = code(entry, dictionaries, &run.rows)?;
+            coded.chunks.push_back(chunk);
+        }
+        coded.through = coded.through.max(through);
+        while let Some(chunk) = coded.chunks.front()
+            && versions(&chunk.rows)?.last().is_some_and(|last| *last <= floor.0)
+        {
+            coded.chunks.pop_front();
+        }
+        let mut pieces = Vec::new();
+        for chunk in coded.chunks.iter().rev() {
+            let versions = versions(&chunk.rows)?;
+            let start = versions.partition_point(|&version| version <= above.0);
+            if start < versions.len() {
+                pieces.push((Arc::clone(chunk), start..versions.len()));
+            }
+            if start > 0 {
+                break;
+            }
+        }
+        pieces.reverse();
+        Ok(Some((through, pieces)))
+    }
+
     /// Drops what is kept of a table's tail.
     pub(crate) fn forget(&self, table: TableId) {
         self.tables.lock().remove(&table);

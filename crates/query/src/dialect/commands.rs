@@ -2,6 +2,7 @@
 //!
 //! Invariant: every clause of them is either taken over or refused by name.
 
+use crate::dialect::cuboid_name::CuboidName;
 use crate::dialect::names::{SYSTEM, name_of, parts_of};
 use crate::dialect::parse::table_name;
 use crate::dialect::refuse::not_supported;
@@ -164,23 +165,38 @@ pub(crate) fn deallocate_of(name: &ast::Ident) -> Option<String> {
     let all = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all");
     (!all).then(|| name_of(name))
 }
+/// Procedures without arguments, and those that take a cuboid's name.
+const PLAIN_PROCEDURES: [(&str, Procedure); 3] =
+    [("build_cuboids", Procedure::BuildCuboids), ("flush", Procedure::Flush), ("merge", Procedure::Merge)];
+type OfCuboid = fn(CuboidName) -> Procedure;
+const CUBOID_PROCEDURES: [(&str, OfCuboid); 3] = [
+    ("drop_cuboid", Procedure::DropCuboid),
+    ("pin_cuboid", Procedure::PinCuboid),
+    ("unpin_cuboid", Procedure::UnpinCuboid),
+];
 
 /// CALL of a procedure.
 pub(crate) fn call_of(function: &ast::Function) -> Result<Kind> {
     let parts = parts_of(&function.name)?;
+    let name = match parts.as_slice() {
+        [schema, name] if schema == SYSTEM => name.as_str(),
+        _ => "",
+    };
+    if let Some((_, of_cuboid)) = CUBOID_PROCEDURES.iter().find(|(known, _)| *known == name) {
+        let named = CuboidName::of_arguments(&format!("{SYSTEM}.{name}"), &function.args)?;
+        return Ok(Kind::Call(of_cuboid(named)));
+    }
+    let Some((_, procedure)) = PLAIN_PROCEDURES.into_iter().find(|(known, _)| *known == name) else {
+        let plain = PLAIN_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}()"));
+        let of_cuboids = CUBOID_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}('table', 'levels')"));
+        let known: Vec<String> = plain.chain(of_cuboids).collect();
+        return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
+            .with_hint(format!("procedures are {}", known.join(", "))));
+    };
     let no_arguments = match &function.args {
         ast::FunctionArguments::None => true,
         ast::FunctionArguments::List(list) => list.args.is_empty() && list.clauses.is_empty(),
         ast::FunctionArguments::Subquery(_) => false,
-    };
-    let procedure = match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [SYSTEM, "build_cuboids"] => Procedure::BuildCuboids,
-        [SYSTEM, "flush"] => Procedure::Flush,
-        [SYSTEM, "merge"] => Procedure::Merge,
-        _ => {
-            return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
-                .with_hint("procedures are alluvia.flush(), alluvia.merge() and alluvia.build_cuboids()"));
-        }
     };
     if !no_arguments {
         return Err(Error::new(ErrorKind::UndefinedFunction, format!("{} takes no arguments", function.name)));

@@ -4,6 +4,7 @@
 //! snapshot is the session's work.
 
 mod commands;
+mod cuboid_name;
 pub(crate) mod definitions;
 mod depth;
 mod grammar;
@@ -16,6 +17,7 @@ mod parse;
 mod refuse;
 pub(crate) mod statement;
 
+pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
 pub(crate) use parse::{parse, query_of_table};
 pub(crate) use statement::Kind;

@@ -1,6 +1,7 @@
 //! A statement: parsed, checked for what is not built, not yet bound to any table.
 
 use crate::copy::{CopyOptions, CopyStatement, CopyWhat, Direction, Format, Source, Target};
+use crate::dialect::cuboid_name::CuboidName;
 use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
 use crate::dialect::parameters;
@@ -189,7 +190,7 @@ pub(crate) enum Kind {
     Rollback,
     /// COPY.
     Copy(Box<CopyStatement>),
-    /// CALL alluvia.flush() or alluvia.merge().
+    /// CALL of one of our procedures.
     Call(Procedure),
     /// DECLARE of a cursor.
     Declare(Declare),
@@ -267,7 +268,7 @@ pub(crate) enum SettingValue {
 }
 
 /// What CALL can run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Procedure {
     /// Sort what has arrived.
     Flush,
@@ -275,6 +276,26 @@ pub(crate) enum Procedure {
     Merge,
     /// Build the cuboids that are wanted.
     BuildCuboids,
+    /// Build a cuboid and keep it.
+    PinCuboid(CuboidName),
+    /// Let a pinned cuboid be evicted again.
+    UnpinCuboid(CuboidName),
+    /// Forget a cuboid.
+    DropCuboid(CuboidName),
+}
+
+/// The text of a string literal.
+pub(crate) fn text_of(expr: &Expr) -> Option<String> {
+    use datafusion::sql::sqlparser::ast::Value;
+    let Expr::Value(value) = expr else { return None };
+    match &value.value {
+        Value::SingleQuotedString(text)
+        | Value::EscapedStringLiteral(text)
+        | Value::UnicodeStringLiteral(text)
+        | Value::NationalStringLiteral(text) => Some(text.clone()),
+        Value::DollarQuotedString(text) => Some(text.value.clone()),
+        _ => None,
+    }
 }
 
 /// The text of a literal: a string, a number (with a sign), a word or a boolean.
@@ -283,13 +304,8 @@ pub(crate) fn literal_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::Number(text, _) => Some(text.clone()),
-            Value::SingleQuotedString(text)
-            | Value::EscapedStringLiteral(text)
-            | Value::UnicodeStringLiteral(text)
-            | Value::NationalStringLiteral(text) => Some(text.clone()),
-            Value::DollarQuotedString(text) => Some(text.value.clone()),
             Value::Boolean(value) => Some(value.to_string()),
-            _ => None,
+            _ => text_of(expr),
         },
         Expr::Identifier(ident) => Some(ident.value.clone()),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {

@@ -221,6 +221,9 @@ impl Session {
                 .await?;
                 return Ok(Outcome::done("CALL"));
             }
+            Procedure::PinCuboid(name) => return self.pin_cuboid(name).await,
+            Procedure::UnpinCuboid(name) => return self.unpin_cuboid(name, false).await,
+            Procedure::DropCuboid(name) => return self.unpin_cuboid(name, true).await,
         };
         let store = Arc::clone(self.engine.store());
         blocking(move || store.organise(stage)).await?;

@@ -6,6 +6,7 @@
 //! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
 
+use crate::answer::Aim;
 use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
@@ -28,10 +29,10 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Session {
     pub(crate) engine: Arc<Engine>,
-    id: u64,
+    pub(super) id: u64,
     pub(crate) state: Arc<Mutex<State>>,
     /// Held while a statement runs.
-    turn: tokio::sync::Mutex<()>,
+    pub(super) turn: tokio::sync::Mutex<()>,
     cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
     pub(crate) cursors: Cursors,
@@ -77,6 +78,8 @@ pub(crate) struct Run {
     pub(crate) settings: Settings,
     /// Its place in `alluvia.queries`.
     pub(crate) query_id: u64,
+    /// Set when a cuboid has answered.
+    pub(crate) aim: Mutex<Option<Arc<Aim>>>,
 }
 
 impl Session {
@@ -130,11 +133,29 @@ impl Session {
         parsed
     }
 
-    /// Parses and runs exactly one statement.
+    /// Parses and runs exactly one statement. One whose text a cuboid has answered before is not parsed again.
     pub async fn sql(&self, sql: &str) -> Result<Outcome> {
+        if let Some(aim) = self.engine.aims().get(sql)
+            && let Some(outcome) = self.answer_at_once(sql, &aim, &[])?
+        {
+            tokio::task::coop::consume_budget().await;
+            return Ok(outcome);
+        }
+        let statement = self.parse_one(sql)?;
+        let text = Arc::clone(&statement.text);
+        let (outcome, aim) = self.execute_aiming(statement).await?;
+        // What is around a statement's text may be anything.
+        if let Some(aim) = aim.filter(|_| *text == *sql) {
+            self.engine.aims().insert(&text, aim);
+        }
+        Ok(outcome)
+    }
+
+    /// The statement of a text that has exactly one.
+    pub(super) fn parse_one(&self, sql: &str) -> Result<Statement> {
         let mut statements = self.parse(sql)?;
         match statements.len() {
-            1 => self.execute(statements.remove(0)).await,
+            1 => Ok(statements.remove(0)),
             0 => Err(Error::new(ErrorKind::Syntax, "there is no statement to run")),
             several => Err(Error::new(ErrorKind::Syntax, format!("one statement is wanted, and {several} are given"))
                 .with_hint("parse the script, and execute its statements one by one")),
@@ -151,6 +172,11 @@ impl Session {
         Arc::clone(&self.progress.lock())
     }
 
+    /// The last statement had nothing to tell.
+    pub(super) fn forget_progress(&self) {
+        *self.progress.lock() = Arc::default();
+    }
+
     /// Whether the session is between BEGIN and the end of its transaction.
     pub fn in_transaction(&self) -> bool {
         !matches!(self.state.lock().transaction, Transaction::None)
@@ -158,8 +184,24 @@ impl Session {
 
     /// Runs a statement. For a query, returns when its rows begin to come; the rest of the time passes in the stream.
     pub async fn execute(&self, statement: Statement) -> Result<Outcome> {
+        self.execute_aiming(statement).await.map(|(outcome, _)| outcome)
+    }
+
+    /// As [`Session::execute`]; also gives what it takes to ask again, if a cuboid answered.
+    pub(super) async fn execute_aiming(&self, statement: Statement) -> Result<(Outcome, Option<Arc<Aim>>)> {
         let text = Arc::clone(&statement.text);
-        self.run(&text, |run| async move { self.dispatch(&run, statement).await }).await
+        let aim = Mutex::new(None);
+        let work = |run: Arc<Run>| {
+            let aim = &aim;
+            async move {
+                let outcome = self.dispatch(&run, statement).await;
+                *aim.lock() = run.aim.lock().take();
+                outcome
+            }
+        };
+        let outcome = self.run(&text, work).await?;
+        let aim = aim.lock().take();
+        Ok((outcome, aim))
     }
 
     /// Runs `work` as a statement: in turn, cancellable, timed, recorded, guarded against panics.
@@ -175,8 +217,13 @@ impl Session {
         let settings = self.state.lock().settings.clone();
         let mut stop = Stop::new(token.clone(), settings.statement_timeout);
         let record = Record::begin(&self.engine, self.id, text);
-        let run =
-            Arc::new(Run { token: token.clone(), progress: Arc::clone(&progress), settings, query_id: record.id() });
+        let run = Arc::new(Run {
+            token: token.clone(),
+            progress: Arc::clone(&progress),
+            settings,
+            query_id: record.id(),
+            aim: Mutex::default(),
+        });
         let mut work = Guarded::new(work(run));
         let result = tokio::select! {
             biased;

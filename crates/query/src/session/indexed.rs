@@ -3,13 +3,15 @@
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
 //! open transaction has rows of the table, which are in no index.
 
-use crate::answer::{Bound, SchemaKey, Statement, bind, recognise, run};
+use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run};
 use crate::dialect::Hints;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
+use crate::session::select::own_freshness;
+use crate::session::settings::parse_freshness;
 use crate::session::transaction::Transaction;
 use crate::table::UsedCounters;
-use alluvia_snapshot::{Freshness, Snapshot, TableRead, Want};
+use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
@@ -19,13 +21,13 @@ use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{Query, SetExpr};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A recognised statement on its snapshot.
 struct Ready {
+    statement: Statement,
     snapshot: Arc<Snapshot>,
-    read: TableRead,
-    bound: Bound,
+    read: Arc<TableRead>,
+    bound: Arc<Bound>,
     schema: SchemaRef,
 }
 
@@ -42,7 +44,10 @@ impl Session {
     /// The answer, if the index can give it.
     pub(crate) async fn answer_by_index(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
         let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
-        let Some(found) = self.find(run, ready).await? else { return Ok(None) };
+        let Some(found) = self.find(run, &ready).await? else { return Ok(None) };
+        if found.by_cuboid {
+            *run.aim.lock() = aim_of(ready, hints)?.map(Arc::new);
+        }
         let schema = found.batch.schema();
         let rows = RecordBatchStreamAdapter::new(schema, futures::stream::once(async { Ok(found.batch) }));
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(found.used)))
@@ -62,7 +67,7 @@ impl Session {
         let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
         let mut plan = ready.bound.describe();
         if options.analyze {
-            let Some(found) = self.find(run, ready).await? else { return Ok(None) };
+            let Some(found) = self.find(run, &ready).await? else { return Ok(None) };
             let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = found.counters;
             plan += &format!(
                 "\n  cuboid: {}\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}; blocks_skipped={blocks_skipped}\n  \
@@ -91,7 +96,8 @@ impl Session {
         {
             return Ok(None);
         }
-        let Some(bound) = bind(&statement, &read) else { return Ok(None) };
+        let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
+        let Some(bound) = bind(&statement, &read.entry, dictionaries) else { return Ok(None) };
         let key = key_of(&statement, &read, query);
         let schema = match self.engine.schemas().get(&key) {
             Some(schema) => schema,
@@ -101,18 +107,18 @@ impl Session {
                 schema
             }
         };
-        Ok(Some(Ready { snapshot, read, bound, schema }))
+        Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
     }
 
-    async fn find(&self, this: &Run, ready: Ready) -> Result<Option<Found>> {
-        let Ready { snapshot, read, bound, schema } = ready;
-        let (bound, read) = (Arc::new(bound), Arc::new(read));
+    async fn find(&self, this: &Run, ready: &Ready) -> Result<Option<Found>> {
         if this.settings.cuboids
-            && let Some(found) = self.find_in_cuboids(this, &snapshot, &read, &bound, &schema).await?
+            && let Some(found) = self.find_in_cuboids(this, ready).await?
         {
             return Ok(Some(found));
         }
-        let used = UsedCounters::new(&snapshot);
+        let Ready { snapshot, read, bound, schema, .. } = ready;
+        let (read, bound, schema) = (Arc::clone(read), Arc::clone(bound), Arc::clone(schema));
+        let used = UsedCounters::new(snapshot);
         self.engine.queries().reads(this.query_id, &used);
         let (kept, threads, version) = (Arc::clone(self.engine.kept()), this.settings.threads, snapshot.version);
         let found = blocking(move || run(&bound, &read, version, &kept, threads, &schema)).await?;
@@ -126,23 +132,18 @@ impl Session {
 }
 
 impl Session {
-    async fn find_in_cuboids(
-        &self,
-        this: &Run,
-        snapshot: &Arc<Snapshot>,
-        read: &Arc<TableRead>,
-        bound: &Arc<Bound>,
-        schema: &SchemaRef,
-    ) -> Result<Option<Found>> {
+    async fn find_in_cuboids(&self, this: &Run, ready: &Ready) -> Result<Option<Found>> {
+        let Ready { snapshot, read, bound, schema, .. } = ready;
         let exactly = matches!(self.state.lock().transaction, Transaction::Open(_));
         let (cuboids, kept) = (Arc::clone(self.engine.cuboids()), Arc::clone(self.engine.kept()));
-        let answered = if cuboids.is_ready(bound, snapshot, read) {
-            cuboids.answer(bound, snapshot, read, exactly, &kept, schema)?
+        let store = Arc::clone(self.engine.store());
+        let answered = if cuboids.is_ready(bound, snapshot) {
+            cuboids.answer(bound, snapshot, read, exactly, store.as_ref(), &kept, schema)?
         } else {
             // To catch up may take long.
             let (snapshot, read, bound) = (Arc::clone(snapshot), Arc::clone(read), Arc::clone(bound));
             let schema = Arc::clone(schema);
-            blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, &kept, &schema)).await?
+            blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, store.as_ref(), &kept, &schema)).await?
         };
         let Some((batch, version)) = answered else { return Ok(None) };
         let used = if version == snapshot.version {
@@ -153,14 +154,19 @@ impl Session {
                 let mut state = self.state.lock();
                 state.seen = state.seen.max(version);
             }
-            let freshness = Freshness::Within(Duration::ZERO);
-            let want = Want { freshness, at_least: version, exactly: Some(version), tables: Vec::new() };
-            let lag = self.engine.store().snapshot(&want)?.lag;
-            UsedCounters::new(&Snapshot { version, lag, ..snapshot.as_ref().clone() })
+            UsedCounters::at(version, self.engine.store().lag(version), snapshot.stage)
         };
         self.engine.queries().reads(this.query_id, &used);
         Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))
     }
+}
+
+/// What a statement that a cuboid has answered needs to be asked again.
+fn aim_of(ready: Ready, hints: &Hints) -> Result<Option<Aim>> {
+    let Ready { statement, snapshot, read, bound, schema } = ready;
+    let hint = hints.freshness.as_deref().map(parse_freshness).transpose()?;
+    let own = own_freshness(&read.entry)?;
+    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, hint, own))
 }
 
 /// What the schema of the answer depends on.

@@ -14,7 +14,7 @@ use crate::session::planning::plan_apart;
 use crate::session::settings::{Settings, parse_freshness};
 use crate::session::transaction::Transaction;
 use crate::table::{StatementContext, UsedCounters};
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_snapshot::{Freshness, Snapshot, Want};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
@@ -225,13 +225,18 @@ fn freshness_of(tables: &[TableId], catalog: &Catalog, settings: &Settings, hint
     }
     let mut wanted: Option<Freshness> = None;
     for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
-        let own = match &entry.def.options.freshness {
-            Some(text) => parse_freshness(text)?,
-            None => Freshness::Within(Duration::ZERO),
-        };
+        let own = own_freshness(entry)?;
         wanted = Some(wanted.map_or(own, |other| fresher(own, other)));
     }
     Ok(wanted.unwrap_or(Freshness::Within(Duration::ZERO)))
+}
+
+/// What a table asks for by itself.
+pub(crate) fn own_freshness(entry: &TableEntry) -> Result<Freshness> {
+    match &entry.def.options.freshness {
+        Some(text) => parse_freshness(text),
+        None => Ok(Freshness::Within(Duration::ZERO)),
+    }
 }
 
 /// A transaction reads one version, so a hint could only be left out.

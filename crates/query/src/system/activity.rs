@@ -2,6 +2,7 @@
 
 use super::build::{Cell, Kind};
 use super::queries::QueryRow;
+use crate::answer::Shape;
 use crate::table::StatementContext;
 
 /// Columns of `alluvia.queries`.
@@ -42,28 +43,35 @@ pub(crate) const CUBOIDS: &[(&str, Kind)] = &[
     ("measures", Kind::Text),
     ("cells", Kind::Count),
     ("bytes", Kind::Count),
+    ("pinned", Kind::Text),
     ("hits", Kind::Count),
+    ("last_used", Kind::Time),
     ("version", Kind::Count),
     ("build_seconds", Kind::Seconds),
 ];
 
 pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
-    let row = |cuboid: &std::sync::Arc<crate::answer::Resident>| {
-        let entry = context.snapshot.catalog.by_id(cuboid.shape.table)?;
-        let name = |measure: &alluvia_tree::WantedMeasure| Some(entry.def.column_by_id(measure.column)?.name.clone());
-        let measures: Vec<String> = cuboid.shape.measures.iter().filter_map(name).collect();
-        Some(vec![
-            entry.def.name.clone().into(),
-            cuboid.shape.describe(&entry.def).into(),
-            measures.join(", ").into(),
+    let named = |shape: &Shape| {
+        let def = &context.snapshot.catalog.by_id(shape.table)?.def;
+        Some([def.name.as_str().into(), shape.show_levels(def).into(), shape.show_measures(def).into()])
+    };
+    let resident = context.cuboids.list().into_iter().filter_map(|cuboid| {
+        let figures = [
             cuboid.cells.into(),
-            cuboid.bytes.into(),
-            cuboid.hits.load(std::sync::atomic::Ordering::Relaxed).into(),
+            cuboid.bytes().into(),
+            if cuboid.is_pinned() { "YES" } else { "NO" }.into(),
+            cuboid.hits().into(),
+            cuboid.last_hit_micros().map_or(Cell::Null, Cell::Time),
             cuboid.version().0.into(),
             cuboid.build.into(),
-        ])
-    };
-    context.cuboids.list().iter().filter_map(row).collect()
+        ];
+        Some(named(&cuboid.shape)?.into_iter().chain(figures).collect())
+    });
+    let missing = context.cuboids.pins_missing().into_iter().filter_map(|shape| {
+        let figures = [Cell::Null, Cell::Null, "YES".into(), 0_u64.into(), Cell::Null, Cell::Null, Cell::Null];
+        Some(named(&shape)?.into_iter().chain(figures).collect())
+    });
+    resident.chain(missing).collect()
 }
 
 pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {

@@ -89,6 +89,25 @@ impl QueryLog {
         id
     }
 
+    /// A statement began and was done at once.
+    pub(crate) fn ran(
+        &self,
+        session: u64,
+        sql: &str,
+        start_micros: i64,
+        duration: Duration,
+        rows: u64,
+        used: &UsedCounters,
+    ) {
+        let id = self.begin(session, sql, start_micros);
+        self.change(id, |running| {
+            running.row.duration = Some(duration);
+            running.row.rows = rows;
+            running.row.status = "done".to_owned();
+            running.row.used = Some(used.used());
+        });
+    }
+
     /// The running statement reads tables; its counters are shown live.
     pub fn reads(&self, id: u64, counters: &Arc<UsedCounters>) {
         self.change(id, |running| running.counters = Some(Arc::clone(counters)));

@@ -68,10 +68,15 @@ pub struct UsedCounters {
 impl UsedCounters {
     /// Nothing read of this snapshot yet.
     pub fn new(snapshot: &Snapshot) -> Arc<UsedCounters> {
+        UsedCounters::at(snapshot.version, snapshot.lag, snapshot.stage)
+    }
+
+    /// Nothing read yet of a snapshot of this version.
+    pub(crate) fn at(version: Version, lag: Duration, stage: Stage) -> Arc<UsedCounters> {
         Arc::new(UsedCounters {
-            version: snapshot.version,
-            lag: snapshot.lag,
-            stage: snapshot.stage,
+            version,
+            lag,
+            stage,
             segments: AtomicU64::new(0),
             segments_skipped: AtomicU64::new(0),
             blocks_read: AtomicU64::new(0),

@@ -7,8 +7,8 @@ use super::statistics::ScanCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, Load, NewBatch, ProducerMark, SegmentRead, Snapshot, StageInfo, Store,
-    StoreInfo, TableRead, TailRead, Want,
+    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, Newer, ProducerMark, SegmentRead,
+    Snapshot, StageInfo, Store, StoreInfo, TableRead, TailRead, Want,
 };
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
@@ -269,6 +269,18 @@ impl Store for FixedStore {
         refused()
     }
 
+    fn required(&self, _freshness: Freshness, at_least: Version) -> Version {
+        at_least
+    }
+
+    fn lag(&self, _version: Version) -> Duration {
+        Duration::ZERO
+    }
+
+    fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
+        None
+    }
+
     fn submit(&self, _batch: NewBatch, _durability: Durability) -> Result<Committed> {
         refused()
     }
@@ -294,6 +306,14 @@ impl Store for FixedStore {
     }
 
     fn organise(&self, _stage: Stage) -> Result<()> {
+        refused()
+    }
+
+    fn recall(&self, _memo: &Memo) -> Result<Option<Vec<u8>>> {
+        refused()
+    }
+
+    fn memorise(&self, _memo: &Memo, _content: &[u8]) -> Result<()> {
         refused()
     }
 

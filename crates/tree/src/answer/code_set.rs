@@ -51,6 +51,11 @@ impl CodeSet {
         CodeSet::of_runs(if low <= high { vec![(low, high)] } else { Vec::new() }, false)
     }
 
+    /// As [`CodeSet::of_range`], with NULL if `has_null`.
+    pub(crate) fn of_range_and_null(low: u32, high: u32, has_null: bool) -> CodeSet {
+        CodeSet { has_null, ..CodeSet::of_range(low, high) }
+    }
+
     fn of_runs(runs: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
         let before = runs
             .iter()

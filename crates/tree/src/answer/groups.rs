@@ -65,6 +65,13 @@ impl GroupKeys {
         Some(GroupKeys { spans, strides, met, size })
     }
 
+    /// As [`GroupKeys::new`], with places for those groups alone that are met.
+    pub(crate) fn met(spans: Vec<GroupSpan>) -> Option<GroupKeys> {
+        let mut keys = GroupKeys::new(spans)?;
+        keys.met.get_or_insert_default();
+        Some(keys)
+    }
+
     /// As [`GroupKeys::new`], with a place for every combination; `None` if there are more than `places_max`.
     pub fn dense(spans: Vec<GroupSpan>, places_max: u64) -> Option<GroupKeys> {
         let mut keys = GroupKeys::new(spans).filter(|keys| keys.size <= places_max)?;
@@ -121,12 +128,19 @@ impl GroupKeys {
 
     /// A group's codes, one for each level.
     pub fn codes(&self, group: usize) -> Vec<u32> {
-        let index = self.index(group);
-        let digit = |(span, stride): (&GroupSpan, &u64)| match index / stride % span.digits() {
-            0 => 0,
-            digit => span.first + (digit - 1) as u32,
-        };
-        self.spans.iter().zip(&self.strides).map(digit).collect()
+        let mut codes = vec![0; self.spans.len()];
+        self.codes_into(group, |at, code| codes[at] = code);
+        codes
+    }
+
+    /// As [`GroupKeys::codes`]: calls `each` with the place of each level, and its code.
+    pub(crate) fn codes_into(&self, group: usize, mut each: impl FnMut(usize, u32)) {
+        let mut rest = self.index(group);
+        for (at, (span, stride)) in self.spans.iter().zip(&self.strides).enumerate() {
+            let digit = rest / stride;
+            rest -= digit * stride;
+            each(at, if digit == 0 { 0 } else { span.first + (digit - 1) as u32 });
+        }
     }
 
     /// The index of these codes, one for each level; `None` if a span does not have its code.

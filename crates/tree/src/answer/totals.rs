@@ -13,7 +13,7 @@ use crate::side::{SCALE_MAX, powi};
 use alluvia_types::ColumnId;
 
 /// Floats beyond this are left to the general way: sums of their squares might pass what a float holds.
-const LARGE: f64 = 1e140;
+pub(crate) const LARGE: f64 = 1e140;
 
 /// What is wanted of a measure beside the count of its values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -130,6 +130,16 @@ impl MeasureTotals {
             sum.add((exact % unit) as f64 / powi(SCALE_MAX));
         }
         sum.total()
+    }
+
+    /// The sum of those floats that are no integers over a power of ten; `None` where it is not kept.
+    pub(crate) fn raw_sum(&self, group: usize) -> Option<Compensated> {
+        self.raw.get(group).copied()
+    }
+
+    /// The sum of squares of floats; `None` where it is not kept.
+    pub(crate) fn raw_squares(&self, group: usize) -> Option<Compensated> {
+        self.raw_squares.get(group).copied()
     }
 
     /// The sum of squares of an integer or decimal measure, in units of its scale squared.
@@ -395,59 +405,68 @@ impl Totals {
         }
     }
 
-    /// Adds many groups of other totals, `first` and an offset each, to a group of these. Whether the others
-    /// are spoilt is the caller's to know.
-    pub(crate) fn add_cells(
+    /// Adds sums of many values: their count, sum and sum of squares, where those are exact and wanted.
+    pub(crate) fn add_exact(&mut self, measure: usize, group: usize, count: u64, sum: i128, squares: i128) {
+        let totals = &mut self.measures[measure];
+        totals.counts[group] += count;
+        for (own, more) in [(&mut totals.exact, sum), (&mut totals.exact_squares, squares)] {
+            if let Some(own) = own.get_mut(group) {
+                let (next, over) = own.overflowing_add(more);
+                *own = next;
+                self.is_spoilt |= over;
+            }
+        }
+    }
+
+    /// Adds sums of floats, where they are wanted.
+    pub(crate) fn add_raw(
         &mut self,
+        measure: usize,
         group: usize,
-        other: &Totals,
-        first: usize,
-        offsets: &[usize],
-        measures: &[usize],
+        sum: Option<&Compensated>,
+        squares: Option<&Compensated>,
     ) {
-        self.rows[group] += offsets.iter().map(|offset| other.rows[first + offset]).sum::<u64>();
-        for (at, &their) in measures.iter().enumerate() {
-            let (totals, theirs) = (&mut self.measures[at], &other.measures[their]);
-            totals.counts[group] += offsets.iter().map(|offset| theirs.counts[first + offset]).sum::<u64>();
-            for (own, theirs) in
-                [(&mut totals.exact, &theirs.exact), (&mut totals.exact_squares, &theirs.exact_squares)]
-            {
-                if let Some(sum) = own.get_mut(group) {
-                    for offset in offsets {
-                        let (next, over) = sum.overflowing_add(theirs[first + offset]);
-                        *sum = next;
-                        self.is_spoilt |= over;
-                    }
-                }
+        let totals = &mut self.measures[measure];
+        for (own, more) in [(&mut totals.raw, sum), (&mut totals.raw_squares, squares)] {
+            if let (Some(own), Some(more)) = (own.get_mut(group), more) {
+                own.add_sum(*more);
             }
-            for (own, theirs) in [(&mut totals.raw, &theirs.raw), (&mut totals.raw_squares, &theirs.raw_squares)] {
-                if let Some(sum) = own.get_mut(group) {
-                    for part in offsets.iter().map(|offset| theirs[first + offset]) {
-                        // Cells of floats that are all decimal numbers in disguise have nothing here.
-                        if part != Compensated::default() {
-                            sum.add_sum(part);
-                        }
-                    }
-                }
-            }
-            if totals.of.wanted.min_max {
-                for cell in offsets.iter().map(|offset| first + offset).filter(|&cell| theirs.counts[cell] > 0) {
-                    if totals.of.is_float {
-                        let (min, max) = theirs.raw_bounds[cell];
-                        totals.merge_float_bounds(group, min, max);
-                    } else {
-                        let (min, max) = theirs.exact_bounds[cell];
-                        totals.merge_exact_bounds(group, min, max);
-                    }
-                }
-            }
+        }
+    }
+
+    /// Takes bounds of integers or decimals in, where they are wanted.
+    pub(crate) fn widen_exact_bounds(&mut self, measure: usize, group: usize, bounds: (i128, i128)) {
+        if !self.measures[measure].exact_bounds.is_empty() {
+            self.measures[measure].merge_exact_bounds(group, bounds.0, bounds.1);
+        }
+    }
+
+    /// Takes bounds of floats in, where they are wanted.
+    pub(crate) fn widen_float_bounds(&mut self, measure: usize, group: usize, bounds: (f64, f64)) {
+        if !self.measures[measure].raw_bounds.is_empty() {
+            self.measures[measure].merge_float_bounds(group, bounds.0, bounds.1);
         }
     }
 
     /// Adds one group of other totals, of the same measures or more, to a group of these.
     pub fn add_group(&mut self, group: usize, other: &Totals, from: usize, measures: &[usize]) {
         self.is_spoilt |= other.is_spoilt;
-        self.add_cells(group, other, from, &[0], measures);
+        self.rows[group] += other.rows[from];
+        for (at, &their) in measures.iter().enumerate() {
+            let theirs = &other.measures[their];
+            let sum_of = |sums: &[i128]| sums.get(from).copied().unwrap_or(0);
+            let (sum, squares) = (sum_of(&theirs.exact), sum_of(&theirs.exact_squares));
+            self.add_exact(at, group, theirs.counts[from], sum, squares);
+            self.add_raw(at, group, theirs.raw.get(from), theirs.raw_squares.get(from));
+            if theirs.counts[from] > 0 {
+                if let Some(&bounds) = theirs.exact_bounds.get(from) {
+                    self.widen_exact_bounds(at, group, bounds);
+                }
+                if let Some(&bounds) = theirs.raw_bounds.get(from) {
+                    self.widen_float_bounds(at, group, bounds);
+                }
+            }
+        }
     }
 }
 

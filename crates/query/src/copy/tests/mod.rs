@@ -11,8 +11,8 @@ use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, Load, NewBatch, ProducerMark, Snapshot, StageInfo, StagedLoad, Store,
-    StoreInfo, Want,
+    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, Newer, ProducerMark, Snapshot, StageInfo,
+    StagedLoad, Store, StoreInfo, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_tree::SegmentMeta;
@@ -127,6 +127,18 @@ impl Store for FakeStore {
         unreachable!("a load reads no rows")
     }
 
+    fn required(&self, _freshness: Freshness, _at_least: Version) -> Version {
+        unreachable!("a load reads no rows")
+    }
+
+    fn lag(&self, _version: Version) -> std::time::Duration {
+        unreachable!("a load reads no rows")
+    }
+
+    fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
+        unreachable!("a load reads no rows")
+    }
+
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
         Some((batch, done))
     }
@@ -141,6 +153,14 @@ impl Store for FakeStore {
 
     fn organise(&self, _stage: Stage) -> Result<()> {
         unreachable!("a load asks for no merge")
+    }
+
+    fn recall(&self, _memo: &Memo) -> Result<Option<Vec<u8>>> {
+        unreachable!("a load keeps no memo")
+    }
+
+    fn memorise(&self, _memo: &Memo, _content: &[u8]) -> Result<()> {
+        unreachable!("a load keeps no memo")
     }
 
     fn batches(&self, _limit: usize) -> Vec<BatchInfo> {

@@ -1,0 +1,61 @@
+//! Memos: small files beside the data of what may be lost, such as which cuboids were useful.
+//!
+//! Invariant: no memo keeps a database from opening. One that is damaged or of another format is set aside under `NAME.damaged`, and
+//! told of once.
+
+use alluvia_snapshot::Memo;
+use alluvia_storage::{Disk, read_atomic, write_atomic};
+use alluvia_types::{Error, ErrorKind, Result};
+use std::path::Path;
+
+/// The memo's last content; `None` if there is none that can be read.
+pub(crate) fn recall(disk: &dyn Disk, dir: &Path, memo: &Memo) -> Result<Option<Vec<u8>>> {
+    let path = dir.join(memo.name);
+    if !disk.exists(&path) {
+        return Ok(None);
+    }
+    match read_atomic(disk, &path, memo.magic) {
+        Ok(payload) => Ok(Some(payload)),
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::IncompatibleFormat) => {
+            let aside = dir.join(format!("{}.damaged", memo.name));
+            disk.rename(&path, &aside).map_err(|error| Error::io(&path, "setting aside", &error))?;
+            tracing::warn!(%error, aside = %aside.display(), "a memo cannot be read and was set aside; what it held is learnt anew");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the memo, durably.
+pub(crate) fn memorise(disk: &dyn Disk, dir: &Path, memo: &Memo, payload: &[u8]) -> Result<()> {
+    write_atomic(disk, &dir.join(memo.name), memo.magic, payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_storage::FaultDisk;
+
+    const MEMO: Memo = Memo { name: "cuboids", magic: b"ALVCUB01" };
+
+    #[test]
+    fn a_memo_is_read_back_or_set_aside() {
+        let (disk, dir) = (FaultDisk::new(), Path::new("/db"));
+        disk.create_dir_all(dir).expect("creates");
+        assert_eq!(recall(disk.as_ref(), dir, &MEMO).expect("none yet"), None);
+        memorise(disk.as_ref(), dir, &MEMO, b"shapes").expect("writes");
+        memorise(disk.as_ref(), dir, &MEMO, b"other shapes").expect("writes");
+        assert_eq!(recall(disk.as_ref(), dir, &MEMO).expect("reads").as_deref(), Some(b"other shapes".as_slice()));
+        let newer = Memo { magic: b"ALVCUB99", ..MEMO };
+        for damage in [true, false] {
+            match damage {
+                true => disk.corrupt(&dir.join("cuboids"), 25, 4),
+                false => memorise(disk.as_ref(), dir, &newer, b"from the future").expect("writes"),
+            }
+            assert_eq!(recall(disk.as_ref(), dir, &MEMO).expect("no error"), None);
+            assert!(disk.exists(&dir.join("cuboids.damaged")) && !disk.exists(&dir.join("cuboids")));
+            memorise(disk.as_ref(), dir, &MEMO, b"anew").expect("writes");
+            assert_eq!(recall(disk.as_ref(), dir, &MEMO).expect("reads").as_deref(), Some(b"anew".as_slice()));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which shape is built next, whether it is worth it, and what goes to make room.
+
+use super::resident::{Plan, Resident};
+use super::shape::Shape;
+use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Refusal, newest};
+use crate::answer::Kept;
+use alluvia_catalog::Catalog;
+use alluvia_snapshot::Store;
+use alluvia_types::{Result, TableId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Cuboids {
+    /// Builds the shape whose turn it is. The caller holds [`Cuboids::building`].
+    pub(super) fn build_next(&self, store: &dyn Store, kept: &Kept, threads: usize) -> Result<bool> {
+        let catalog = store.catalog();
+        let Some((shape, asked)) = self.next(store, &catalog) else { return Ok(false) };
+        let built = self.build(&shape, asked, store, kept, threads);
+        let refusal = match &built {
+            Ok(Built::Yes | Built::Never) => None,
+            Ok(Built::No(refusal)) => Some(*refusal),
+            // Not again and again: what is resident must be tended, too.
+            Err(_) => Some(Refusal::AtRows(rows_of(store, shape.table))),
+        };
+        let mut demand = self.demand.lock();
+        match (refusal, demand.pins.get_mut(&shape)) {
+            (Some(refusal), Some(pin)) => {
+                if refusal != *pin && refusal != Refusal::AtRows(0) {
+                    tracing::warn!(table = shape.table.0, levels = ?shape.levels, "a pinned cuboid could not be built");
+                }
+                *pin = refusal;
+            }
+            (Some(refusal), None) => {
+                if let Some(wanted) = demand.wanted.get_mut(&shape) {
+                    wanted.refusal = refusal;
+                }
+            }
+            (None, _) => {
+                demand.wanted.remove(&shape);
+                if matches!(built, Ok(Built::Never)) {
+                    demand.pins.remove(&shape);
+                }
+            }
+        }
+        drop(demand);
+        built.map(|_| true)
+    }
+
+    /// The shape to build next, and how often it was asked for: `None` for a pinned one.
+    fn next(&self, store: &dyn Store, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
+        let missing = self.pins_missing();
+        let mut demand = self.demand.lock();
+        demand.wanted.retain(|shape, _| catalog.by_id(shape.table).is_some());
+        demand.pins.retain(|shape, _| catalog.by_id(shape.table).is_some());
+        let mut rows: HashMap<TableId, u64> = HashMap::new();
+        let mut may = |shape: &Shape, asked: u64, refusal: Refusal| match refusal {
+            Refusal::None => true,
+            Refusal::AtRows(then) => {
+                let now = *rows.entry(shape.table).or_insert_with(|| rows_of(store, shape.table));
+                now / 2 > then || then == 0 && now > 0
+            }
+            Refusal::UntilAsked(count) => asked >= count,
+        };
+        let pin = missing.into_iter().find(|shape| demand.pins.get(shape).is_some_and(|&pin| may(shape, 0, pin)));
+        if let Some(pin) = pin {
+            return Some((pin, None));
+        }
+        let wanted = demand.wanted.iter().filter(|(shape, wanted)| may(shape, wanted.asked, wanted.refusal));
+        wanted.max_by_key(|(_, wanted)| wanted.asked).map(|(shape, wanted)| (shape.clone(), Some(wanted.asked)))
+    }
+
+    /// Builds a cuboid, and makes room for it among those that are used less. `asked` is how often it was asked for; `None` for one
+    /// that is pinned.
+    pub(super) fn build(
+        &self,
+        shape: &Shape,
+        asked: Option<u64>,
+        store: &dyn Store,
+        kept: &Kept,
+        threads: usize,
+    ) -> Result<Built> {
+        let clock = Arc::clone(store.clock());
+        let start = clock.monotonic();
+        let Some(snapshot) = newest(store, shape.table)? else { return Ok(Built::Never) };
+        let Some(read) = snapshot.tables.get(&shape.table) else { return Ok(Built::Never) };
+        if !shape.fits(&read.entry.def) {
+            return Ok(Built::Never);
+        }
+        if read.dictionaries.is_none() {
+            return Ok(Built::No(Refusal::AtRows(0)));
+        }
+        let rows = read.rows_at_most();
+        let refused = Ok(Built::No(Refusal::AtRows(rows)));
+        let Some(plan) = Plan::new(shape, read, snapshot.version, &kept.tails)? else { return refused };
+        let is_worth_it = plan.cells <= CELLS_MAX.min((rows / 4).max(CELLS_FREE)) && plan.bytes <= self.bytes_max / 2;
+        if asked.is_some() && !is_worth_it || plan.bytes > self.bytes_max {
+            return refused;
+        }
+        if let Err(held) = self.victims(plan.bytes, asked) {
+            tracing::debug!(held, bytes = plan.bytes, "a cuboid finds no room");
+            return Ok(match asked {
+                Some(asked) => Built::No(Refusal::UntilAsked(asked.saturating_mul(2))),
+                None => Built::No(Refusal::AtRows(rows)),
+            });
+        }
+        let Some(built) = plan.build(shape, &snapshot, read, start, clock.as_ref(), threads)? else { return refused };
+        built.is_pinned.store(asked.is_none(), Ordering::Relaxed);
+        // While it was built, others may have been used more: what was decided stands.
+        let victims = self.victims(built.bytes(), asked).unwrap_or_default();
+        let mut resident = self.resident.write();
+        resident.retain(|other| other.shape != *shape && !victims.iter().any(|victim| Arc::ptr_eq(victim, other)));
+        resident.push(Arc::new(built));
+        Ok(Built::Yes)
+    }
+
+    /// Which cuboids go, so that one of so many bytes finds room. `Err` with the bytes held by those that stay, if they do not leave room: for a cuboid
+    /// that was asked for so often only those go that are used less for their size, for a pinned one (`None`) all that are not pinned.
+    fn victims(&self, bytes: u64, asked: Option<u64>) -> Result<Vec<Arc<Resident>>, u64> {
+        let resident = self.list();
+        let mut held: u64 = resident.iter().map(|resident| resident.bytes()).sum();
+        if held + bytes <= self.bytes_max {
+            return Ok(Vec::new());
+        }
+        let worth = asked.map_or(f64::INFINITY, |asked| asked as f64 / bytes as f64);
+        let mut least: Vec<Arc<Resident>> = resident
+            .iter()
+            .filter(|resident| !resident.is_pinned() && resident.usefulness() < worth)
+            .cloned()
+            .collect();
+        least.sort_by(|a, b| a.usefulness().total_cmp(&b.usefulness()));
+        resident.iter().for_each(|resident| resident.fade());
+        let mut gone = Vec::new();
+        for victim in least {
+            if held + bytes <= self.bytes_max {
+                break;
+            }
+            held -= victim.bytes();
+            gone.push(victim);
+        }
+        if held + bytes <= self.bytes_max { Ok(gone) } else { Err(held) }
+    }
+}
+
+/// Rows of a table, all stages together.
+fn rows_of(store: &dyn Store, table: TableId) -> u64 {
+    store.stages().iter().filter(|stage| stage.table == table).map(|stage| stage.rows).sum()
+}

@@ -1,0 +1,128 @@
+//! Pinned cuboids: built when they are named, and kept.
+//!
+//! Invariant: a shape is pinned or not by its name alone; that its cuboid may have to be built anew, or cannot be for now, does not
+//! change that.
+
+use super::resident::Plan;
+use super::shape::Shape;
+use super::{Built, Cuboids, Refusal, newest};
+use crate::answer::Kept;
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::Store;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::sync::atomic::Ordering;
+
+/// What CALL did with a cuboid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pinned {
+    /// It is resident.
+    Now,
+    /// It will be, once the table has rows.
+    Later,
+}
+
+impl Cuboids {
+    /// Builds a cuboid now, unless it is resident, and keeps it.
+    pub(crate) fn pin(
+        &self,
+        entry: &TableEntry,
+        shape: &Shape,
+        store: &dyn Store,
+        kept: &Kept,
+        threads: usize,
+    ) -> Result<Pinned> {
+        let _building = self.building.lock();
+        let is_known = self.demand.lock().pins.insert(shape.clone(), Refusal::None).is_some();
+        let known = self.list().into_iter().find(|resident| resident.shape == *shape);
+        if let Some(known) = known
+            && known.entry.changed_at == entry.changed_at
+        {
+            known.is_pinned.store(true, Ordering::Relaxed);
+            return Ok(Pinned::Now);
+        }
+        let forget = |error: Error| {
+            if !is_known {
+                self.demand.lock().pins.remove(shape);
+            }
+            error
+        };
+        match self.build(shape, None, store, kept, threads).map_err(forget)? {
+            Built::Yes => {
+                self.demand.lock().wanted.remove(shape);
+                Ok(Pinned::Now)
+            }
+            Built::Never => Err(forget(Error::new(
+                ErrorKind::Conflict,
+                format!("table '{}' was changed meanwhile", entry.def.name),
+            ))),
+            Built::No(_) => match self.why_not(entry, shape, store, kept)? {
+                None => Ok(Pinned::Later),
+                Some(error) => Err(forget(error)),
+            },
+        }
+    }
+
+    /// Why a cuboid could not be pinned; `None` if it only has to wait for rows.
+    fn why_not(&self, entry: &TableEntry, shape: &Shape, store: &dyn Store, kept: &Kept) -> Result<Option<Error>> {
+        let Some(snapshot) = newest(store, shape.table)? else { return Ok(None) };
+        let Some(read) = snapshot.tables.get(&shape.table) else { return Ok(None) };
+        if read.dictionaries.is_none() {
+            return Ok(None);
+        }
+        let what = format!("a cuboid of table '{}' over {}", entry.def.name, shape.show_levels(&entry.def));
+        let Some(plan) = Plan::new(shape, read, snapshot.version, &kept.tails)? else {
+            let message = format!("{what} has more cells than can be numbered");
+            return Ok(Some(Error::new(ErrorKind::OutOfMemory, message).with_hint("pin coarser levels")));
+        };
+        let pinned: u64 = self.list().iter().filter(|other| other.is_pinned()).map(|other| other.bytes()).sum();
+        if plan.bytes > self.bytes_max.saturating_sub(pinned) {
+            let (bytes, all, pinned) = (megabytes(plan.bytes), megabytes(self.bytes_max), megabytes(pinned));
+            let message = format!(
+                "{what} has {} cells and takes {bytes}; all cuboids together may hold {all}, and pinned ones hold {pinned}",
+                plan.cells
+            );
+            return Ok(Some(Error::new(ErrorKind::OutOfMemory, message).with_hint(
+                "pin coarser levels or fewer measures, unpin another cuboid, or open the database with more memory",
+            )));
+        }
+        let message = format!("{what} cannot be built: a measure has NaN, infinities, or sums of more than 128 bits");
+        Ok(Some(Error::new(ErrorKind::InvalidValue, message).with_hint("pin it without that measure")))
+    }
+
+    /// Lets pinned cuboids be evicted again: those of these levels, and of these measures if `measures` matter. Returns how many.
+    pub(crate) fn unpin(&self, shape: &Shape, measures: bool) -> usize {
+        let is_meant = |other: &Shape| is_meant(shape, measures, other);
+        let mut demand = self.demand.lock();
+        let before = demand.pins.len();
+        demand.pins.retain(|other, _| !is_meant(other));
+        for resident in self.list().iter().filter(|resident| is_meant(&resident.shape)) {
+            resident.is_pinned.store(false, Ordering::Relaxed);
+        }
+        before - demand.pins.len()
+    }
+
+    /// Forgets cuboids, pinned or not, as [`Cuboids::unpin`] finds them. Returns how many.
+    pub(crate) fn forget(&self, shape: &Shape, measures: bool) -> usize {
+        let _building = self.building.lock();
+        let is_meant = |other: &Shape| is_meant(shape, measures, other);
+        let mut gone: Vec<Shape> = Vec::new();
+        {
+            let mut demand = self.demand.lock();
+            demand.wanted.retain(|other, _| !is_meant(other));
+            gone.extend(demand.pins.extract_if(.., |other, _| is_meant(other)).map(|(shape, _)| shape));
+        }
+        let mut resident = self.resident.write();
+        gone.extend(resident.extract_if(.., |other| is_meant(&other.shape)).map(|gone| gone.shape.clone()));
+        gone.sort_unstable();
+        gone.dedup();
+        gone.len()
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn is_meant(shape: &Shape, measures: bool, other: &Shape) -> bool {
+    other.table == shape.table && other.levels == shape.levels && (!measures || other.measures == shape.measures)
+}

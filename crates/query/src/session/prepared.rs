@@ -1,0 +1,137 @@
+//! Statements that are parsed once and run many times, and answers that need no more than a cuboid.
+//!
+//! Invariants:
+//! - A parameter stands for a constant: the statement means what its text would mean with the value written in its place. Values
+//!   are put into the parsed tree; nothing is printed and parsed again.
+//! - What is answered at once is answered as ever: in turn, recorded in `alluvia.queries`, never below what the session has read
+//!   or written, and not inside a transaction, which reads one version.
+
+use crate::answer::{Aim, Literal, Statement as Recognised, recognise};
+use crate::dialect::{Kind, Statement};
+use crate::session::core::Session;
+use crate::session::guard::guarded;
+use crate::session::outcome::Outcome;
+use crate::session::parameters::{literal_of, number_of_parameters, substitute};
+use crate::session::transaction::Transaction;
+use crate::table::UsedCounters;
+use alluvia_types::{Error, ErrorKind, Result, Stage};
+use datafusion::common::ScalarValue;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A statement that was parsed by [`Session::prepare`]. Cheap to clone; any session of the database may run it.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    statement: Statement,
+    parameters: usize,
+    /// With parameters, if it has any and the index may answer it.
+    template: Option<Recognised>,
+    aim: Mutex<Option<Arc<Aim>>>,
+}
+
+impl Prepared {
+    /// The statement as it was written.
+    pub fn sql(&self) -> &str {
+        self.inner.statement.sql()
+    }
+
+    /// How many parameters it has: the highest number of its `$1, $2, ...`.
+    pub fn parameters(&self) -> usize {
+        self.inner.parameters
+    }
+
+    /// The parsed statement.
+    pub fn statement(&self) -> &Statement {
+        &self.inner.statement
+    }
+}
+
+impl Session {
+    /// Parses one statement, which may have parameters `$1, $2, ...` wherever a constant may stand in a query or in the rows of an
+    /// INSERT. Run it with [`Session::execute_prepared`]. It may become wrong when definitions change; that shows when it is run.
+    pub fn prepare(&self, sql: &str) -> Result<Prepared> {
+        let statement = self.parse_one(sql)?;
+        let parameters = number_of_parameters(&statement.kind)?;
+        let template = match &statement.kind {
+            Kind::Query(query) if parameters > 0 => recognise(query),
+            _ => None,
+        };
+        Ok(Prepared { inner: Arc::new(Inner { statement, parameters, template, aim: Mutex::default() }) })
+    }
+
+    /// Runs a prepared statement with a value for each of its parameters. An aggregate whose shape is resident as a cuboid takes
+    /// microseconds from the second time on.
+    pub async fn execute_prepared(&self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
+        let Inner { statement, parameters, template, aim } = prepared.inner.as_ref();
+        if values.len() != *parameters {
+            return Err(Error::new(
+                ErrorKind::Syntax,
+                format!("the statement has {parameters} parameters, and {} values are given", values.len()),
+            ));
+        }
+        let known = aim.lock().clone();
+        if let Some(known) = &known
+            && let Some(literals) = values.iter().map(literal_of).collect::<Option<Vec<Literal>>>()
+            && let Some(outcome) = self.answer_at_once(statement.sql(), known, &literals)?
+        {
+            // Whoever asks in a loop leaves the thread to others now and then.
+            tokio::task::coop::consume_budget().await;
+            return Ok(outcome);
+        }
+        let mut statement = statement.clone();
+        substitute(&mut statement.kind, values)?;
+        let (outcome, made) = self.execute_aiming(statement).await?;
+        if let Some(made) = made {
+            *aim.lock() = match (parameters, template) {
+                (0, _) => Some(made),
+                (_, Some(template)) => Some(Arc::new(made.of_template(template.clone()))),
+                (_, None) => None,
+            };
+        }
+        Ok(outcome)
+    }
+
+    /// The answer to a statement that a cuboid has answered before, if one can again; then nothing was waited for.
+    pub(super) fn answer_at_once(&self, text: &str, aim: &Aim, parameters: &[Literal]) -> Result<Option<Outcome>> {
+        let Ok(_turn) = self.turn.try_lock() else { return Ok(None) };
+        let store = self.engine.store();
+        if !aim.holds(&store.catalog()) {
+            return Ok(None);
+        }
+        let (freshness, seen) = {
+            let state = self.state.lock();
+            let settings = &state.settings;
+            let is_plain = matches!(state.transaction, Transaction::None) && state.unseen.is_none();
+            if !is_plain || !settings.short_path || !settings.cuboids {
+                return Ok(None);
+            }
+            (aim.hint.or(settings.freshness).unwrap_or(aim.own), state.seen)
+        };
+        let clock = store.clock();
+        let (start, start_micros) = (clock.monotonic(), clock.wall_micros());
+        let required = store.required(freshness, seen);
+        let (cuboids, kept) = (self.engine.cuboids(), self.engine.kept());
+        let answered = guarded(|| match aim.bound(parameters) {
+            None => Ok(None),
+            Some(bound) => cuboids.answer_at_once(&bound, required, store.as_ref(), kept, &aim.schema),
+        })??;
+        let Some((batch, version)) = answered else { return Ok(None) };
+        {
+            let mut state = self.state.lock();
+            state.seen = state.seen.max(version);
+        }
+        self.forget_progress();
+        let used = UsedCounters::at(version, store.lag(version), Stage::Ingested);
+        let took: Duration = clock.monotonic().saturating_sub(start);
+        self.engine.queries().ran(self.id, text, start_micros, took, batch.num_rows() as u64, &used);
+        let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
+        Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
+    }
+}

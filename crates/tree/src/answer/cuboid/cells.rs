@@ -1,0 +1,360 @@
+//! The sums of a cuboid, laid out to be added up: a few words a cell, and totals of whole axes beside them.
+//!
+//! Invariants:
+//! - Every word of a cell is a sum over the rows of the cell, kept modulo 2^64. So a total less the cells that are not wanted is the
+//!   sum of those that are, exactly: what is asked of an axis takes at most half its digits and one.
+//! - A sum that its word holds is the true one. For that, the absolute values of all that was ever added to a sum stay below 2^63;
+//!   where they would not, the sum takes four words of 32 bits each, which never carry.
+//! - A cell whose axis has the *total* as its digit is the sum of the cells of that axis, at any moment.
+
+use super::super::groups::GroupSpan;
+use super::super::totals::{Totals, WantedMeasure};
+use super::part::Part;
+
+/// Axes that have totals, the longest ones: a row that is added touches two to the power of their number.
+const TOTALLED_MAX: usize = 4;
+/// Digits below which an axis is added up as fast as its total is found.
+const TOTALLED_DIGITS_MIN: u64 = 4;
+/// Words of a sum that passes one.
+const LIMBS: usize = 4;
+
+/// One dimension of the array.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    pub(super) span: GroupSpan,
+    /// In cells.
+    pub(super) stride: usize,
+    /// Whether the digit after the last is that of the total.
+    pub(super) has_total: bool,
+}
+
+impl Axis {
+    /// Digits of codes, NULL's included.
+    pub(super) fn digits(&self) -> usize {
+        self.span.digits() as usize
+    }
+
+    /// Where the total is, from digit 0.
+    pub(super) fn total(&self) -> Option<usize> {
+        self.has_total.then(|| self.digits() * self.stride)
+    }
+
+    fn places(&self) -> usize {
+        self.digits() + usize::from(self.has_total)
+    }
+}
+
+/// The axes of a cuboid over these levels, in their order, and how many cells that makes; `None` for more than can be counted.
+pub(super) fn axes_of(spans: &[GroupSpan]) -> Option<(Vec<Axis>, usize)> {
+    let mut by_length: Vec<usize> = (0..spans.len()).collect();
+    by_length.sort_by_key(|&at| std::cmp::Reverse((spans[at].digits(), at)));
+    let mut axes: Vec<Axis> = spans.iter().map(|&span| Axis { span, stride: 0, has_total: false }).collect();
+    // The longest axis is innermost: its cells are neighbours.
+    let mut cells = 1usize;
+    for (rank, &at) in by_length.iter().enumerate() {
+        axes[at].has_total = rank < TOTALLED_MAX && spans[at].digits() >= TOTALLED_DIGITS_MIN;
+        axes[at].stride = cells;
+        cells = cells.checked_mul(usize::try_from(spans[at].digits()).ok()?.checked_add(1)?)?;
+    }
+    // Counted with room for all totals above, so that nothing below overflows.
+    let mut cells = 1;
+    for &at in &by_length {
+        axes[at].stride = cells;
+        cells *= axes[at].places();
+    }
+    Some((axes, cells))
+}
+
+/// A sum's words.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    word: usize,
+    is_wide: bool,
+    /// The absolute values of all that was added.
+    size: u128,
+}
+
+impl Sum {
+    fn is_too_narrow(&self) -> bool {
+        !self.is_wide && self.size > i64::MAX as u128
+    }
+
+    /// Writes a value into a cell's words.
+    fn put(&self, value: i128, words: &mut [i64]) {
+        if !self.is_wide {
+            words[self.word] = value as i64;
+            return;
+        }
+        for limb in 0..LIMBS {
+            let part = value >> (32 * limb);
+            // The topmost keeps the sign.
+            words[self.word + limb] = if limb + 1 == LIMBS { part as i64 } else { (part & 0xFFFF_FFFF) as i64 };
+        }
+    }
+
+    /// The value; `None` where 128 bits do not hold it.
+    fn take(&self, words: &[i64]) -> Option<i128> {
+        if !self.is_wide {
+            return Some(words[self.word].into());
+        }
+        let mut value = 0i128;
+        for limb in (0..LIMBS).rev() {
+            value = value.checked_mul(1 << 32)?.checked_add(words[self.word + limb].into())?;
+        }
+        Some(value)
+    }
+}
+
+/// Where a measure's sums are in a cell.
+#[derive(Clone, Debug)]
+struct Places {
+    /// `None` as long as no value was NULL: then it is the count of rows.
+    count: Option<usize>,
+    sum: Option<Sum>,
+    /// Of integers; squares of floats are no exact sums.
+    squares: Option<Sum>,
+}
+
+impl Places {
+    fn is_too_narrow(&self) -> bool {
+        [&self.sum, &self.squares].into_iter().flatten().any(Sum::is_too_narrow)
+    }
+}
+
+/// Rows on their way into cells.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Whether they go to the totals of axes, too.
+    spread: bool,
+    /// A digit for each axis, of each.
+    digits: Vec<usize>,
+    /// As many as a cell has, of each.
+    words: Vec<i64>,
+}
+
+impl Pending {
+    /// None yet.
+    pub(super) fn new(spread: bool) -> Pending {
+        Pending { spread, digits: Vec::new(), words: Vec::new() }
+    }
+
+    /// How many words.
+    pub(super) fn words(&self) -> usize {
+        self.words.len()
+    }
+}
+
+/// The array.
+#[derive(Clone, Debug)]
+pub(super) struct Cells {
+    axes: Vec<Axis>,
+    places: Vec<Places>,
+    /// Words of a cell.
+    width: usize,
+    words: Vec<i64>,
+}
+
+impl Cells {
+    /// Of no rows.
+    pub(super) fn new(axes: Vec<Axis>, cells: usize, measures: &[WantedMeasure]) -> Cells {
+        let mut width = 1;
+        let mut narrow = |is_wanted: bool| {
+            is_wanted.then(|| {
+                width += 1;
+                Sum { word: width - 1, is_wide: false, size: 0 }
+            })
+        };
+        let places = measures
+            .iter()
+            .map(|measure| Places {
+                count: None,
+                sum: narrow(measure.wanted.sum),
+                squares: narrow(measure.wanted.squares && !measure.is_float),
+            })
+            .collect();
+        Cells { axes, places, width, words: vec![0; width * cells] }
+    }
+
+    /// Bytes that a cell takes at first.
+    pub(super) fn cell_bytes(measures: &[WantedMeasure]) -> u64 {
+        let words = |measure: &WantedMeasure| {
+            u64::from(measure.wanted.sum) + u64::from(measure.wanted.squares && !measure.is_float)
+        };
+        8 * (1 + measures.iter().map(words).sum::<u64>())
+    }
+
+    pub(super) fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn words(&self) -> &[i64] {
+        &self.words
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        8 * self.words.len() as u64
+    }
+
+    /// How many cells, totals included.
+    pub(super) fn len(&self) -> usize {
+        self.words.len() / self.width
+    }
+
+    /// Rows of a cell.
+    #[inline]
+    pub(super) fn rows(&self, cell: usize) -> u64 {
+        self.words[cell * self.width] as u64
+    }
+
+    /// Takes rows of one cell, whose digits these are, with their part of each measure. They are in the cells once `pending` is added
+    /// by [`Cells::add_pending`]: to add many at a time lets the memory that they go to be fetched at a time. `None` if 128 bits do
+    /// not hold a sum.
+    pub(super) fn take(&mut self, digits: &[usize], rows: u64, parts: &[Part], pending: &mut Pending) -> Option<()> {
+        for (places, part) in self.places.iter_mut().zip(parts) {
+            for (place, value) in [(&mut places.sum, part.sum), (&mut places.squares, part.squares)] {
+                if let Some(place) = place {
+                    place.size = place.size.checked_add(value.unsigned_abs())?;
+                }
+            }
+        }
+        let is_counted = |(places, part): (&Places, &Part)| places.count.is_some() || part.count == rows;
+        if !self.places.iter().zip(parts).all(is_counted) || self.places.iter().any(Places::is_too_narrow) {
+            self.add_pending(pending);
+            self.make_room(rows, parts);
+        }
+        pending.digits.extend_from_slice(digits);
+        let first = pending.words.len();
+        pending.words.resize(first + self.width, 0);
+        let words = &mut pending.words[first..];
+        words[0] = rows as i64;
+        for (places, part) in self.places.iter().zip(parts) {
+            if let Some(count) = places.count {
+                words[count] = part.count as i64;
+            }
+            if let Some(sum) = &places.sum {
+                sum.put(part.sum, words);
+            }
+            if let Some(squares) = &places.squares {
+                squares.put(part.squares, words);
+            }
+        }
+        Some(())
+    }
+
+    /// Adds what was taken to its cells, and unless they are rolled up later, to the totals that these are part of.
+    pub(super) fn add_pending(&mut self, pending: &mut Pending) {
+        match self.width {
+            1 => self.add_words::<1>(pending),
+            2 => self.add_words::<2>(pending),
+            3 => self.add_words::<3>(pending),
+            4 => self.add_words::<4>(pending),
+            5 => self.add_words::<5>(pending),
+            _ => self.add_words::<0>(pending),
+        }
+        pending.words.clear();
+        pending.digits.clear();
+    }
+
+    /// `W` is the width, or 0 for any.
+    fn add_words<const W: usize>(&mut self, pending: &Pending) {
+        let width = if W == 0 { self.width } else { W };
+        let mut cells = [0; 1 << TOTALLED_MAX];
+        for (row, more) in pending.words.chunks_exact(width).enumerate() {
+            let digits = &pending.digits[row * self.axes.len()..][..self.axes.len()];
+            cells[0] = self.axes.iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum();
+            let mut count = 1;
+            for (axis, digit) in self.axes.iter().zip(digits).filter(|(axis, _)| axis.has_total && pending.spread) {
+                let to_total = (axis.digits() - digit) * axis.stride;
+                for at in 0..count {
+                    cells[count + at] = cells[at] + to_total;
+                }
+                count *= 2;
+            }
+            for cell in &cells[..count] {
+                let words = &mut self.words[cell * width..][..width];
+                words.iter_mut().zip(more).for_each(|(word, more)| *word = word.wrapping_add(*more));
+            }
+        }
+    }
+
+    /// Gives sums the words that they need to take rows in. Nothing is pending.
+    fn make_room(&mut self, rows: u64, parts: &[Part]) {
+        for (at, part) in parts.iter().enumerate() {
+            if self.places[at].count.is_none() && part.count != rows {
+                self.count_apart(at);
+            }
+            let Places { sum, squares, .. } = &self.places[at];
+            let (sum, squares) =
+                (sum.as_ref().is_some_and(Sum::is_too_narrow), squares.as_ref().is_some_and(Sum::is_too_narrow));
+            if sum {
+                self.widen(at, false);
+            }
+            if squares {
+                self.widen(at, true);
+            }
+        }
+    }
+
+    /// A value was NULL: the measure's values are counted by themselves from now on.
+    fn count_apart(&mut self, measure: usize) {
+        let word = self.width;
+        self.lay_out(word + 1, |_, new| new[word] = new[0]);
+        self.places[measure].count = Some(word);
+    }
+
+    /// Gives a sum four words.
+    fn widen(&mut self, measure: usize, squares: bool) {
+        let word = self.width;
+        let Places { sum, squares: of_squares, .. } = &mut self.places[measure];
+        let Some(place) = (if squares { of_squares } else { sum }) else { return };
+        let narrow = place.word;
+        *place = Sum { word, is_wide: true, size: place.size };
+        let wide = *place;
+        // The narrow word stays, unused: that is rare enough.
+        self.lay_out(word + LIMBS, |old, new| wide.put(old[narrow].into(), new));
+    }
+
+    /// Moves every cell to a wider place; `fill` sets what is new, from the old words.
+    fn lay_out(&mut self, width: usize, fill: impl Fn(&[i64], &mut [i64])) {
+        let mut words = vec![0; self.len() * width];
+        for (old, new) in self.words.chunks_exact(self.width).zip(words.chunks_exact_mut(width)) {
+            new[..self.width].copy_from_slice(old);
+            fill(old, new);
+        }
+        (self.words, self.width) = (words, width);
+    }
+
+    /// Adds up all axes that have totals, which must be empty.
+    pub(super) fn roll_up(&mut self) {
+        for at in 0..self.axes.len() {
+            let axis = self.axes[at];
+            let (row, digits) = (axis.stride * self.width, axis.digits());
+            if !axis.has_total {
+                continue;
+            }
+            for block in self.words.chunks_exact_mut(row * axis.places()) {
+                let (parts, total) = block.split_at_mut(row * digits);
+                for part in parts.chunks_exact(row) {
+                    total.iter_mut().zip(part).for_each(|(total, part)| *total = total.wrapping_add(*part));
+                }
+            }
+        }
+    }
+
+    /// Adds words that are sums of cells to a group of totals. `measures` has, for each of theirs, the place of ours. `None` if 128
+    /// bits do not hold a sum.
+    pub(super) fn give(&self, words: &[i64], measures: &[usize], into: &mut Totals, group: usize) -> Option<()> {
+        into.add_rows(group, words[0] as u64);
+        for (at, &measure) in measures.iter().enumerate() {
+            let places = &self.places[measure];
+            let count = words[places.count.unwrap_or(0)] as u64;
+            let value = |place: &Option<Sum>| place.as_ref().map_or(Some(0), |place| place.take(words));
+            into.add_exact(at, group, count, value(&places.sum)?, value(&places.squares)?);
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,326 @@
+//! Cuboids: totals of every combination of codes at some levels, one array access each.
+//!
+//! Invariants:
+//! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added; rows are only ever added,
+//!   each once, so a cuboid through a version becomes one through a later version by adding what came between.
+//! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at the cuboid's level or
+//!   coarser, and every measure is in it.
+//!
+//! In eight dimensions few nodes of the tree are covered, and a question that cuts most blocks reads most rows. A dense array
+//! of the question's own levels has some thousands of cells instead of millions of rows; with totals of its longest axes beside
+//! the cells (the data cube of Gray et al., 1996, for those axes), an answer reads at most half of each axis: what is wanted, or the
+//! total less what is not. [`cells`] holds what can be subtracted, [`loose`] the rest, [`select`] chooses places, [`visit`] adds them up.
+
+mod cells;
+mod loose;
+mod part;
+mod select;
+mod visit;
+
+use super::code_set::CodeSet;
+use super::groups::{GroupKeys, GroupSpan};
+use super::question::{BoxQuery, LevelFilter};
+use super::segments::{Answer, SegmentRows, answer};
+use super::totals::WantedMeasure;
+use crate::segment::Segment;
+use alluvia_space::LevelCodes;
+use alluvia_types::Result;
+use arrow::array::ArrayRef;
+use cells::{Cells, Pending, axes_of};
+use loose::Loose;
+use part::Part;
+use select::{By, Chosen};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Cells that are filled at a time: totals of rows take several times the memory of cells.
+const SLAB_CELLS_MAX: u64 = 4 << 20;
+/// Words of rows that are on their way into cells.
+const PENDING_WORDS_MAX: usize = 8 << 10;
+
+/// Totals by the codes of some levels.
+#[derive(Debug)]
+pub struct Cuboid {
+    /// Its levels as groups, its measures, and no filters.
+    query: BoxQuery,
+    spans: Vec<GroupSpan>,
+    cells: Cells,
+    loose: Loose,
+    /// For each level whether a row has NULL there.
+    has_nulls: Vec<bool>,
+    has_rows: bool,
+}
+
+/// The code that a code of a finer level has at a coarser level of its dimension: (finer level, coarser level, code). `None` where
+/// that cannot be said: a NULL child may be under any parent.
+pub type Ancestor<'a> = dyn Fn(usize, usize, u32) -> Option<u32> + 'a;
+
+impl Cuboid {
+    /// A cuboid of no rows over codes of these levels, at most one of each dimension; `None` if it had more than `cells_max` cells.
+    pub fn new(spans: Vec<GroupSpan>, measures: Vec<WantedMeasure>, cells_max: u64) -> Option<Cuboid> {
+        let (axes, places) = axes_of(&spans)?;
+        let query = BoxQuery { filters: Vec::new(), groups: spans.iter().map(|span| span.level).collect(), measures };
+        if count(&spans).is_none_or(|cells| cells > cells_max) {
+            return None;
+        }
+        let has_nulls = vec![false; spans.len()];
+        let cells = Cells::new(axes, places, &query.measures);
+        let loose = Loose::new(&query.measures, places);
+        Some(Cuboid { query, spans, cells, loose, has_nulls, has_rows: false })
+    }
+
+    /// How many cells a cuboid would have, and about how many bytes; `u64::MAX` for more than can be counted.
+    pub fn size(spans: &[GroupSpan], measures: &[WantedMeasure]) -> (u64, u64) {
+        let each = Cells::cell_bytes(measures) + Loose::cell_bytes(measures);
+        let bytes = axes_of(spans).and_then(|(_, places)| (places as u64).checked_mul(each));
+        (count(spans).unwrap_or(u64::MAX), bytes.unwrap_or(u64::MAX))
+    }
+
+    /// Its levels.
+    pub fn levels(&self) -> &[usize] {
+        &self.query.groups
+    }
+
+    /// Its measures.
+    pub fn measures(&self) -> &[WantedMeasure] {
+        &self.query.measures
+    }
+
+    /// How many cells, without the totals of axes.
+    pub fn cells(&self) -> u64 {
+        count(&self.spans).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        self.cells.bytes() + self.loose.bytes()
+    }
+
+    /// Adds rows of segments. `false`, with the cuboid in no state to be used, if a segment cannot be added.
+    pub fn add_segments(&mut self, segments: &[SegmentRows], threads: usize) -> Result<bool> {
+        let mut rows = 0;
+        for SegmentRows { segment, .. } in segments {
+            if !self.holds(segment)? {
+                return Ok(false);
+            }
+            rows += segment.meta().rows;
+            let index = segment.index()?;
+            for (has_nulls, span) in self.has_nulls.iter_mut().zip(&self.spans) {
+                let mut blocks = (0..segment.blocks()).map(|block| index.table.levels[span.level].code_bounds(block));
+                *has_nulls |= blocks.any(|codes| codes.has_null || codes.min == 0);
+            }
+        }
+        if rows == 0 {
+            return Ok(true);
+        }
+        // A cuboid without rows is filled cell by cell, and its axes are added up once.
+        let is_first = !std::mem::replace(&mut self.has_rows, true);
+        for slab in self.slabs(if is_first { u64::MAX } else { rows }) {
+            let mut into = Answer::new(&slab.query, slab.keys);
+            if !answer(&slab.query, segments, threads, &mut into)? || !self.add_answer(&into, !is_first) {
+                return Ok(false);
+            }
+        }
+        if is_first {
+            self.cells.roll_up();
+        }
+        Ok(true)
+    }
+
+    /// Adds rows that are in no segment: their codes at the cuboid's levels (others may be empty), and the values of each of its
+    /// measures, `None` for a column that the rows lack. `false`, with the cuboid in no state to be used, if a code has no place or totals cannot
+    /// hold a value.
+    pub fn add_rows(&mut self, codes: &LevelCodes, measures: &[Option<ArrayRef>], rows: Range<usize>) -> Result<bool> {
+        let fits =
+            |span: &GroupSpan| codes.levels[span.level][rows.clone()].iter().all(|&code| span.digit(code).is_some());
+        if !self.spans.iter().all(fits) {
+            return Ok(false);
+        }
+        for (has_nulls, span) in self.has_nulls.iter_mut().zip(&self.spans) {
+            *has_nulls |= codes.levels[span.level][rows.clone()].contains(&0);
+        }
+        self.has_rows = true;
+        let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::with_capacity(measures.len()));
+        let mut pending = Pending::new(true);
+        for row in rows {
+            for (digit, span) in digits.iter_mut().zip(&self.spans) {
+                *digit = span.digit(codes.levels[span.level][row]).unwrap_or(0) as usize;
+            }
+            parts.clear();
+            for (of, values) in self.query.measures.iter().zip(measures) {
+                let Some(part) = Part::of_row(of, values.as_ref(), row) else { return Ok(false) };
+                parts.push(part);
+            }
+            if !self.take(&digits, 1, &parts, &mut pending) {
+                return Ok(false);
+            }
+        }
+        self.cells.add_pending(&mut pending);
+        Ok(true)
+    }
+
+    /// Takes rows of a cell. `false` if 128 bits do not hold a sum.
+    fn take(&mut self, digits: &[usize], rows: u64, parts: &[Part], pending: &mut Pending) -> bool {
+        if self.loose.is_kept() {
+            let cell = self.cells.axes().iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum();
+            self.loose.add(cell, parts);
+        }
+        let is_taken = self.cells.take(digits, rows, parts, pending).is_some();
+        if pending.words() > PENDING_WORDS_MAX {
+            self.cells.add_pending(pending);
+        }
+        is_taken
+    }
+
+    /// Whether every code of a segment has a place.
+    fn holds(&self, segment: &Arc<Segment>) -> Result<bool> {
+        let index = segment.index()?;
+        Ok(self.spans.iter().all(|span| {
+            let bounds = &index.table.levels[span.level];
+            (0..segment.blocks()).all(|block| {
+                let codes = bounds.code_bounds(block);
+                span.digit(codes.min).is_some() && span.digit(codes.max).is_some()
+            })
+        }))
+    }
+
+    /// Parts of the cuboid that are filled one after the other, for so many rows.
+    fn slabs(&self, rows: u64) -> Vec<Slab> {
+        let all = self.cells();
+        let whole = |keys: Option<GroupKeys>| keys.map(|keys| vec![Slab { query: self.query.clone(), keys }]);
+        if rows < all / 8 {
+            // Most cells get nothing.
+            return whole(GroupKeys::met(self.spans.clone())).unwrap_or_default();
+        }
+        if all <= SLAB_CELLS_MAX {
+            return whole(GroupKeys::dense(self.spans.clone(), all)).unwrap_or_default();
+        }
+        let longest = (0..self.spans.len()).max_by_key(|&at| self.spans[at].digits()).unwrap_or(0);
+        let span = self.spans[longest];
+        let digits = (SLAB_CELLS_MAX / (all / span.digits())).clamp(1, u64::from(u32::MAX)) as u32;
+        let mut slabs = Vec::new();
+        let mut first = span.first;
+        while first - span.first < span.count {
+            let count = digits.min(span.count - (first - span.first));
+            let mut spans = self.spans.clone();
+            spans[longest] = GroupSpan { first, count, ..span };
+            // NULL is the first one's.
+            let codes = CodeSet::of_range_and_null(first, first + (count - 1), first == span.first);
+            let filters = vec![LevelFilter { level: span.level, codes }];
+            let query = BoxQuery { filters, ..self.query.clone() };
+            slabs.extend(GroupKeys::dense(spans, u64::MAX).map(|keys| Slab { query, keys }));
+            first += count;
+        }
+        slabs
+    }
+
+    /// Adds an answer to this cuboid's own question, or to a part of it. `false` if it has what cannot be added.
+    fn add_answer(&mut self, from: &Answer, spread: bool) -> bool {
+        if from.totals.is_spoilt() {
+            return false;
+        }
+        let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::new());
+        let mut pending = Pending::new(spread);
+        for group in (0..from.totals.groups()).filter(|&group| from.totals.rows(group) > 0) {
+            from.keys.codes_into(group, |at, code| {
+                // The spans of a part lie in the spans of the whole.
+                digits[at] = self.spans[at].digit(code).unwrap_or(0) as usize;
+            });
+            parts.clear();
+            parts.extend(from.totals.measures().iter().map(|totals| Part::of_group(totals, group)));
+            if !self.take(&digits, from.totals.rows(group), &parts, &mut pending) {
+                return false;
+            }
+        }
+        self.cells.add_pending(&mut pending);
+        true
+    }
+
+    /// The codes that groups of a level can have, from those that this cuboid has at that level or a finer one of its dimension;
+    /// `None` if it has none.
+    pub fn span_of(
+        &self,
+        level: usize,
+        dimension_of: &dyn Fn(usize) -> usize,
+        ancestor: &Ancestor<'_>,
+    ) -> Option<GroupSpan> {
+        let mut spans = self.spans.iter();
+        let span = spans.find(|span| dimension_of(span.level) == dimension_of(level) && span.level >= level)?;
+        if span.level == level {
+            return Some(*span);
+        }
+        let codes = (1..span.digits()).filter_map(|digit| ancestor(span.level, level, code_of(span, digit)));
+        let bounds = codes.filter(|&code| code > 0).fold(None, |bounds: Option<(u32, u32)>, code| {
+            let (min, max) = bounds.unwrap_or((code, code));
+            Some((min.min(code), max.max(code)))
+        });
+        Some(match bounds {
+            None => GroupSpan { level, first: 1, count: 0 },
+            Some((min, max)) => GroupSpan { level, first: min, count: max - min + 1 },
+        })
+    }
+
+    /// How many cells answering a question takes, about: of several cuboids that can answer, the least is the best.
+    pub fn visits(&self, query: &BoxQuery, dimension_of: &dyn Fn(usize) -> usize) -> u64 {
+        let visits = select::visits(query, self.cells.axes(), dimension_of, By::Totals);
+        match self.measures_of(query).is_some_and(|measures| self.loose.is_needed(&measures, &query.measures)) {
+            true => visits.saturating_add(select::visits(query, self.cells.axes(), dimension_of, By::Cells)),
+            false => visits,
+        }
+    }
+
+    /// Answers a question into `into`, which is of that question; `None` if this cuboid cannot. `dimension_of` says which dimension
+    /// a level is of.
+    pub fn answer(
+        &self,
+        query: &BoxQuery,
+        dimension_of: &dyn Fn(usize) -> usize,
+        ancestor: &Ancestor<'_>,
+        into: &mut Answer,
+    ) -> Option<()> {
+        let measures = self.measures_of(query)?;
+        let choose = |by: By, keys: &GroupKeys| -> Option<Vec<Chosen>> {
+            select::choose(query, self.cells.axes(), &self.has_nulls, dimension_of, ancestor, keys, by)
+        };
+        let chosen = choose(By::Totals, &into.keys)?;
+        let sums = visit::sum(&self.cells, &chosen, into);
+        for (group, words) in sums.chunks_exact(self.cells.width()).enumerate().filter(|(_, words)| words[0] != 0) {
+            self.cells.give(words, &measures, &mut into.totals, group)?;
+        }
+        if self.loose.is_needed(&measures, &query.measures) {
+            let chosen = choose(By::Cells, &into.keys)?;
+            visit::each_cell(&self.cells, &chosen, 0, Some(0), &mut |cell, index| {
+                let group = into.group(index);
+                self.loose.give(cell, &measures, &mut into.totals, group);
+            });
+        }
+        Some(())
+    }
+
+    /// For each measure of a question its place here.
+    fn measures_of(&self, query: &BoxQuery) -> Option<Vec<usize>> {
+        let place = |wanted: &WantedMeasure| {
+            let is_it = |own: &WantedMeasure| own.column == wanted.column && own.wanted.contains(wanted.wanted);
+            self.query.measures.iter().position(is_it)
+        };
+        query.measures.iter().map(place).collect()
+    }
+}
+
+/// A part of a cuboid to be filled.
+struct Slab {
+    query: BoxQuery,
+    keys: GroupKeys,
+}
+
+/// How many cells there are over these levels.
+fn count(spans: &[GroupSpan]) -> Option<u64> {
+    spans.iter().try_fold(1u64, |cells, span| cells.checked_mul(span.digits()))
+}
+
+fn code_of(span: &GroupSpan, digit: u64) -> u32 {
+    match digit {
+        0 => 0,
+        digit => span.first + (digit - 1) as u32,
+    }
+}
