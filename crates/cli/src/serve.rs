@@ -55,6 +55,9 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         stop_wait: config.duration("stop_timeout")?,
     };
     let server = listen(&config, &options, &db).await?;
+    // Before it says that it is ready: whoever reads that may stop it at once.
+    let stop = stopped()?;
+    reload_on_hangup(&config, tls.clone())?;
     let address = server.local_addr()?;
     say(&format!(
         "alluvia {} serves {} to PostgreSQL's clients on {address}{}\n  psql -h {} -p {} -U {FIRST_USER} alluvia\n",
@@ -64,8 +67,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         address.ip(),
         address.port(),
     ))?;
-    reload_on_hangup(&config, tls)?;
-    server.run(stopped()?).await;
+    server.run(stop).await;
     // The threads of the database end here, and its log is sealed.
     drop(db);
     say("stopped\n")?;

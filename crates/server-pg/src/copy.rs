@@ -113,7 +113,7 @@ impl Writer {
                 escape: options.escape.unwrap_or(quote),
                 null: null.unwrap_or_default().into_bytes(),
             }),
-            Some(Format::Binary) => Writer::Rows(RowForm::Binary),
+            Some(Format::Binary) => Writer::Rows(RowForm::Binary { begun: false }),
             Some(format) => {
                 let written = Written::default();
                 let writer = ResultWriter::new(format, Arc::clone(schema), options, written.clone())?;
@@ -216,7 +216,7 @@ impl Connection {
         Ok(format!("COPY {count}"))
     }
 
-    async fn copy_rows(&mut self, batch: &RecordBatch, schema: &SchemaRef, form: &RowForm) -> Result<()> {
+    async fn copy_rows(&mut self, batch: &RecordBatch, schema: &SchemaRef, form: &mut RowForm) -> Result<()> {
         let rows = Rows::new(batch, schema, &vec![0; batch.num_columns()])?;
         for from in (0..rows.len()).step_by(ROWS_AT_A_TIME) {
             rows.copy(from, (from + ROWS_AT_A_TIME).min(rows.len()), form, &mut self.io.out)?;

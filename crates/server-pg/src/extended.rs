@@ -168,7 +168,21 @@ impl Connection {
             .ok_or_else(|| Error::new(ErrorKind::UndefinedCursor, format!("there is no portal {name:?}")))
     }
 
+    /// The columns of a cursor: to PostgreSQL's clients what DECLARE makes is a portal.
+    async fn describe_cursor(&mut self, name: &str) -> Result<()> {
+        let fetch = self.session.parse(&format!("FETCH NEXT FROM \"{}\"", name.replace('"', "\"\"")))?.remove(0);
+        let described = self.session.describe(&fetch, &[]).await?;
+        match &described.columns {
+            Some(columns) => self.io.out.row_description(&fields(columns, &[])),
+            None => self.io.out.plain(b'n'),
+        }
+        Ok(())
+    }
+
     async fn describe_portal(&mut self, name: &str) -> Result<()> {
+        if !name.is_empty() && !self.portals.contains_key(name) {
+            return self.describe_cursor(name).await;
+        }
         let mut portal = self.take_portal(name)?;
         let command = portal.statement.as_ref().map(|statement| statement.command());
         // What changes nothing begins here: it is planned once, and its own columns are the answer.

@@ -102,7 +102,7 @@ fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
-/// A password of 24 letters and digits: 142 bits of chance.
+/// A password of 24 letters, digits and dashes: 144 bits of chance.
 pub fn random_password() -> Result<String> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     Ok(random::<24>()?.iter().map(|byte| char::from(LETTERS[usize::from(byte & 63)])).collect())

@@ -238,6 +238,8 @@ fn settings(connection: &mut Connection, parameters: &[(String, String)]) -> Res
             "replication" => return Err(Error::new(ErrorKind::NotSupported, "replication is not supported")),
             "options" => wanted.extend(command_line(value)?),
             name if name.starts_with("_pq_.") => {}
+            // asyncpg sends it in quotes, as SET would have it.
+            "client_encoding" => wanted.push((name.clone(), value.trim_matches('\'').to_owned())),
             name => wanted.push((name.to_owned(), value.clone())),
         }
     }

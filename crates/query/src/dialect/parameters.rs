@@ -23,6 +23,9 @@ use std::ops::ControlFlow;
 /// The most parameters of a statement: what the PostgreSQL protocol can count.
 pub(crate) const PARAMETERS_MAX: usize = 65_535;
 
+/// Stack for walking a deep tree.
+const BIND_STACK_BYTES: usize = 32 << 20;
+
 /// How many parameters a statement has: the highest number in it.
 pub(crate) fn count(tokens: &[TokenWithSpan]) -> Result<usize> {
     let mut count = 0;
@@ -60,7 +63,9 @@ pub(crate) fn query_of(kind: &mut Kind) -> Option<&mut Query> {
 /// Puts values in the place of parameters.
 pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
     let Some(query) = query_of(kind) else { return Ok(()) };
-    match VisitMut::visit(query, &mut Bind { values }) {
+    // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
+    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || VisitMut::visit(query, &mut Bind { values }));
+    match bound {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

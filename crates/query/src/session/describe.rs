@@ -13,6 +13,7 @@ use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Query;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// What [`Session::describe`] tells.
@@ -34,6 +35,7 @@ impl Session {
             settings: self.state.lock().settings.clone(),
             // No statement has it: what describing reads is nobody's.
             query_id: 0,
+            aim: Mutex::default(),
         };
         Guarded::new(self.describe_here(&run, statement, known)).await
     }

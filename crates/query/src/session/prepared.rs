@@ -11,10 +11,10 @@ use crate::dialect::{Kind, Statement};
 use crate::session::core::Session;
 use crate::session::guard::guarded;
 use crate::session::outcome::Outcome;
-use crate::session::parameters::{literal_of, number_of_parameters, substitute};
 use crate::session::transaction::Transaction;
 use crate::table::UsedCounters;
 use alluvia_types::{Error, ErrorKind, Result, Stage};
+use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use parking_lot::Mutex;
@@ -30,7 +30,6 @@ pub struct Prepared {
 #[derive(Debug)]
 struct Inner {
     statement: Statement,
-    parameters: usize,
     /// With parameters, if it has any and the index may answer it.
     template: Option<Recognised>,
     aim: Mutex<Option<Arc<Aim>>>,
@@ -44,7 +43,7 @@ impl Prepared {
 
     /// How many parameters it has: the highest number of its `$1, $2, ...`.
     pub fn parameters(&self) -> usize {
-        self.inner.parameters
+        self.inner.statement.parameters()
     }
 
     /// The parsed statement.
@@ -58,19 +57,19 @@ impl Session {
     /// INSERT. Run it with [`Session::execute_prepared`]. It may become wrong when definitions change; that shows when it is run.
     pub fn prepare(&self, sql: &str) -> Result<Prepared> {
         let statement = self.parse_one(sql)?;
-        let parameters = number_of_parameters(&statement.kind)?;
         let template = match &statement.kind {
-            Kind::Query(query) if parameters > 0 => recognise(query),
+            Kind::Query(query) if statement.parameters() > 0 => recognise(query),
             _ => None,
         };
-        Ok(Prepared { inner: Arc::new(Inner { statement, parameters, template, aim: Mutex::default() }) })
+        Ok(Prepared { inner: Arc::new(Inner { statement, template, aim: Mutex::default() }) })
     }
 
     /// Runs a prepared statement with a value for each of its parameters. An aggregate whose shape is resident as a cuboid takes
     /// microseconds from the second time on.
     pub async fn execute_prepared(&self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
-        let Inner { statement, parameters, template, aim } = prepared.inner.as_ref();
-        if values.len() != *parameters {
+        let Inner { statement, template, aim } = prepared.inner.as_ref();
+        let parameters = statement.parameters();
+        if values.len() != parameters {
             return Err(Error::new(
                 ErrorKind::Syntax,
                 format!("the statement has {parameters} parameters, and {} values are given", values.len()),
@@ -85,9 +84,7 @@ impl Session {
             tokio::task::coop::consume_budget().await;
             return Ok(outcome);
         }
-        let mut statement = statement.clone();
-        substitute(&mut statement.kind, values)?;
-        let (outcome, made) = self.execute_aiming(statement).await?;
+        let (outcome, made) = self.execute_aiming(statement.bind(values)?).await?;
         if let Some(made) = made {
             *aim.lock() = match (parameters, template) {
                 (0, _) => Some(made),
@@ -133,5 +130,26 @@ impl Session {
         self.engine.queries().ran(self.id, text, start_micros, took, batch.num_rows() as u64, &used);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
+    }
+}
+
+/// The value as the index reads constants; `None` where only a plan can.
+fn literal_of(value: &ScalarValue) -> Option<Literal> {
+    Some(match value {
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
+            Literal::Text(text.clone())
+        }
+        ScalarValue::Boolean(Some(value)) => Literal::Boolean(*value),
+        ScalarValue::Date32(Some(_)) => Literal::Date(text_of(value)?),
+        ScalarValue::TimestampMicrosecond(Some(_), None) => Literal::Time(text_of(value)?),
+        _ if value.data_type().is_integer() && !value.is_null() => Literal::Number(text_of(value)?),
+        _ => return None,
+    })
+}
+
+fn text_of(value: &ScalarValue) -> Option<String> {
+    match value.cast_to(&ArrowType::Utf8).ok()? {
+        ScalarValue::Utf8(text) => text,
+        _ => None,
     }
 }

@@ -15,19 +15,32 @@ const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// How rows are written.
 pub(crate) enum RowForm {
-    Text { delimiter: u8, null: Vec<u8> },
-    Csv { delimiter: u8, quote: u8, escape: u8, null: Vec<u8> },
-    Binary,
+    Text {
+        delimiter: u8,
+        null: Vec<u8>,
+    },
+    Csv {
+        delimiter: u8,
+        quote: u8,
+        escape: u8,
+        null: Vec<u8>,
+    },
+    /// `begun` once the signature was written. It comes in one message with what follows: clients take a message for a row.
+    Binary {
+        begun: bool,
+    },
+}
+
+fn put_signature(out: &mut BytesMut) {
+    out.put_slice(SIGNATURE);
+    out.put_u64(0);
 }
 
 impl RowForm {
-    /// What comes before the rows.
+    /// What comes before the rows, as a message of its own.
     pub(crate) fn begin(&self, schema: &Schema, header: bool, out: &mut Out) {
         match self {
-            RowForm::Binary => out.message(b'd', |out| {
-                out.put_slice(SIGNATURE);
-                out.put_u64(0);
-            }),
+            RowForm::Binary { .. } => {}
             _ if header => out.message(b'd', |out| {
                 for (at, field) in schema.fields().iter().enumerate() {
                     self.separate(at, out);
@@ -41,8 +54,13 @@ impl RowForm {
 
     /// What comes after them.
     pub(crate) fn end(&self, out: &mut Out) {
-        if let RowForm::Binary = self {
-            out.message(b'd', |out| out.put_i16(-1));
+        if let RowForm::Binary { begun } = self {
+            out.message(b'd', |out| {
+                if !begun {
+                    put_signature(out);
+                }
+                out.put_i16(-1);
+            });
         }
     }
 
@@ -69,7 +87,7 @@ impl RowForm {
                 }
                 out.put_u8(*quote);
             }
-            RowForm::Binary => out.put_slice(value),
+            RowForm::Binary { .. } => out.put_slice(value),
         }
     }
 }
@@ -93,13 +111,20 @@ fn put_escaped(value: &[u8], delimiter: u8, out: &mut BytesMut) {
 
 impl Rows {
     /// Appends rows `from..to`, each as a message of its own.
-    pub(crate) fn copy(&self, from: usize, to: usize, form: &RowForm, out: &mut Out) -> Result<()> {
-        let binary = matches!(form, RowForm::Binary);
+    pub(crate) fn copy(&self, from: usize, to: usize, form: &mut RowForm, out: &mut Out) -> Result<()> {
+        let binary = matches!(form, RowForm::Binary { .. });
         let columns: Vec<Column<'_>> = self.columns(binary)?;
         let mut value = BytesMut::new();
         for row in from..to {
             let mut written = Ok(());
+            let is_first = match form {
+                RowForm::Binary { begun } => !std::mem::replace(begun, true),
+                _ => false,
+            };
             out.message(b'd', |out| {
+                if is_first {
+                    put_signature(out);
+                }
                 written = (|| {
                     if binary {
                         out.put_u16(columns.len() as u16);
@@ -294,7 +319,7 @@ mod tests {
     use arrow::datatypes::Field;
     use std::sync::Arc;
 
-    fn written(form: &RowForm) -> Vec<u8> {
+    fn written(mut form: RowForm) -> Vec<u8> {
         let fields = [("a", DataType::Int32), ("b", DataType::Utf8), ("c", DataType::Float64)];
         let schema: Arc<Schema> =
             Arc::new(Schema::new(fields.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec()));
@@ -307,7 +332,8 @@ mod tests {
         let rows = Rows::new(&batch, &schema, &[0; 3]).unwrap();
         let mut out = Out::default();
         form.begin(&schema, true, &mut out);
-        rows.copy(0, 2, form, &mut out).unwrap();
+        rows.copy(0, 1, &mut form, &mut out).unwrap();
+        rows.copy(1, 2, &mut form, &mut out).unwrap();
         form.end(&mut out);
         let mut data = Vec::new();
         let mut bytes = out.bytes;
@@ -320,15 +346,15 @@ mod tests {
 
     #[test]
     fn rows_are_written_as_postgresql_writes_them() {
-        let text = written(&RowForm::Text { delimiter: b'\t', null: b"\\N".to_vec() });
+        let text = written(RowForm::Text { delimiter: b'\t', null: b"\\N".to_vec() });
         assert_eq!(String::from_utf8(text).unwrap(), "a\tb\tc\n1\ta\\tb\\\\\\n\"c\"\t1\n\\N\t\t\\N\n");
-        let csv = written(&RowForm::Csv { delimiter: b',', quote: b'"', escape: b'"', null: Vec::new() });
+        let csv = written(RowForm::Csv { delimiter: b',', quote: b'"', escape: b'"', null: Vec::new() });
         assert_eq!(String::from_utf8(csv).unwrap(), "a,b,c\n1,\"a\tb\\\n\"\"c\"\"\",1\n,\"\",\n");
     }
 
     #[test]
     fn binary_rows_are_read_however_they_are_cut() {
-        let bytes = written(&RowForm::Binary);
+        let bytes = written(RowForm::Binary { begun: false });
         let types = [DataType::Int32, DataType::Utf8, DataType::Float64];
         for cut in 0..bytes.len() {
             let mut reader = BinaryAsText::new(&types);

@@ -144,10 +144,9 @@ mod tests {
             // Digits of all lengths and both signs, zeros within.
             value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i128::from(step));
             let size = 10i128.pow((step % 39) as u32).max(1);
-            let value = (value % size) / 1_000i128.pow((step % 3) as u32) * 1_000i128.pow((step % 2) as u32);
-            if value.unsigned_abs() >= 10u128.pow(38) {
-                continue;
-            }
+            let shorter = (value % size) / 1_000i128.pow((step % 3) as u32);
+            let value = shorter.checked_mul(1_000i128.pow((step % 2) as u32));
+            let Some(value) = value.filter(|value| value.unsigned_abs() < 10u128.pow(38)) else { continue };
             for scale in [0, 1, 2, 3, 4, 5, 9, 18, 37, 38] {
                 let mut out = BytesMut::new();
                 put_binary(&mut out, value, scale);

@@ -75,11 +75,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn is_too_narrow(&self) -> bool {
-        !self.is_wide && self.size > i64::MAX as u128
-    }
-
-    /// Writes a value into a cell's words.
+    /// Adds a value to the words of a cell's difference.
     fn put(&self, value: i128, words: &mut [i64]) {
         if !self.is_wide {
             words[self.word] = value as i64;
@@ -113,35 +109,6 @@ struct Places {
     sum: Option<Sum>,
     /// Of integers; squares of floats are no exact sums.
     squares: Option<Sum>,
-}
-
-impl Places {
-    fn is_too_narrow(&self) -> bool {
-        [&self.sum, &self.squares].into_iter().flatten().any(Sum::is_too_narrow)
-    }
-}
-
-/// Rows on their way into cells.
-#[derive(Debug)]
-pub(super) struct Pending {
-    /// Whether they go to the totals of axes, too.
-    spread: bool,
-    /// A digit for each axis, of each.
-    digits: Vec<usize>,
-    /// As many as a cell has, of each.
-    words: Vec<i64>,
-}
-
-impl Pending {
-    /// None yet.
-    pub(super) fn new(spread: bool) -> Pending {
-        Pending { spread, digits: Vec::new(), words: Vec::new() }
-    }
-
-    /// How many words.
-    pub(super) fn words(&self) -> usize {
-        self.words.len()
-    }
 }
 
 /// The array.
@@ -210,93 +177,48 @@ impl Cells {
         self.words[cell * self.width] as u64
     }
 
-    /// Takes rows of one cell, whose digits these are, with their part of each measure. They are in the cells once `pending` is added
-    /// by [`Cells::add_pending`]: to add many at a time lets the memory that they go to be fetched at a time. `None` if 128 bits do
-    /// not hold a sum.
-    pub(super) fn take(&mut self, digits: &[usize], rows: u64, parts: &[Part], pending: &mut Pending) -> Option<()> {
-        for (places, part) in self.places.iter_mut().zip(parts) {
-            for (place, value) in [(&mut places.sum, part.sum), (&mut places.squares, part.squares)] {
-                if let Some(place) = place {
-                    place.size = place.size.checked_add(value.unsigned_abs())?;
-                }
-            }
-        }
-        let is_counted = |(places, part): (&Places, &Part)| places.count.is_some() || part.count == rows;
-        if !self.places.iter().zip(parts).all(is_counted) || self.places.iter().any(Places::is_too_narrow) {
-            self.add_pending(pending);
-            self.make_room(rows, parts);
-        }
-        pending.digits.extend_from_slice(digits);
-        let first = pending.words.len();
-        pending.words.resize(first + self.width, 0);
-        let words = &mut pending.words[first..];
-        words[0] = rows as i64;
+    /// Adds rows to a cell, with their part of each measure; totals of axes follow only by [`Cells::spread`] or [`Cells::roll_up`].
+    /// `difference` is memory to work in, and has the words that were added in the end. `None` if 128 bits do not hold a sum.
+    pub(super) fn add(&mut self, cell: usize, rows: u64, parts: &[Part], difference: &mut Vec<i64>) -> Option<()> {
+        self.make_room(rows, parts)?;
+        difference.clear();
+        difference.resize(self.width, 0);
+        difference[0] = rows as i64;
         for (places, part) in self.places.iter().zip(parts) {
             if let Some(count) = places.count {
-                words[count] = part.count as i64;
+                difference[count] = part.count as i64;
             }
             if let Some(sum) = &places.sum {
-                sum.put(part.sum, words);
+                sum.put(part.sum, difference);
             }
             if let Some(squares) = &places.squares {
-                squares.put(part.squares, words);
+                squares.put(part.squares, difference);
             }
         }
+        let words = &mut self.words[cell * self.width..][..self.width];
+        words.iter_mut().zip(difference.iter()).for_each(|(word, add)| *word = word.wrapping_add(*add));
         Some(())
     }
 
-    /// Adds what was taken to its cells, and unless they are rolled up later, to the totals that these are part of.
-    pub(super) fn add_pending(&mut self, pending: &mut Pending) {
-        match self.width {
-            1 => self.add_words::<1>(pending),
-            2 => self.add_words::<2>(pending),
-            3 => self.add_words::<3>(pending),
-            4 => self.add_words::<4>(pending),
-            5 => self.add_words::<5>(pending),
-            _ => self.add_words::<0>(pending),
-        }
-        pending.words.clear();
-        pending.digits.clear();
-    }
-
-    /// `W` is the width, or 0 for any.
-    fn add_words<const W: usize>(&mut self, pending: &Pending) {
-        let width = if W == 0 { self.width } else { W };
-        let mut cells = [0; 1 << TOTALLED_MAX];
-        for (row, more) in pending.words.chunks_exact(width).enumerate() {
-            let digits = &pending.digits[row * self.axes.len()..][..self.axes.len()];
-            cells[0] = self.axes.iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum();
-            let mut count = 1;
-            for (axis, digit) in self.axes.iter().zip(digits).filter(|(axis, _)| axis.has_total && pending.spread) {
-                let to_total = (axis.digits() - digit) * axis.stride;
-                for at in 0..count {
-                    cells[count + at] = cells[at] + to_total;
-                }
-                count *= 2;
-            }
-            for cell in &cells[..count] {
-                let words = &mut self.words[cell * width..][..width];
-                words.iter_mut().zip(more).for_each(|(word, more)| *word = word.wrapping_add(*more));
-            }
-        }
-    }
-
-    /// Gives sums the words that they need to take rows in. Nothing is pending.
-    fn make_room(&mut self, rows: u64, parts: &[Part]) {
+    /// Gives sums the words that they need to take rows in.
+    fn make_room(&mut self, rows: u64, parts: &[Part]) -> Option<()> {
         for (at, part) in parts.iter().enumerate() {
             if self.places[at].count.is_none() && part.count != rows {
                 self.count_apart(at);
             }
-            let Places { sum, squares, .. } = &self.places[at];
-            let (sum, squares) =
-                (sum.as_ref().is_some_and(Sum::is_too_narrow), squares.as_ref().is_some_and(Sum::is_too_narrow));
-            if sum {
-                self.widen(at, false);
+            let Places { sum, squares, .. } = &mut self.places[at];
+            let mut widen = [false; 2];
+            for ((place, value), widen) in [(sum, part.sum), (squares, part.squares)].into_iter().zip(&mut widen) {
+                if let Some(place) = place {
+                    place.size = place.size.checked_add(value.unsigned_abs())?;
+                    *widen = !place.is_wide && place.size > i64::MAX as u128;
+                }
             }
-            if squares {
-                self.widen(at, true);
+            for (squares, _) in widen.into_iter().enumerate().filter(|(_, widen)| *widen) {
+                self.widen(at, squares == 1);
             }
         }
+        Some(())
     }
 
     /// A value was NULL: the measure's values are counted by themselves from now on.
@@ -326,6 +248,23 @@ impl Cells {
             fill(old, new);
         }
         (self.words, self.width) = (words, width);
+    }
+
+    /// Adds what was added to a cell to the totals that it is part of.
+    pub(super) fn spread(&mut self, digits: &[usize], cell: usize, difference: &[i64], cells: &mut Vec<usize>) {
+        cells.clear();
+        cells.push(cell);
+        for (axis, digit) in self.axes.iter().zip(digits) {
+            if let Some(total) = axis.total() {
+                for at in 0..cells.len() {
+                    cells.push(cells[at] + total - digit * axis.stride);
+                }
+            }
+        }
+        for cell in &cells[1..] {
+            let words = &mut self.words[cell * self.width..][..self.width];
+            words.iter_mut().zip(difference).for_each(|(word, add)| *word = word.wrapping_add(*add));
+        }
     }
 
     /// Adds up all axes that have totals, which must be empty.

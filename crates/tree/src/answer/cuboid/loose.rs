@@ -67,11 +67,6 @@ impl Loose {
         })
     }
 
-    /// Whether anything may have to be kept.
-    pub(super) fn is_kept(&self) -> bool {
-        self.measures.iter().any(|(of, _)| of.is_float || of.wanted.min_max)
-    }
-
     /// Adds rows to a cell, with their part of each measure.
     pub(super) fn add(&mut self, cell: usize, of_rows: &[Part]) {
         let cells = self.cells;

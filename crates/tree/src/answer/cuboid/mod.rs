@@ -26,7 +26,7 @@ use crate::segment::Segment;
 use alluvia_space::LevelCodes;
 use alluvia_types::Result;
 use arrow::array::ArrayRef;
-use cells::{Cells, Pending, axes_of};
+use cells::{Cells, axes_of};
 use loose::Loose;
 use part::Part;
 use select::{By, Chosen};
@@ -35,8 +35,6 @@ use std::sync::Arc;
 
 /// Cells that are filled at a time: totals of rows take several times the memory of cells.
 const SLAB_CELLS_MAX: u64 = 4 << 20;
-/// Words of rows that are on their way into cells.
-const PENDING_WORDS_MAX: usize = 8 << 10;
 
 /// Totals by the codes of some levels.
 #[derive(Debug)]
@@ -141,7 +139,7 @@ impl Cuboid {
         }
         self.has_rows = true;
         let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::with_capacity(measures.len()));
-        let mut pending = Pending::new(true);
+        let mut scratch = Scratch::default();
         for row in rows {
             for (digit, span) in digits.iter_mut().zip(&self.spans) {
                 *digit = span.digit(codes.levels[span.level][row]).unwrap_or(0) as usize;
@@ -151,25 +149,22 @@ impl Cuboid {
                 let Some(part) = Part::of_row(of, values.as_ref(), row) else { return Ok(false) };
                 parts.push(part);
             }
-            if !self.take(&digits, 1, &parts, &mut pending) {
+            if !self.add(&digits, 1, &parts, true, &mut scratch) {
                 return Ok(false);
             }
         }
-        self.cells.add_pending(&mut pending);
         Ok(true)
     }
 
-    /// Takes rows of a cell. `false` if 128 bits do not hold a sum.
-    fn take(&mut self, digits: &[usize], rows: u64, parts: &[Part], pending: &mut Pending) -> bool {
-        if self.loose.is_kept() {
-            let cell = self.cells.axes().iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum();
-            self.loose.add(cell, parts);
+    /// Adds rows to a cell, and with `spread` to the totals of its axes. `false` if 128 bits do not hold a sum.
+    fn add(&mut self, digits: &[usize], rows: u64, parts: &[Part], spread: bool, scratch: &mut Scratch) -> bool {
+        let cell = self.cells.axes().iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum();
+        self.loose.add(cell, parts);
+        let is_added = self.cells.add(cell, rows, parts, &mut scratch.difference).is_some();
+        if is_added && spread {
+            self.cells.spread(digits, cell, &scratch.difference, &mut scratch.cells);
         }
-        let is_taken = self.cells.take(digits, rows, parts, pending).is_some();
-        if pending.words() > PENDING_WORDS_MAX {
-            self.cells.add_pending(pending);
-        }
-        is_taken
+        is_added
     }
 
     /// Whether every code of a segment has a place.
@@ -220,7 +215,7 @@ impl Cuboid {
             return false;
         }
         let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::new());
-        let mut pending = Pending::new(spread);
+        let mut scratch = Scratch::default();
         for group in (0..from.totals.groups()).filter(|&group| from.totals.rows(group) > 0) {
             from.keys.codes_into(group, |at, code| {
                 // The spans of a part lie in the spans of the whole.
@@ -228,11 +223,10 @@ impl Cuboid {
             });
             parts.clear();
             parts.extend(from.totals.measures().iter().map(|totals| Part::of_group(totals, group)));
-            if !self.take(&digits, from.totals.rows(group), &parts, &mut pending) {
+            if !self.add(&digits, from.totals.rows(group), &parts, spread, &mut scratch) {
                 return false;
             }
         }
-        self.cells.add_pending(&mut pending);
         true
     }
 
@@ -305,6 +299,13 @@ impl Cuboid {
         };
         query.measures.iter().map(place).collect()
     }
+}
+
+/// Memory that rows share one after the other.
+#[derive(Default)]
+struct Scratch {
+    difference: Vec<i64>,
+    cells: Vec<usize>,
 }
 
 /// A part of a cuboid to be filled.
