@@ -151,7 +151,9 @@ impl TailTable {
                 };
                 self.rows -= cut as u64;
                 self.bytes -= first.bytes - bytes;
-                self.runs[0] = Arc::new(run);
+                // A reader of the old run holds all of its rows.
+                let whole = std::mem::replace(&mut self.runs[0], Arc::new(run));
+                pinned.leaves(&whole);
             }
         }
     }

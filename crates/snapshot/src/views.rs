@@ -407,7 +407,7 @@ impl Views {
             if let Some(result) = ready(&self.state.read()) {
                 return result;
             }
-            // The time-out only bounds the damage of a lost wake-up; every change notifies.
+            // Every change of the views notifies. Readers that let go of rows do not: the time-out is for them.
             self.changed.wait_for(&mut guard, Duration::from_millis(200));
         }
     }

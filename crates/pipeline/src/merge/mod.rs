@@ -80,14 +80,15 @@ impl Pipeline {
         });
         let failed = results.iter().any(Result::is_err);
         let mut outputs = Vec::with_capacity(results.len());
+        let mut failure = None;
         for result in results {
             match result {
                 Ok(output) if !failed => outputs.push(output),
                 Ok((_, segment)) => segment.retire(),
-                Err(error) => return Err(error),
+                Err(error) => failure = Some(error),
             }
         }
-        Ok(outputs)
+        failure.map_or(Ok(outputs), Err)
     }
 
     /// M3: swaps inputs for outputs.
