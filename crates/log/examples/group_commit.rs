@@ -5,7 +5,7 @@
 //! writers / fsync time.
 
 use alluvia_log::{Log, LogOptions};
-use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSyncDisk};
+use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSync, WatchedDisk};
 use alluvia_types::{Clock, Result, SystemClock, Version};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let dir = tempfile::tempdir_in(arg(3, ".")).expect("a temporary directory");
     let (disk, dir): (Arc<dyn Disk>, &Path) = match fsync_micros {
         0 => (Arc::new(RealDisk::new()), dir.path()),
-        _ => (Arc::new(SlowSyncDisk::new(FaultDisk::new(), Duration::from_micros(fsync_micros))), Path::new("/")),
+        _ => (Arc::new(WatchedDisk::new(FaultDisk::new(), Arc::new(SlowSync(Duration::from_micros(fsync_micros))))), Path::new("/")),
     };
     let clock = SystemClock::default();
     let fsync = mean_fsync(&*disk, &dir.join("probe"), &clock);

@@ -15,6 +15,7 @@ mod session;
 mod system;
 mod table;
 
+pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement};
 pub use engine::{Engine, EngineOptions};

@@ -17,7 +17,7 @@ mod checks;
 mod disk;
 mod fault;
 mod real_disk;
-mod slow_disk;
+mod watched_disk;
 
 pub use atomic::{read_atomic, read_atomic_of, write_atomic};
 pub use cache::Cache;
@@ -27,4 +27,4 @@ pub use checks::{CHUNK_BYTES, FileChecks};
 pub use disk::{Disk, DiskEntry, DiskFile, DiskLock};
 pub use fault::{FaultDisk, Survival};
 pub use real_disk::{RealDisk, machine_memory_bytes};
-pub use slow_disk::SlowSyncDisk;
+pub use watched_disk::{SlowSync, Watch, WatchedDisk};

@@ -1,11 +1,11 @@
 //! Checked files as the other rooms use them: right bytes, few I/O calls, damage found, memory accounted.
 
 use alluvia_storage::{
-    CHUNK_BYTES, Cache, CheckedFile, CheckedWriter, Disk, DiskEntry, DiskFile, DiskLock, FaultDisk, FileChecks,
+    CHUNK_BYTES, Cache, CheckedFile, CheckedWriter, Disk, FaultDisk, FileChecks, Watch, WatchedDisk,
 };
 use alluvia_types::ErrorKind;
 use proptest::prelude::*;
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,67 +49,12 @@ fn open(disk: &dyn Disk, checks: &Arc<FileChecks>, cache: &Arc<Cache>) -> Checke
 }
 
 /// Counts the reads that reach the disk.
-#[derive(Debug)]
-struct CountingDisk {
-    inner: Arc<FaultDisk>,
-    reads: Arc<AtomicU64>,
-}
+#[derive(Debug, Default)]
+struct Reads(AtomicU64);
 
-#[derive(Debug)]
-struct CountingFile {
-    inner: Arc<dyn DiskFile>,
-    reads: Arc<AtomicU64>,
-}
-
-impl Disk for CountingDisk {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.inner.create(path)
-    }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(CountingFile { inner: self.inner.open(path)?, reads: Arc::clone(&self.reads) }))
-    }
-    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
-        self.inner.read_dir(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.inner.exists(path)
-    }
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.inner.free_bytes(path)
-    }
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.inner.try_lock(path)
-    }
-}
-
-impl DiskFile for CountingFile {
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_all_at(buf, offset)
-    }
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.inner.read_exact_at(buf, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
+impl Watch for Reads {
+    fn before_read(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -140,11 +85,11 @@ proptest! {
 #[test]
 fn a_range_within_a_chunk_is_a_slice_and_a_cold_run_is_one_read() {
     let setup = written(10 * CHUNK_BYTES + 77);
-    let reads = Arc::new(AtomicU64::new(0));
-    let disk = CountingDisk { inner: Arc::clone(&setup.disk), reads: Arc::clone(&reads) };
+    let reads = Arc::new(Reads::default());
+    let disk = WatchedDisk::new(setup.disk.clone(), reads.clone());
     let cache = Arc::new(Cache::new(64 << 20));
     let file = open(&disk, &setup.checks, &cache);
-    let count = || reads.swap(0, Ordering::Relaxed);
+    let count = || reads.0.swap(0, Ordering::Relaxed);
 
     let a = file.read(CHUNK + 5..CHUNK + 10).expect("reads");
     let b = file.read(CHUNK + 10..2 * CHUNK).expect("reads");

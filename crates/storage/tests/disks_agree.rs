@@ -1,6 +1,6 @@
 //! The disk in memory against the machine's file system: what readers see, and how wrong calls fail, is the same.
 
-use alluvia_storage::{Disk, DiskEntry, FaultDisk, RealDisk, SlowSyncDisk};
+use alluvia_storage::{Disk, DiskEntry, FaultDisk, RealDisk, SlowSync, WatchedDisk};
 use proptest::prelude::*;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ proptest! {
         let (fault, slow_fault) = (FaultDisk::new(), FaultDisk::new());
         fault.create_dir_all(home.path()).expect("creates");
         slow_fault.create_dir_all(home.path()).expect("creates");
-        let slow = SlowSyncDisk::new(slow_fault, Duration::from_micros(1));
+        let slow = WatchedDisk::new(slow_fault, Arc::new(SlowSync(Duration::from_micros(1))));
         let disks: [Arc<dyn Disk>; 3] = [Arc::new(RealDisk::new()), fault, Arc::new(slow)];
         for step in &steps {
             let [real, fault, slow] = [0, 1, 2].map(|disk| apply(disks[disk].as_ref(), home.path(), step));
@@ -104,7 +104,7 @@ proptest! {
 #[test]
 fn a_slow_sync_waits_and_passes_on() {
     let fault = FaultDisk::new();
-    let slow = SlowSyncDisk::new(Arc::clone(&fault) as Arc<dyn Disk>, Duration::from_millis(1));
+    let slow = WatchedDisk::new(Arc::clone(&fault) as Arc<dyn Disk>, Arc::new(SlowSync(Duration::from_millis(1))));
     let file = slow.create(Path::new("/a")).expect("creates");
     fault.fail_sync(1);
     file.sync_data().expect_err("the failure comes through");

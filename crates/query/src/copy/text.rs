@@ -3,6 +3,7 @@
 //! Invariant: what is written here for a value of a storage type, `values` reads back as the same value.
 
 use crate::copy::values::shown;
+use alluvia_space::codes::calendar::civil;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -101,18 +102,6 @@ fn write_timestamp(out: &mut Vec<u8>, value: i64, per_second: i64, zone: bool) {
         text.push_str("+00");
     }
     out.extend_from_slice(text.as_bytes());
-}
-
-/// Year, month and day of a day since 1970; the inverse of how `values` counts days.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 fn is_bytes(data_type: &DataType) -> bool {

@@ -9,6 +9,7 @@
 //! CSV and JSON readers, text columns of Parquet and Arrow files, and INSERT all come through here, so a text means the same
 //! wherever it comes from.
 
+use alluvia_space::codes::calendar::days_of;
 use alluvia_types::ErrorKind;
 
 /// Why a value cannot be stored.
@@ -244,7 +245,7 @@ fn date_prefix(text: &[u8]) -> Result<(i32, &[u8]), Bad> {
     if !(-262_142..=262_141).contains(&year) {
         return Err(Bad::Range);
     }
-    Ok((days_since_1970(year, month, day) as i32, rest))
+    Ok((days_of(year, month as u32, day as u32) as i32, rest))
 }
 
 fn days_in_month(year: i64, month: i64) -> i64 {
@@ -254,16 +255,6 @@ fn days_in_month(year: i64, month: i64) -> i64 {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     }
-}
-
-/// Proleptic Gregorian calendar, counted in eras of 400 years that begin on the first of March.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 /// The time of day at the start of `text` in microseconds, and what follows it.

@@ -1,5 +1,6 @@
 //! Days, times and intervals as PostgreSQL writes them.
 
+use alluvia_query::civil;
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write;
 
@@ -7,18 +8,6 @@ use std::fmt::Write;
 pub(crate) const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
 pub(crate) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
-
-/// Year, month and day of a day since 1970.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
-}
 
 fn put(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
     struct Sink<'a>(&'a mut BytesMut);
@@ -41,7 +30,7 @@ pub(crate) fn put_date(out: &mut BytesMut, days: i64) {
     }
 }
 
-fn put_day(out: &mut BytesMut, year: i64, month: i64, day: i64) {
+fn put_day(out: &mut BytesMut, year: i64, month: u32, day: u32) {
     let year = if year <= 0 { 1 - year } else { year };
     put(out, format_args!("{year:04}-{month:02}-{day:02}"));
 }

@@ -1,5 +1,4 @@
 //! What the engine's tests share: a database on a disk that fails, rows read without SQL, a model.
-#![allow(dead_code)] // each test uses its part
 
 use alluvia_catalog::{Catalog, Change};
 use alluvia_node::{Core, DatabaseOptions};

@@ -1,11 +1,9 @@
 //! Damage is told from what a power loss leaves: refused with file and offset, never skipped, never a panic.
 
-mod common;
-
 use alluvia_log::{Log, LogSummary};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, Version};
-use common::{Model, SALT, dir, file, open};
+use crate::common::{Model, SALT, dir, file, open};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -123,7 +121,7 @@ fn missing_cut_and_foreign_files_are_refused() {
     let error = open(&empty, FILE_BYTES_MAX, 7).expect_err("the log is gone");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 
-    let mut options = common::options(FILE_BYTES_MAX);
+    let mut options = crate::common::options(FILE_BYTES_MAX);
     options.salt = SALT + 1;
     let foreign = copy(&disk);
     let error = Log::open(foreign, dir(), options, Version(0), &mut |_| Ok(())).expect_err("another database's");

@@ -1,20 +1,18 @@
 //! The dictionary file, byte for byte. `golden/dictionary-01.bin` is what format version 01 is; it is read for ever.
 
-mod common;
-
 use alluvia_catalog::{Dictionaries, DictionaryMark};
 use alluvia_space::{DataType, TableDef};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use arrow::array::{ArrayRef, StringArray, StringViewArray};
 use arrow::datatypes::{DataType as ArrowType, Field, Schema};
 use arrow::record_batch::RecordBatch;
-use common::{assert_codes, batch, table};
+use crate::common::{assert_codes, batch, table};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const PATH: &str = "/dict-7";
-const GOLDEN: &[u8] = include_bytes!("golden/dictionary-01.bin");
-const GOLDEN_MARK: &str = include_str!("golden/dictionary-01.json");
+const GOLDEN: &[u8] = include_bytes!("../golden/dictionary-01.bin");
+const GOLDEN_MARK: &str = include_str!("../golden/dictionary-01.json");
 
 /// All three shapes, a parent, an arithmetic level.
 fn def() -> TableDef {
@@ -60,7 +58,7 @@ fn the_golden_file_is_read() {
     disk.create(Path::new(PATH)).unwrap().write_all_at(GOLDEN, 0).unwrap();
     let mark: DictionaryMark = serde_json::from_str(GOLDEN_MARK).unwrap();
     let dictionaries = Dictionaries::open(disk, PathBuf::from(PATH), &def(), &mark).unwrap();
-    let mut model = common::Model::default();
+    let mut model = crate::common::Model::default();
     for first in [0, 6] {
         let expected = model.remap(&def(), &rows(first));
         assert_codes(&dictionaries.remap(&def(), &batch(&def(), &rows(first), 0)).unwrap(), &expected);

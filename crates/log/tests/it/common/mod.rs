@@ -1,5 +1,4 @@
 //! What the tests share: logs on a fault disk, recognisable bodies, and the model that recovery is checked against.
-#![allow(dead_code)] // each test file uses its own part
 
 use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{Disk, FaultDisk};

@@ -1,10 +1,8 @@
 //! Power is lost at every I/O call of a workload, and again at every call of the recovery that follows.
 
-mod common;
-
 use alluvia_storage::{FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Result};
-use common::{Model, open};
+use crate::common::{Model, open};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -129,7 +127,7 @@ fn a_file_that_was_being_begun_is_forgotten() {
     for garbage in [&[][..], &[0; 64], b"ALLULG01 and no more"] {
         use alluvia_storage::Disk;
         let disk = disk.after_power_loss(Survival::SyncedOnly);
-        disk.create(&common::file(2)).unwrap().write_all_at(garbage, 0).unwrap();
+        disk.create(&crate::common::file(2)).unwrap().write_all_at(garbage, 0).unwrap();
         model.check_recovery(&disk.after_power_loss(Survival::Everything), 100);
     }
 }

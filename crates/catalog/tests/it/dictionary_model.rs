@@ -1,7 +1,5 @@
 //! Dictionaries against hash maps: random tables, rows, encodings, reopened at random.
 
-mod common;
-
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, DataType, LevelSource, TableDef};
@@ -9,7 +7,7 @@ use alluvia_storage::{Disk, FaultDisk};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType as ArrowType, TimestampMicrosecondType};
-use common::{Model, TYPES, array, assert_codes, batch, identity, table, text};
+use crate::common::{Model, TYPES, array, assert_codes, batch, identity, table, text};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

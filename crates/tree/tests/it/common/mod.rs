@@ -1,5 +1,4 @@
 //! Tables and rows for the tests of segments.
-#![allow(dead_code)] // each test binary uses its own part
 
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{

@@ -2,9 +2,7 @@
 //!
 //! `tests/golden/v1` was written by the first build of format 1, `tests/golden/ladder` by the first that wrote ladders. Neither
 //! they nor [`golden_rows`] may change; a new format gets a directory of its own, written once with
-//! `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test golden`.
-
-mod common;
+//! `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test it golden`.
 
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{
@@ -17,7 +15,7 @@ use alluvia_tree::{
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
 use arrow::array::*;
 use arrow::datatypes::{Decimal256Type, UInt32Type, i256};
-use common::{join, plain};
+use crate::common::{join, plain};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,8 +99,8 @@ fn golden_rows() -> RecordBatch {
 /// The dictionaries live in memory: their codes follow from the order of the rows.
 fn golden_chunk() -> (RowChunk, Dictionaries) {
     let (table, rows) = (golden_table(), golden_rows());
-    let disk = common::disk();
-    let dictionaries = common::dictionaries(&disk, &table);
+    let disk = crate::common::disk();
+    let dictionaries = crate::common::dictionaries(&disk, &table);
     let codes = dictionaries.remap(&table, &rows).expect("codes");
     let keys = (0..ROWS as u128).map(|n| ((n / 2) << 40) | 0xabcd).collect();
     (RowChunk { rows, keys, codes }, dictionaries)
@@ -183,7 +181,7 @@ fn ladders_are_readable() {
 fn write_golden_ladder() {
     let (disk, dir, context) = context(LADDER);
     disk.create_dir_all(&dir).expect("a directory");
-    let chunk = common::slice(&golden_chunk().0, 0, LADDER_ROWS);
+    let chunk = crate::common::slice(&golden_chunk().0, 0, LADDER_ROWS);
     let mut ids = (1..).map(SegmentId);
     let new_id = || ids.next().expect("without end");
     let mut writer =

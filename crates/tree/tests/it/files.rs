@@ -1,13 +1,11 @@
 //! A segment's files: damage is found and named, what is unfinished goes, what is finished stays.
 
-mod common;
-
 use alluvia_catalog::Dictionaries;
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, FaultDisk, Survival};
 use alluvia_tree::{Segment, SegmentMeta, SegmentWriter, TreeContext};
 use alluvia_types::{ErrorKind, Result, SegmentId, Stage};
-use common::*;
+use crate::common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -184,7 +182,7 @@ fn a_full_disk_is_said_and_gets_its_room_back() {
     let dictionaries = dictionaries(&disk, &table);
     let meta = write(&context(&disk), &table, &dictionaries, 1, 5_000).expect("writes");
     for bytes_max in [0, 10_000, meta.parquet_bytes / 2, meta.parquet_bytes + 100, meta.bytes() - 1] {
-        let disk = common::disk();
+        let disk = crate::common::disk();
         disk.limit_bytes(Some(bytes_max));
         let error = write(&context(&disk), &table, &dictionaries, 1, 5_000).expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::DiskFull, "{bytes_max}: {error}");

@@ -1,14 +1,12 @@
 //! The format, byte for byte: `golden/format-01.log` is what this version writes, and every version reads for ever.
 
-mod common;
-
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
 use alluvia_types::Version;
-use common::{Found, dir, file, micros, open};
+use crate::common::{Found, dir, file, micros, open};
 use std::path::Path;
 use std::sync::Arc;
 
-const FORMAT_01: &[u8] = include_bytes!("golden/format-01.log");
+const FORMAT_01: &[u8] = include_bytes!("../golden/format-01.log");
 
 fn records() -> Found {
     vec![
@@ -62,7 +60,7 @@ fn format_01_is_read() {
     assert_eq!(open(&disk, 1 << 20, 3).unwrap().1, [(4, micros(4), b"more".to_vec())]);
 }
 
-/// `cargo test -p alluvia-log --test golden -- --ignored` writes the file anew, for a format that was never released.
+/// `cargo test -p alluvia-log --test it golden -- --ignored` writes the file anew, for a format that was never released.
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_the_golden_file() {

@@ -1,8 +1,6 @@
 //! A ladder's rungs are the rows of low weight, whatever the pieces they were written in; losing one loses no row.
 #![allow(clippy::disallowed_methods)] // this test damages files
 
-mod common;
-
 use alluvia_space::weight::{STAGED_ORDINAL_MIN, weight, weight_limit};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_storage::{Disk, FaultDisk};
@@ -10,7 +8,7 @@ use alluvia_tree::{BLOCK_ROWS, LadderWriter, RowChunk, Segment, SegmentCursor, S
 use alluvia_types::{ErrorKind, Result, SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::datatypes::UInt64Type;
-use common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table};
+use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +43,7 @@ fn written(seed: u64, count: usize, pieces: &[usize], shared_key_bits: u32) -> W
     let mut random = Random(seed);
     let rows = rows(&table, &mut random, count, 50, 9, 5);
     let keys = keys(&mut random, count, shared_key_bits);
-    let chunk = common::chunk(&table, &dictionaries, rows, keys);
+    let chunk = crate::common::chunk(&table, &dictionaries, rows, keys);
     let meta = write(&context, &table, &chunk, pieces).expect("writes");
     Written { disk, context, table, chunk, dictionaries, meta }
 }
@@ -136,7 +134,7 @@ fn staged_rows_have_the_ladder_that_they_will_have_when_merged() {
     let mut ids = 1..;
     let mut rungs = Vec::new();
     for (rows, fixed) in [(staged, Some(Version(0))), (merged, None)] {
-        let chunk = common::chunk(&table, &dictionaries, rows, vec![0; 9_000]);
+        let chunk = crate::common::chunk(&table, &dictionaries, rows, vec![0; 9_000]);
         let new_id = || SegmentId(ids.next().expect("without end"));
         let mut writer =
             LadderWriter::create(&context, new_id, &table, Stage::Sorted, fixed, 9_000, ROWS_MIN).expect("creates");
@@ -222,7 +220,7 @@ fn a_ladder_that_fails_at_any_call_leaves_no_file() {
     for call in 0.. {
         let disk = disk();
         let (context, dictionaries) = (context(&disk), dictionaries(&disk, &table));
-        let chunk = common::chunk(&table, &dictionaries, rows.clone(), keys.clone());
+        let chunk = crate::common::chunk(&table, &dictionaries, rows.clone(), keys.clone());
         disk.limit_bytes(Some(call * 4_096));
         match write(&context, &table, &chunk, &[1_000]) {
             Ok(meta) => return assert_eq!(meta.rungs.len(), 2),

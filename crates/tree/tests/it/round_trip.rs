@@ -1,14 +1,12 @@
 //! What goes into a segment comes out of it, whatever the types, the pieces and the ranges.
 
-mod common;
-
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_tree::{BLOCK_ROWS, RowChunk, Segment, SegmentCursor, SegmentWriter};
 use alluvia_types::{ColumnId, SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as Arrow, Field, Schema, UInt32Type, UInt64Type};
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -246,7 +244,7 @@ fn columns_added_and_dropped_later() {
     chunks.iter().for_each(|part| writer.write(part).expect("writes"));
     let merged = Segment::open(&context, writer.finish().expect("finishes")).expect("opens");
     merged.verify(&new).expect("verifies");
-    assert_eq!(join(&crate::read(&merged, &new, &dictionaries, 0..10_000, 8192)).rows, read.rows);
+    assert_eq!(join(&self::read(&merged, &new, &dictionaries, 0..10_000, 8192)).rows, read.rows);
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! Tables and rows for tests, and the slow, obviously right dictionaries.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use alluvia_space::{
     CalendarUnit, Column, DataType, Dimension, KeyRange, Level, LevelCodes, LevelSource, TableDef, TableOptions,

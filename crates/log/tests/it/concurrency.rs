@@ -1,14 +1,10 @@
 //! Many writers at once: groups, overlapping fsyncs in any order of completion, power loss and failures under load.
 
-mod common;
-
 use alluvia_log::{Log, LogOptions};
-use alluvia_storage::{Disk, DiskEntry, DiskFile, DiskLock, FaultDisk, RealDisk, SlowSyncDisk, Survival};
+use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSync, Survival, Watch, WatchedDisk};
 use alluvia_types::{ErrorKind, Version};
-use common::{Found, Model, SALT, body, dir, micros, open, open_on};
+use crate::common::{Found, Model, SALT, body, dir, micros, open, open_on};
 use parking_lot::{Condvar, Mutex};
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -54,7 +50,7 @@ fn check(found: &Found, acknowledged: u64, appended: u64) {
 fn every_record_of_many_writers_comes_back_once_in_order() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("log");
-    let disk: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(Arc::new(RealDisk::new()), Duration::from_micros(300)));
+    let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(Arc::new(RealDisk::new()), Arc::new(SlowSync(Duration::from_micros(300)))));
     let options = LogOptions { file_bytes_max: 100_000, ..LogOptions::new(SALT) };
     let log = Log::open(disk.clone(), &path, options.clone(), Version(0), &mut |_| Ok(())).unwrap();
     let (acknowledged, appended) = write_from_many_threads(&log, 30);
@@ -74,7 +70,7 @@ fn every_record_of_many_writers_comes_back_once_in_order() {
 fn power_loss_under_load_keeps_what_was_acknowledged() {
     for round in 0..40 {
         let disk = FaultDisk::new();
-        let slow: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(disk.clone(), Duration::from_micros(100)));
+        let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
         let (log, _) = open_on(slow, 20_000, 0).unwrap();
         disk.fail_after(5 + round * 3);
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
@@ -90,7 +86,7 @@ fn power_loss_under_load_keeps_what_was_acknowledged() {
 fn a_disk_that_fills_up_under_load_can_be_rewound() {
     for round in 0..20 {
         let disk = FaultDisk::new();
-        let slow: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(disk.clone(), Duration::from_micros(100)));
+        let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
         let (log, _) = open_on(slow, 20_000, 0).unwrap();
         disk.limit_bytes(Some(10_000 + round * 3_500));
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
@@ -110,7 +106,7 @@ fn a_disk_that_fills_up_under_load_can_be_rewound() {
 fn a_failed_fsync_under_load_wakes_everyone_and_acknowledges_nothing_after_it() {
     for round in 1..20 {
         let disk = FaultDisk::new();
-        let slow: Arc<dyn Disk> = Arc::new(SlowSyncDisk::new(disk.clone(), Duration::from_micros(100)));
+        let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
         let (log, _) = open_on(slow, 20_000, 0).unwrap();
         disk.fail_sync(round);
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
@@ -124,13 +120,7 @@ fn a_failed_fsync_under_load_wakes_everyone_and_acknowledges_nothing_after_it() 
     }
 }
 
-/// A fault disk whose fsyncs each wait until the test lets them go, in whatever order it likes.
-#[derive(Debug)]
-struct GateDisk {
-    inner: Arc<FaultDisk>,
-    gate: Arc<Gate>,
-}
-
+/// Fsyncs each wait until the test lets them go, in whatever order it likes.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -174,73 +164,15 @@ impl Gate {
     }
 }
 
-impl GateDisk {
-    fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(GateFile { inner, gate: self.gate.clone() })
-    }
-}
-
-impl Disk for GateDisk {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.wrap(self.inner.create(path)?))
-    }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.wrap(self.inner.open(path)?))
-    }
-    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
-        self.inner.read_dir(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.inner.exists(path)
-    }
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.inner.free_bytes(path)
-    }
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.inner.try_lock(path)
-    }
-}
-
-#[derive(Debug)]
-struct GateFile {
-    inner: Arc<dyn DiskFile>,
-    gate: Arc<Gate>,
-}
-
-impl DiskFile for GateFile {
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_all_at(buf, offset)
-    }
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.inner.read_exact_at(buf, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.gate.pass();
-        self.inner.sync_data()
+impl Watch for Gate {
+    fn before_sync(&self) {
+        self.pass();
     }
 }
 
 fn gated_log(file_bytes_max: u64) -> (Arc<FaultDisk>, Arc<Gate>, Arc<Log>) {
     let (inner, gate) = (FaultDisk::new(), Arc::<Gate>::default());
-    let disk = Arc::new(GateDisk { inner: inner.clone(), gate: gate.clone() });
+    let disk = Arc::new(WatchedDisk::new(inner.clone(), gate.clone()));
     let (log, _) = open_on(disk, file_bytes_max, 0).unwrap();
     gate.shut();
     (inner, gate, Arc::new(log))
@@ -293,7 +225,7 @@ fn a_group_behind_a_torn_one_does_not_come_back_behind_its_successor() {
         })
         .collect();
     let torn = disk.after_power_loss(Survival::Everything);
-    torn.corrupt(&common::file(1), 64 + 64 + 40 + 5, 1);
+    torn.corrupt(&crate::common::file(1), 64 + 64 + 40 + 5, 1);
     let (log, found) = open(&torn, 1 << 20, 0).unwrap();
     assert!(found.is_empty(), "the first group is torn");
     // As long as the record that was there, so that the old second group lies right behind it.
@@ -377,9 +309,9 @@ fn a_file_is_begun_only_when_the_one_before_is_durable() {
     gate.wait_for(1);
     let second = commit(&log, 2);
     thread::sleep(Duration::from_millis(5));
-    assert!(!disk.exists(&common::file(2)), "{:?} exists", dir());
+    assert!(!disk.exists(&crate::common::file(2)), "{:?} exists", dir());
     (0..4).for_each(|index| gate.release(index));
     first.join().unwrap().unwrap();
     second.join().unwrap().unwrap();
-    assert!(disk.exists(&common::file(2)));
+    assert!(disk.exists(&crate::common::file(2)));
 }

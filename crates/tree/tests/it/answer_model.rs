@@ -1,7 +1,5 @@
 //! Box queries over segments and unsorted rows give what adding up row by row gives.
 
-mod common;
-
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, LevelCodes, TableDef};
@@ -13,7 +11,7 @@ use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::compute::take;
 use arrow::datatypes::*;
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -1,40 +1,59 @@
-//! A disk whose `sync_data` takes longer, to measure group commit as on a slower device.
+//! A disk that tells somebody before it syncs or reads: to count, to hold up, to slow down.
 //!
 //! Invariants:
-//! - Everything but `sync_data` passes through unchanged and at once.
-//! - Syncs of different files wait side by side, as they do on a device with a queue.
+//! - Everything passes through unchanged, after the watch has returned.
+//! - Syncs of different files are told of side by side, as they happen on a device with a queue.
 
 use crate::disk::{Disk, DiskEntry, DiskFile, DiskLock};
+use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Another disk with a delay added to every `sync_data`.
+/// Who is told. May block.
+pub trait Watch: Debug + Send + Sync {
+    /// A `sync_data` is about to begin.
+    fn before_sync(&self) {}
+    /// A read is about to begin.
+    fn before_read(&self) {}
+}
+
+/// Every `sync_data` takes this much longer: group commit as on a slower device.
+#[derive(Clone, Copy, Debug)]
+pub struct SlowSync(pub Duration);
+
+impl Watch for SlowSync {
+    fn before_sync(&self) {
+        std::thread::sleep(self.0);
+    }
+}
+
+/// Another disk with a watch on it.
 #[derive(Debug)]
-pub struct SlowSyncDisk {
+pub struct WatchedDisk {
     inner: Arc<dyn Disk>,
-    delay: Duration,
+    watch: Arc<dyn Watch>,
 }
 
-impl SlowSyncDisk {
-    /// `inner`, with `delay` added to every `sync_data`.
-    pub fn new(inner: Arc<dyn Disk>, delay: Duration) -> SlowSyncDisk {
-        SlowSyncDisk { inner, delay }
+impl WatchedDisk {
+    /// `inner`, watched.
+    pub fn new(inner: Arc<dyn Disk>, watch: Arc<dyn Watch>) -> WatchedDisk {
+        WatchedDisk { inner, watch }
     }
 
-    fn slow(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(SlowSyncFile { inner: file, delay: self.delay })
+    fn watched(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(WatchedFile { inner, watch: Arc::clone(&self.watch) })
     }
 }
 
-impl Disk for SlowSyncDisk {
+impl Disk for WatchedDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.slow(self.inner.create(path)?))
+        Ok(self.watched(self.inner.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.slow(self.inner.open(path)?))
+        Ok(self.watched(self.inner.open(path)?))
     }
 
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
@@ -71,17 +90,18 @@ impl Disk for SlowSyncDisk {
 }
 
 #[derive(Debug)]
-struct SlowSyncFile {
+struct WatchedFile {
     inner: Arc<dyn DiskFile>,
-    delay: Duration,
+    watch: Arc<dyn Watch>,
 }
 
-impl DiskFile for SlowSyncFile {
+impl DiskFile for WatchedFile {
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.inner.write_all_at(buf, offset)
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.watch.before_read();
         self.inner.read_exact_at(buf, offset)
     }
 
@@ -94,7 +114,7 @@ impl DiskFile for SlowSyncFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        std::thread::sleep(self.delay);
+        self.watch.before_sync();
         self.inner.sync_data()
     }
 }

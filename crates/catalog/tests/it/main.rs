@@ -1,0 +1,7 @@
+//! The crate's tests from outside, in one binary.
+
+mod common;
+mod definitions;
+mod dictionary_crash;
+mod dictionary_golden;
+mod dictionary_model;

@@ -1,0 +1,8 @@
+//! The crate's tests from outside, in one binary.
+
+mod common;
+mod concurrency;
+mod crash;
+mod damage;
+mod faults;
+mod golden;

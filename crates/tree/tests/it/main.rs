@@ -1,0 +1,9 @@
+//! The crate's tests from outside, in one binary.
+
+mod answer_model;
+mod common;
+mod cuboid_model;
+mod files;
+mod golden;
+mod ladder;
+mod round_trip;
