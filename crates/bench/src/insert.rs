@@ -42,7 +42,8 @@ pub struct InsertArgs {
 
 pub async fn run(args: InsertArgs) -> Anything<Value> {
     let real: Arc<dyn Disk> = Arc::new(RealDisk::new());
-    let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(Arc::clone(&real), Arc::new(SlowSync(Duration::from_millis(1)))));
+    let slow: Arc<dyn Disk> =
+        Arc::new(WatchedDisk::new(Arc::clone(&real), Arc::new(SlowSync(Duration::from_millis(1)))));
     let mut figures = json!({ "bench": "insert", "writers": args.writers });
     for (name, disk) in [("real_disk", real), ("sync_1ms", slow)] {
         let scratch = tempfile::tempdir_in(&args.places.data)?;

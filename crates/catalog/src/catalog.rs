@@ -11,8 +11,9 @@
 //! dropped or altered): that is the optimistic check of DDL. Whether a definition makes sense by itself is for
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log unreadable.
 
-use alluvia_space::{Column, TableDef};
+use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,6 +48,30 @@ pub struct TableEntry {
     pub def: Arc<TableDef>,
     /// The version that made it so.
     pub changed_at: Version,
+    /// The schema of its rows on their way into the engine, and in it: made once, for a row's own would cost more than the row.
+    storage_schema: SchemaRef,
+    versioned_schema: SchemaRef,
+}
+
+impl TableEntry {
+    /// A definition that `changed_at` made.
+    pub fn new(def: Arc<TableDef>, changed_at: Version) -> TableEntry {
+        let storage_schema = def.storage_schema();
+        let mut fields = storage_schema.fields().to_vec();
+        fields.push(Arc::new(Field::new(VERSION_COLUMN, DataType::UInt64, true)));
+        fields.push(Arc::new(Field::new(ORDINAL_COLUMN, DataType::UInt64, false)));
+        TableEntry { def, changed_at, storage_schema, versioned_schema: Arc::new(Schema::new(fields)) }
+    }
+
+    /// [`TableDef::storage_schema`].
+    pub fn storage_schema(&self) -> &SchemaRef {
+        &self.storage_schema
+    }
+
+    /// The same, and the hidden columns `_version` and `_ordinal`.
+    pub fn versioned_schema(&self) -> &SchemaRef {
+        &self.versioned_schema
+    }
 }
 
 /// The definitions of all tables at one version.
@@ -137,7 +162,7 @@ impl Catalog {
 
     fn put(&mut self, version: Version, def: &TableDef) {
         self.by_name.insert(def.name.clone(), def.id);
-        let entry = TableEntry { def: Arc::new(def.clone()), changed_at: version };
+        let entry = TableEntry::new(Arc::new(def.clone()), version);
         self.by_id.insert(def.id, Arc::new(entry));
     }
 

@@ -23,6 +23,7 @@ use arrow::ipc::{MetadataVersion, root_as_message};
 use arrow::record_batch::RecordBatch;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A decoded body.
 #[derive(Debug)]
@@ -118,8 +119,8 @@ impl Body {
     pub fn rows(&self, catalog: &Catalog) -> Result<Vec<NewRows>> {
         let decode = |rows: &EncodedRows| {
             let entry = catalog.by_id(rows.table).ok_or_else(|| damaged("its table does not exist"))?;
-            let schema = entry.def.storage_schema();
-            let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, schema.clone()));
+            let schema = entry.storage_schema();
+            let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, Arc::clone(schema)));
             Ok(NewRows { table: rows.table, checked_at: rows.checked_at, batches: batches.collect::<Result<_>>()? })
         };
         self.rows.iter().map(decode).collect()

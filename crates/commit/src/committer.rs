@@ -9,7 +9,7 @@
 //! generation does the rewinding for all.
 
 use crate::codec::encode;
-use crate::replay::with_hidden_columns;
+use crate::replay::{Run, runs};
 use crate::waiting::WaitingBatches;
 use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
@@ -164,6 +164,7 @@ impl Committer {
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
     /// taken then.
     fn sequence(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
+        let batch = Prepared::new(batch, body.len() as u64)?;
         let mut sequencer = self.sequencer.lock();
         let sequenced = self.sequence_locked(&mut sequencer, batch, body)?;
         if let Some(done) = done {
@@ -172,32 +173,27 @@ impl Committer {
         Ok(sequenced)
     }
 
-    fn sequence_locked(&self, sequencer: &mut Sequencer, batch: NewBatch, body: Vec<u8>) -> Result<Sequenced> {
+    fn sequence_locked(&self, sequencer: &mut Sequencer, prepared: Prepared, body: Vec<u8>) -> Result<Sequenced> {
         let generation = sequencer.generation;
-        if let Some(mark) = &batch.producer
+        if let Some(mark) = &prepared.batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
         {
             return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
         }
         let version = sequencer.next;
-        let catalog = match batch.changes.as_slice() {
+        let changed = match prepared.batch.changes.as_slice() {
             [] => None,
             changes => Some(Arc::new(sequencer.catalog.apply(version, changes)?)),
         };
-        let current = catalog.as_ref().unwrap_or(&sequencer.catalog);
-        for rows in &batch.rows {
-            check_definition(current, version, rows.table, rows.checked_at)?;
-        }
-        for load in &batch.loads {
-            check_definition(current, version, load.table, load.checked_at)?;
-        }
+        let current = changed.as_ref().unwrap_or(&sequencer.catalog);
+        prepared.check_definitions(current, version)?;
         let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
-        let published = published(version, commit_micros, batch, catalog.clone(), body.len() as u64)?;
+        let published = prepared.published(version, commit_micros, current, changed.clone())?;
         let ticket = Some(self.log.append_owned(version, commit_micros, body)?);
 
         // From here on the batch is in the log's buffer: nothing may fail.
-        if let Some(catalog) = catalog {
-            sequencer.catalog = catalog;
+        if let Some(changed) = changed {
+            sequencer.catalog = changed;
         }
         if let Some(mark) = &published.info.producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
@@ -311,41 +307,51 @@ fn check_definition(catalog: &Catalog, version: Version, table: TableId, checked
     }
 }
 
-fn published(
-    version: Version,
-    commit_micros: i64,
+/// A batch as far as it can be made ready without a version, so outside of the sequencer's lock.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Without its rows.
     batch: NewBatch,
-    catalog: Option<Arc<Catalog>>,
+    runs: Vec<Run>,
+    tables: Vec<TableId>,
+    rows: u64,
     bytes: u64,
-) -> Result<Published> {
-    let in_log = batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.num_rows() as u64).sum::<u64>();
-    let staged = batch.loads.iter().map(|load| load.rows).sum::<u64>();
-    let mut tables: Vec<TableId> =
-        batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
-    tables.sort();
-    tables.dedup();
-    let info = BatchInfo {
-        version,
-        commit_micros,
-        rows: in_log + staged,
-        tables,
-        changes: batch.changes.len(),
-        bytes,
-        producer: batch.producer,
-    };
-    let rows = with_hidden_columns(version, batch.rows, bytes)?;
-    Ok(Published { info, catalog, rows, loads: batch.loads })
 }
 
-impl Committer {
-    /// Turns a recovered record into what it published; used by replay.
-    pub(crate) fn recovered(
+impl Prepared {
+    pub(crate) fn new(mut batch: NewBatch, bytes: u64) -> Result<Prepared> {
+        let in_log = batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.num_rows() as u64).sum::<u64>();
+        let staged = batch.loads.iter().map(|load| load.rows).sum::<u64>();
+        let mut tables: Vec<TableId> =
+            batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
+        tables.sort();
+        tables.dedup();
+        let runs = runs(std::mem::take(&mut batch.rows), bytes)?;
+        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes })
+    }
+
+    /// C4.
+    fn check_definitions(&self, catalog: &Catalog, version: Version) -> Result<()> {
+        let loads = self.batch.loads.iter().map(|load| (load.table, load.checked_at));
+        let mut checked = self.runs.iter().map(|run| (run.table, run.checked_at)).chain(loads);
+        checked.try_for_each(|(table, checked_at)| check_definition(catalog, version, table, checked_at))
+    }
+
+    /// What it is once it has its version. `current` has the definitions as of then, `changed` as well if the batch changed them.
+    pub(crate) fn published(
+        self,
         version: Version,
         commit_micros: i64,
-        batch: NewBatch,
-        catalog: Option<Arc<Catalog>>,
-        bytes: u64,
+        current: &Catalog,
+        changed: Option<Arc<Catalog>>,
     ) -> Result<Published> {
-        published(version, commit_micros, batch, catalog, bytes)
+        let Prepared { batch: NewBatch { changes, loads, producer, .. }, runs, tables, rows, bytes } = self;
+        let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer };
+        let versioned = |run: Run| {
+            let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
+            run.versioned(version, entry)
+        };
+        let rows = runs.into_iter().map(versioned).collect::<Result<_>>()?;
+        Ok(Published { info, catalog: changed, rows, loads })
     }
 }

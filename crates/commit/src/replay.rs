@@ -1,15 +1,15 @@
 //! From log records back to published batches, when a database is opened.
 
 use crate::codec::decode;
-use crate::committer::Committer;
-use alluvia_catalog::Catalog;
+use crate::committer::{Committer, Prepared};
+use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_log::Record;
 use alluvia_snapshot::{NewBatch, NewRows, Published, Spaces};
-use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_types::{Error, Result, TableId, Version};
 use arrow::array::{ArrayRef, UInt64Array};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::Schema;
+use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
 
@@ -28,40 +28,62 @@ impl Committer {
             spaces.require(load.table, Some(&load.dictionary), ranges);
         }
         let batch = NewBatch { changes: body.changes, rows, loads: body.loads, producer: body.producer };
-        Committer::recovered(record.version, record.commit_micros, batch, changed, record.body.len() as u64)
+        let current = changed.as_ref().unwrap_or(catalog);
+        let prepared = Prepared::new(batch, record.body.len() as u64)?;
+        prepared.published(record.version, record.commit_micros, current, changed.clone())
     }
 }
 
-/// Joins each table's rows into one run and adds `_version` and `_ordinal`. `bytes` is the batch's size in the log,
-/// shared out by rows.
-pub(crate) fn with_hidden_columns(
-    version: Version,
-    rows: Vec<NewRows>,
+/// A table's rows of one batch as one run, ready for their version.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) table: TableId,
+    pub(crate) checked_at: Version,
+    rows: RecordBatch,
+    ordinals: ArrayRef,
     bytes: u64,
-) -> Result<Vec<(TableId, RecordBatch, u64)>> {
+}
+
+/// Joins each table's rows into one run. `bytes` is the batch's size in the log, shared out by rows. Tables without rows are passed
+/// over.
+pub(crate) fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
     let total: u64 = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum();
-    let mut published = Vec::with_capacity(rows.len());
-    for NewRows { table, batches, .. } in rows {
-        let Some(first) = batches.first() else { continue };
-        let internal = |error: arrow::error::ArrowError| Error::internal(format!("rows of one batch: {error}"));
-        let batch = match batches.as_slice() {
+    let mut runs = Vec::with_capacity(rows.len());
+    for NewRows { table, checked_at, batches } in rows {
+        let rows = match batches.as_slice() {
+            [] => continue,
             [one] => one.clone(),
-            many => concat_batches(&first.schema(), many).map_err(internal)?,
+            [first, ..] => concat_batches(first.schema_ref(), &batches).map_err(unfit)?,
         };
-        let count = batch.num_rows();
+        let count = rows.num_rows() as u64;
         if count == 0 {
             continue;
         }
-        let mut fields = batch.schema().fields().to_vec();
-        fields.push(Arc::new(Field::new(VERSION_COLUMN, DataType::UInt64, true)));
-        fields.push(Arc::new(Field::new(ORDINAL_COLUMN, DataType::UInt64, false)));
-        let mut columns = batch.columns().to_vec();
-        columns.push(Arc::new(UInt64Array::from_value(version.0, count)) as ArrayRef);
-        columns.push(Arc::new(UInt64Array::from_iter_values(0..count as u64)));
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(internal)?;
+        let ordinals: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..count));
         // The hidden columns take 16 bytes a row.
-        let share = bytes * count as u64 / total.max(1) + 16 * count as u64;
-        published.push((table, batch, share));
+        runs.push(Run { table, checked_at, rows, ordinals, bytes: bytes * count / total.max(1) + 16 * count });
     }
-    Ok(published)
+    Ok(runs)
+}
+
+impl Run {
+    /// The rows with `_version` and `_ordinal`.
+    pub(crate) fn versioned(self, version: Version, entry: &TableEntry) -> Result<(TableId, RecordBatch, u64)> {
+        let Run { table, rows, ordinals, bytes, .. } = self;
+        let versions: ArrayRef = Arc::new(UInt64Array::from_value(version.0, rows.num_rows()));
+        // Text may come as a dictionary; then the schema is the rows' own.
+        let schema = if rows.schema_ref() == entry.storage_schema() {
+            Arc::clone(entry.versioned_schema())
+        } else {
+            let hidden = &entry.versioned_schema().fields()[entry.storage_schema().fields().len()..];
+            Arc::new(Schema::new(rows.schema_ref().fields().iter().chain(hidden).cloned().collect::<Vec<_>>()))
+        };
+        let (_, mut columns, _) = rows.into_parts();
+        columns.extend([versions, ordinals]);
+        Ok((table, RecordBatch::try_new(schema, columns).map_err(unfit)?, bytes))
+    }
+}
+
+fn unfit(error: ArrowError) -> Error {
+    Error::internal(format!("rows of one batch: {error}"))
 }

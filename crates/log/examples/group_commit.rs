@@ -22,7 +22,10 @@ fn main() -> Result<()> {
     let dir = tempfile::tempdir_in(arg(3, ".")).expect("a temporary directory");
     let (disk, dir): (Arc<dyn Disk>, &Path) = match fsync_micros {
         0 => (Arc::new(RealDisk::new()), dir.path()),
-        _ => (Arc::new(WatchedDisk::new(FaultDisk::new(), Arc::new(SlowSync(Duration::from_micros(fsync_micros))))), Path::new("/")),
+        _ => (
+            Arc::new(WatchedDisk::new(FaultDisk::new(), Arc::new(SlowSync(Duration::from_micros(fsync_micros))))),
+            Path::new("/"),
+        ),
     };
     let clock = SystemClock::default();
     let fsync = mean_fsync(&*disk, &dir.join("probe"), &clock);

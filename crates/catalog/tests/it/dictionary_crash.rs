@@ -1,10 +1,10 @@
 //! Power loss at every I/O call of a life of a dictionary file, and at every call of the recovery that follows.
 
+use crate::common::{Model, assert_codes, batch, table};
 use alluvia_catalog::{Dictionaries, DictionaryMark};
 use alluvia_space::{DataType, TableDef};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Result};
-use crate::common::{Model, assert_codes, batch, table};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

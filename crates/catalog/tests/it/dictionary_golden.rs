@@ -1,12 +1,12 @@
 //! The dictionary file, byte for byte. `golden/dictionary-01.bin` is what format version 01 is; it is read for ever.
 
+use crate::common::{assert_codes, batch, table};
 use alluvia_catalog::{Dictionaries, DictionaryMark};
 use alluvia_space::{DataType, TableDef};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use arrow::array::{ArrayRef, StringArray, StringViewArray};
 use arrow::datatypes::{DataType as ArrowType, Field, Schema};
 use arrow::record_batch::RecordBatch;
-use crate::common::{assert_codes, batch, table};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Dictionaries against hash maps: random tables, rows, encodings, reopened at random.
 
+use crate::common::{Model, TYPES, array, assert_codes, batch, identity, table, text};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, DataType, LevelSource, TableDef};
@@ -7,7 +8,6 @@ use alluvia_storage::{Disk, FaultDisk};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType as ArrowType, TimestampMicrosecondType};
-use crate::common::{Model, TYPES, array, assert_codes, batch, identity, table, text};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

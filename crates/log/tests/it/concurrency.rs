@@ -1,9 +1,9 @@
 //! Many writers at once: groups, overlapping fsyncs in any order of completion, power loss and failures under load.
 
+use crate::common::{Found, Model, SALT, body, dir, micros, open, open_on};
 use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSync, Survival, Watch, WatchedDisk};
 use alluvia_types::{ErrorKind, Version};
-use crate::common::{Found, Model, SALT, body, dir, micros, open, open_on};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,8 @@ fn check(found: &Found, acknowledged: u64, appended: u64) {
 fn every_record_of_many_writers_comes_back_once_in_order() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("log");
-    let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(Arc::new(RealDisk::new()), Arc::new(SlowSync(Duration::from_micros(300)))));
+    let disk: Arc<dyn Disk> =
+        Arc::new(WatchedDisk::new(Arc::new(RealDisk::new()), Arc::new(SlowSync(Duration::from_micros(300)))));
     let options = LogOptions { file_bytes_max: 100_000, ..LogOptions::new(SALT) };
     let log = Log::open(disk.clone(), &path, options.clone(), Version(0), &mut |_| Ok(())).unwrap();
     let (acknowledged, appended) = write_from_many_threads(&log, 30);
@@ -70,7 +71,8 @@ fn every_record_of_many_writers_comes_back_once_in_order() {
 fn power_loss_under_load_keeps_what_was_acknowledged() {
     for round in 0..40 {
         let disk = FaultDisk::new();
-        let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
+        let slow: Arc<dyn Disk> =
+            Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
         let (log, _) = open_on(slow, 20_000, 0).unwrap();
         disk.fail_after(5 + round * 3);
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
@@ -86,7 +88,8 @@ fn power_loss_under_load_keeps_what_was_acknowledged() {
 fn a_disk_that_fills_up_under_load_can_be_rewound() {
     for round in 0..20 {
         let disk = FaultDisk::new();
-        let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
+        let slow: Arc<dyn Disk> =
+            Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
         let (log, _) = open_on(slow, 20_000, 0).unwrap();
         disk.limit_bytes(Some(10_000 + round * 3_500));
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
@@ -106,7 +109,8 @@ fn a_disk_that_fills_up_under_load_can_be_rewound() {
 fn a_failed_fsync_under_load_wakes_everyone_and_acknowledges_nothing_after_it() {
     for round in 1..20 {
         let disk = FaultDisk::new();
-        let slow: Arc<dyn Disk> = Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
+        let slow: Arc<dyn Disk> =
+            Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
         let (log, _) = open_on(slow, 20_000, 0).unwrap();
         disk.fail_sync(round);
         let (acknowledged, appended) = write_from_many_threads(&log, 20);

@@ -1,8 +1,8 @@
 //! Power is lost at every I/O call of a workload, and again at every call of the recovery that follows.
 
+use crate::common::{Model, open};
 use alluvia_storage::{FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Result};
-use crate::common::{Model, open};
 use std::collections::HashSet;
 use std::sync::Arc;
 

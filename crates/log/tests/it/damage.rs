@@ -1,9 +1,9 @@
 //! Damage is told from what a power loss leaves: refused with file and offset, never skipped, never a panic.
 
+use crate::common::{Model, SALT, dir, file, open};
 use alluvia_log::{Log, LogSummary};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, Version};
-use crate::common::{Model, SALT, dir, file, open};
 use proptest::prelude::*;
 use std::sync::Arc;
 

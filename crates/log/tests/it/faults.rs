@@ -1,8 +1,8 @@
 //! Full disks, failed writes and failed fsyncs: what is refused stays away, what is unknown is not acknowledged.
 
+use crate::common::{Model, file, open};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Version};
-use crate::common::{Model, file, open};
 use std::sync::Arc;
 
 const LARGE: u64 = 1 << 20;
@@ -227,9 +227,10 @@ fn reopening_again_and_again_does_not_grow_the_log() {
 fn an_error_of_the_callback_ends_opening() {
     let (disk, log, _) = log_with_two_records();
     drop(log);
-    let error = alluvia_log::Log::open(disk, crate::common::dir(), crate::common::options(LARGE), Version(0), &mut |record| {
-        Err(alluvia_types::Error::internal(format!("version {}", record.version)))
-    });
+    let error =
+        alluvia_log::Log::open(disk, crate::common::dir(), crate::common::options(LARGE), Version(0), &mut |record| {
+            Err(alluvia_types::Error::internal(format!("version {}", record.version)))
+        });
     assert_eq!(error.expect_err("refused").message(), "version 1");
 }
 

@@ -1,8 +1,8 @@
 //! The format, byte for byte: `golden/format-01.log` is what this version writes, and every version reads for ever.
 
+use crate::common::{Found, dir, file, micros, open};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
 use alluvia_types::Version;
-use crate::common::{Found, dir, file, micros, open};
 use std::path::Path;
 use std::sync::Arc;
 

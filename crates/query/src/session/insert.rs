@@ -37,7 +37,7 @@ impl Session {
             && let Some(first) = values.rows.first()
         {
             let targets = targets(&entry.def, listed, first.content.len())?;
-            if let Some(rows) = literal_rows(&insert.source, &entry.def, &targets)? {
+            if let Some(rows) = literal_rows(&insert.source, &entry, &targets)? {
                 return self.write(run, &entry, vec![rows]).await;
             }
         }

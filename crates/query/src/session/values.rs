@@ -6,11 +6,13 @@
 
 use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown};
 use crate::dialect::definitions::data_type_of;
+use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::sql::sqlparser::ast::{CastKind, Expr, Query, SetExpr, UnaryOperator, Value};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// One literal.
 enum Literal<'a> {
@@ -24,9 +26,10 @@ enum Literal<'a> {
     Hex(&'a str),
 }
 
-/// The rows of `VALUES`, in the storage schema of `def`; `targets[i]` is the column that the i-th expression of a row goes
+/// The rows of `VALUES`, in the storage schema of `entry`; `targets[i]` is the column that the i-th expression of a row goes
 /// to, and columns without one get NULL. `None` when something is not a literal.
-pub(crate) fn literal_rows(source: &Query, def: &TableDef, targets: &[usize]) -> Result<Option<RecordBatch>> {
+pub(crate) fn literal_rows(source: &Query, entry: &TableEntry, targets: &[usize]) -> Result<Option<RecordBatch>> {
+    let def = entry.def.as_ref();
     let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none();
     let (true, SetExpr::Values(values)) = (plain, source.body.as_ref()) else {
         return Ok(None);
@@ -53,7 +56,7 @@ pub(crate) fn literal_rows(source: &Query, def: &TableDef, targets: &[usize]) ->
         }
         arrays.push(builder.finish());
     }
-    batch(def, arrays, values.rows.len()).map(Some)
+    batch(entry, arrays, values.rows.len()).map(Some)
 }
 
 /// Fails unless a row has a value for every target; without a column list a shorter row is padded with NULLs by the caller.
@@ -68,9 +71,9 @@ fn check_width(width: usize, targets: usize, def: &TableDef, row: usize) -> Resu
     .with_hint("list the columns: INSERT INTO t (a, b) VALUES (1, 2)"))
 }
 
-fn batch(def: &TableDef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+fn batch(entry: &TableEntry, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(def.storage_schema(), arrays, &options)
+    RecordBatch::try_new_with_options(Arc::clone(entry.storage_schema()), arrays, &options)
         .map_err(|error| Error::internal(format!("rows could not be assembled: {error}")))
 }
 
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
     use crate::dialect::Kind;
     use crate::dialect::definitions::{WithOptions, define};
-    use alluvia_types::TableId;
+    use alluvia_types::{TableId, Version};
     use arrow::array::AsArray;
     use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
 
@@ -215,7 +218,7 @@ mod tests {
     fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {
         let mut statements = crate::dialect::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
         let Kind::Insert(insert) = statements.remove(0).kind else { panic!("an INSERT") };
-        literal_rows(&insert.source, &table(), targets)
+        literal_rows(&insert.source, &TableEntry::new(Arc::new(table()), Version(1)), targets)
     }
 
     #[test]

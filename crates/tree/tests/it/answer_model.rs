@@ -1,5 +1,6 @@
 //! Box queries over segments and unsorted rows give what adding up row by row gives.
 
+use crate::common::*;
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, LevelCodes, TableDef};
@@ -11,7 +12,6 @@ use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::compute::take;
 use arrow::datatypes::*;
-use crate::common::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

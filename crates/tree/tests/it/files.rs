@@ -1,11 +1,11 @@
 //! A segment's files: damage is found and named, what is unfinished goes, what is finished stays.
 
+use crate::common::*;
 use alluvia_catalog::Dictionaries;
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, FaultDisk, Survival};
 use alluvia_tree::{Segment, SegmentMeta, SegmentWriter, TreeContext};
 use alluvia_types::{ErrorKind, Result, SegmentId, Stage};
-use crate::common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 //! they nor [`golden_rows`] may change; a new format gets a directory of its own, written once with
 //! `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test it golden`.
 
+use crate::common::{join, plain};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{
     CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, TableDef, TableOptions,
@@ -15,7 +16,6 @@ use alluvia_tree::{
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
 use arrow::array::*;
 use arrow::datatypes::{Decimal256Type, UInt32Type, i256};
-use crate::common::{join, plain};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

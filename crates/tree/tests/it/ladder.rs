@@ -1,6 +1,7 @@
 //! A ladder's rungs are the rows of low weight, whatever the pieces they were written in; losing one loses no row.
 #![allow(clippy::disallowed_methods)] // this test damages files
 
+use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table};
 use alluvia_space::weight::{STAGED_ORDINAL_MIN, weight, weight_limit};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_storage::{Disk, FaultDisk};
@@ -8,7 +9,6 @@ use alluvia_tree::{BLOCK_ROWS, LadderWriter, RowChunk, Segment, SegmentCursor, S
 use alluvia_types::{ErrorKind, Result, SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::datatypes::UInt64Type;
-use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table};
 use std::path::Path;
 use std::sync::Arc;
 

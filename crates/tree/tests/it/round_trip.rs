@@ -1,12 +1,12 @@
 //! What goes into a segment comes out of it, whatever the types, the pieces and the ranges.
 
+use crate::common::*;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_tree::{BLOCK_ROWS, RowChunk, Segment, SegmentCursor, SegmentWriter};
 use alluvia_types::{ColumnId, SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as Arrow, Field, Schema, UInt32Type, UInt64Type};
-use crate::common::*;
 use proptest::prelude::*;
 use std::sync::Arc;
 

@@ -248,7 +248,7 @@ impl Bench {
             on_commit: self.on_commit(),
             stdin: None,
             roots: None,
-            entry: Arc::new(TableEntry { def: self.table.clone(), changed_at: Version(3) }),
+            entry: Arc::new(TableEntry::new(self.table.clone(), Version(3))),
             columns: Vec::new(),
             source,
             options,

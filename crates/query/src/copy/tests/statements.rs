@@ -32,7 +32,7 @@ fn context(bench: &Bench) -> CopyContext {
 }
 
 fn entry(bench: &Bench) -> Arc<TableEntry> {
-    Arc::new(TableEntry { def: bench.table.clone(), changed_at: Version(3) })
+    Arc::new(TableEntry::new(bench.table.clone(), Version(3)))
 }
 
 /// Gives its batches, then perhaps an error.
