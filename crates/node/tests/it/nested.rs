@@ -70,7 +70,7 @@ fn statement(random: &mut Random) -> String {
             wheres(random)
         ),
         5 => format!(
-            "SELECT x.k, x.v, x.n, y.v, y.n FROM ({}) x {} JOIN ({}) y ON x.k = y.k",
+            "SELECT x.k, x.v, x.n, y.k, y.v, y.n FROM ({}) x {} JOIN ({}) y ON x.k = y.k",
             grouped(random, key),
             random.pick(&["INNER", "LEFT", "FULL"]),
             grouped(random, key)

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 async fn small_tables(session: &Session, random: &mut Random) {
     for sql in [
-        "CREATE TABLE shops (city TEXT, region TEXT, kind INT, opened TIMESTAMP)",
+        "CREATE TABLE shops (town TEXT, region TEXT, kind INT, opened TIMESTAMP)",
         "CREATE TABLE shelves (id BIGINT, hall TEXT, width INT NOT NULL)",
         "CREATE TABLE halls (hall TEXT, floor INT) WITH (dimensions = 'hall')",
     ] {
@@ -50,8 +50,8 @@ fn small_condition(random: &mut Random) -> String {
         0 => format!("d.kind {} {}", random.pick(&["<", "=", "<>"]), random.below(4)),
         1 => format!("d.region = {}", random.pick(&["'north'", "'south'", "'east'"])),
         2 => "d.region IS NULL".to_owned(),
-        3 => "upper(d.city) LIKE 'L%'".to_owned(),
-        4 => format!("d.city IN ('Paris', {})", random.pick(&["'Lima'", "'Atlantis'", "'Lamu'"])),
+        3 => "upper(d.town) LIKE 'L%'".to_owned(),
+        4 => format!("d.town IN ('Paris', {})", random.pick(&["'Lima'", "'Atlantis'", "'Lamu'"])),
         5 => "d.opened >= TIMESTAMP '2020-02-01 00:00:00'".to_owned(),
         _ => "d.kind + 1 > 0".to_owned(),
     }
@@ -64,7 +64,7 @@ fn statement(random: &mut Random) -> String {
     let mut choices = vec!["s.country", "s.city", "s.open", "date_trunc('month', s.sold_at)", "upper(s.country)"];
     let joined = random.below(6);
     if joined < 4 {
-        from += &format!(" {} JOIN shops d ON s.city = d.city", random.pick(&["INNER", "INNER", "INNER", "LEFT"]));
+        from += &format!(" {} JOIN shops d ON s.city = d.town", random.pick(&["INNER", "INNER", "INNER", "LEFT"]));
         choices.extend(["d.region", "d.kind", "date_trunc('month', d.opened)", "d.region || s.country"]);
         if random.below(2) == 0 {
             conditions.push(small_condition(random));
@@ -82,10 +82,10 @@ fn statement(random: &mut Random) -> String {
         }
     }
     match random.below(8) {
-        0 => conditions.push(format!("s.city IN (SELECT city FROM shops WHERE kind < {})", random.below(4))),
+        0 => conditions.push(format!("s.city IN (SELECT town FROM shops WHERE kind < {})", random.below(4))),
         1 => conditions.push(format!("s.shelf NOT IN (SELECT id FROM shelves WHERE width > {})", random.below(9))),
-        2 => conditions.push("EXISTS (SELECT 1 FROM shops e WHERE e.city = s.city AND e.region = 'north')".to_owned()),
-        3 => conditions.push("NOT EXISTS (SELECT 1 FROM shops e WHERE e.city = s.city)".to_owned()),
+        2 => conditions.push("EXISTS (SELECT 1 FROM shops e WHERE e.town = s.city AND e.region = 'north')".to_owned()),
+        3 => conditions.push("NOT EXISTS (SELECT 1 FROM shops e WHERE e.town = s.city)".to_owned()),
         _ if joined == 5 => conditions.push("s.shelf IN (SELECT id FROM shelves WHERE hall = 'hall 2')".to_owned()),
         _ => {}
     }
@@ -161,36 +161,36 @@ async fn star_joins_are_the_general_plan() {
 
 /// Star joins, and what is read ahead to narrow them.
 const FIRES: [(&str, &str); 8] = [
-    ("SELECT d.region, sum(s.price) FROM sales s JOIN shops d ON s.city = d.city GROUP BY d.region", ""),
+    ("SELECT d.region, sum(s.price) FROM sales s JOIN shops d ON s.city = d.town GROUP BY d.region", ""),
     (
-        "SELECT d.region, avg(s.price) FROM sales s JOIN shops d ON s.city = d.city WHERE d.kind < 2 GROUP BY d.region",
+        "SELECT d.region, avg(s.price) FROM sales s JOIN shops d ON s.city = d.town WHERE d.kind < 2 GROUP BY d.region",
         "keys=[city]",
     ),
     (
-        "SELECT h.hall, d.region, count(*) FROM sales s JOIN shops d ON s.city = d.city JOIN shelves h ON s.shelf = h.id \
+        "SELECT h.hall, d.region, count(*) FROM sales s JOIN shops d ON s.city = d.town JOIN shelves h ON s.shelf = h.id \
          WHERE d.kind = 1 AND h.width > 3 GROUP BY h.hall, d.region",
         "shelf]",
     ),
-    ("SELECT count(*) FROM sales WHERE city IN (SELECT city FROM shops WHERE kind = 2)", "keys=[city]"),
+    ("SELECT count(*) FROM sales WHERE city IN (SELECT town FROM shops WHERE kind = 2)", "keys=[city]"),
     (
-        "SELECT country, sum(cents) FROM sales s WHERE EXISTS (SELECT 1 FROM shops d WHERE d.city = s.city) GROUP BY country",
+        "SELECT country, sum(cents) FROM sales s WHERE EXISTS (SELECT 1 FROM shops d WHERE d.town = s.city) GROUP BY country",
         "keys=[city]",
     ),
-    ("SELECT count(*) FROM sales WHERE city NOT IN (SELECT city FROM shops WHERE kind = 2)", ""),
-    ("SELECT d.region, count(*) FROM sales s LEFT JOIN shops d ON s.city = d.city GROUP BY d.region", ""),
+    ("SELECT count(*) FROM sales WHERE city NOT IN (SELECT town FROM shops WHERE kind = 2)", ""),
+    ("SELECT d.region, count(*) FROM sales s LEFT JOIN shops d ON s.city = d.town GROUP BY d.region", ""),
     (
-        "SELECT date_trunc('month', s.sold_at), d.region, sum(quantity) FROM sales s, shops d WHERE s.city = d.city GROUP BY 1, 2",
+        "SELECT date_trunc('month', s.sold_at), d.region, sum(quantity) FROM sales s, shops d WHERE s.city = d.town GROUP BY 1, 2",
         "",
     ),
 ];
 
 /// Joins below which nothing is aggregated: functions of both sides, rows that are filled up, columns that are no levels.
 const RESTS: [&str; 6] = [
-    "SELECT sum(s.cents * d.kind) FROM sales s JOIN shops d ON s.city = d.city",
-    "SELECT count(s.cents) FROM shops d LEFT JOIN sales s ON s.city = d.city",
-    "SELECT d.region, count(*) FROM sales s JOIN shops d ON s.city = d.city AND s.price > d.kind GROUP BY d.region",
-    "SELECT stddev(s.quantity) FROM sales s JOIN shops d ON s.city = d.city",
-    "SELECT count(DISTINCT s.quantity), sum(s.cents) FROM sales s JOIN shops d ON s.city = d.city",
+    "SELECT sum(s.cents * d.kind) FROM sales s JOIN shops d ON s.city = d.town",
+    "SELECT count(s.cents) FROM shops d LEFT JOIN sales s ON s.city = d.town",
+    "SELECT d.region, count(*) FROM sales s JOIN shops d ON s.city = d.town AND s.price > d.kind GROUP BY d.region",
+    "SELECT stddev(s.quantity) FROM sales s JOIN shops d ON s.city = d.town",
+    "SELECT count(DISTINCT s.quantity), sum(s.cents) FROM sales s JOIN shops d ON s.city = d.town",
     "SELECT count(*) FROM sales s JOIN shops d ON s.price = d.kind",
 ];
 
