@@ -226,6 +226,8 @@ async fn the_rule_fires_where_it_can_and_only_there() {
     let dir = tempfile::tempdir().expect("a directory");
     let db = open(&dir);
     let session = db.session();
+    // Which shapes are resident by when is up to the machine.
+    set(&session, &["cuboids"]).await;
     session.sql(CREATE).await.expect("creates");
     session.sql(&rows(&mut random, 400)).await.expect("inserts");
     db.core().organise(Stage::Sorted).expect("organises");
@@ -270,7 +272,7 @@ async fn what_the_index_refuses_when_it_runs_the_plan_gives() {
         .await
         .expect("creates");
     fast.sql(
-        "INSERT INTO t VALUES ('a', 1, 1), ('b', 'NaN', 9223372036854775807), ('b', 3, 5), (NULL, 'Infinity', NULL)",
+        "INSERT INTO t VALUES ('a', 1, 1), ('b', 'Infinity', 9223372036854775807), ('b', 3, 5), (NULL, 'Infinity', NULL)",
     )
     .await
     .expect("inserts");
@@ -282,7 +284,8 @@ async fn what_the_index_refuses_when_it_runs_the_plan_gives() {
     ] {
         assert!(both(&fast, &general, sql).await, "{sql}");
         let analyzed = plan(&fast, "EXPLAIN ANALYZE", sql).await;
-        assert!(analyzed.contains("refused=1") || sql.contains("avg(n)"), "{sql}\n{analyzed}");
+        let adds_up = sql.contains("sum(x)") || sql.contains("avg(x)");
+        assert!(analyzed.contains("refused=1") || !adds_up, "{sql}\n{analyzed}");
     }
 }
 
@@ -305,9 +308,9 @@ async fn all_parts_of_a_statement_are_of_one_version_while_rows_come_in() {
         })
     };
     // One part is answered by a cuboid that follows the log, one by the tree, one by a scan.
-    let sql = "SELECT (SELECT count(*) FROM sales WHERE open IS NULL OR NOT open OR open) \
+    let sql = "SELECT (SELECT count(*) FROM sales WHERE country IS NULL OR country >= '') \
                - (SELECT count(*) FROM sales WHERE shelf >= 0) AS a, \
-               (SELECT count(*) FROM sales) - (SELECT count(*) FROM sales WHERE cents + 0 IS NOT NULL) AS b";
+               (SELECT count(*) FROM sales) - (SELECT count(*) FROM sales WHERE price IS NULL OR price > -1) AS b";
     assert_eq!(plan(&session, "EXPLAIN", sql).await.matches("IndexAnswerExec").count(), 3);
     for _ in 0..60 {
         let (_, batches) = answer(&session, sql).await;

@@ -169,7 +169,7 @@ const FIRES: [(&str, &str); 8] = [
     (
         "SELECT h.hall, d.region, count(*) FROM sales s JOIN shops d ON s.city = d.town JOIN shelves h ON s.shelf = h.id \
          WHERE d.kind = 1 AND h.width > 3 GROUP BY h.hall, d.region",
-        "shelf]",
+        "keys=[shelf, city]",
     ),
     ("SELECT count(*) FROM sales WHERE city IN (SELECT town FROM shops WHERE kind = 2)", "keys=[city]"),
     (
