@@ -8,6 +8,7 @@
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, TotalMemory, error_of, stoppable_rules, wrap};
 use crate::system::{QueryLog, SettingRow};
@@ -77,6 +78,7 @@ impl Engine {
             .with_config(base_config())
             .with_runtime_env(Arc::clone(&runtime))
             .with_type_planner(Arc::new(Types))
+            .with_query_planner(Arc::new(IndexPlanner))
             .build();
         let cuboids = Cuboids::new(options.cuboid_bytes_max);
         if let Err(error) = cuboids.recall(store.as_ref()) {

@@ -11,6 +11,7 @@ pub mod copy;
 mod dialect;
 mod engine;
 mod pg_catalog;
+mod rule;
 mod session;
 mod system;
 mod table;

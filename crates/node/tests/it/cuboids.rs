@@ -65,6 +65,7 @@ const QUESTION: &str = "SELECT city, count(*), sum(price), max(quantity) FROM sa
 async fn general(db: &Database, sql: &str) -> Vec<String> {
     let session = db.session();
     run(&session, "SET short_path = off").await;
+    run(&session, "SET index_rule = off").await;
     rows(&session, sql).await
 }
 
@@ -268,6 +269,7 @@ fn prepared_statements_take_parameters_wherever_they_are_answered() {
         assert_eq!(prepared.parameters(), 3);
         let general = db.session();
         run(&general, "SET short_path = off").await;
+        run(&general, "SET index_rule = off").await;
         let before = hits(&session).await;
         for turn in 0..30 {
             let day = ScalarValue::Date32(Some(20_752 + turn % 4));

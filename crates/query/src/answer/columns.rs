@@ -126,6 +126,10 @@ fn aggregate_column(
         Aggregate::Sum if is_float => {
             floats(groups.iter().map(|&group| filled(group).then(|| measured.float_sum(group))), to)
         }
+        // As a plan sums integers that it takes for floats.
+        Aggregate::Sum if *to == ArrowType::Float64 && !matches!(column.data_type, DataType::Decimal { .. }) => {
+            floats(groups.iter().map(|&group| filled(group).then(|| measured.exact_sum(group) as f64)), to)
+        }
         Aggregate::Sum => integers(groups.iter().map(|&group| filled(group).then(|| measured.exact_sum(group))), to),
         Aggregate::Min | Aggregate::Max => {
             let least = aggregate == Aggregate::Min;

@@ -4,7 +4,7 @@
 //! say all of a value are used: members of dictionaries (floats excepted, which have several zeros), and calendar units that
 //! the bounds of a range fall on.
 
-use super::statement::{Literal, Test};
+use super::statement::{Literal, Test, Values};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
@@ -12,9 +12,10 @@ use alluvia_tree::{CodeSet, LevelFilter};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar, StringArray};
 use arrow::compute::kernels::cmp;
 use arrow::compute::kernels::comparison::like;
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType as ArrowType, Date32Type, TimestampMicrosecondType};
 use arrow::error::ArrowError;
+use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
 /// The rows that pass a test on a column, as codes of one level; `None` if it is not about codes alone.
@@ -55,6 +56,7 @@ fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test
             let values = values_of(literals, column, &column.data_type.to_arrow())?;
             CodeSet::of_codes(dictionaries.codes_with_value(level, &values).ok()?)
         }
+        Test::Among(Values(values)) => CodeSet::of_codes(dictionaries.codes_with_value(level, values).ok()?),
         Test::Range(low, high) => {
             let members = dictionaries.value_array(level).ok()?;
             let bound = |bound: &Option<(Literal, bool)>| match bound {
@@ -105,6 +107,9 @@ fn codes_where(matching: &BooleanArray) -> CodeSet {
 
 /// Literals as values of a column, where the planner would read them so without changing the column's side.
 fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<ArrayRef> {
+    if literals.iter().any(|literal| matches!(literal, Literal::Typed(_))) {
+        return typed_values(literals, column, to);
+    }
     let text = |literal: &Literal| match (literal, column.data_type) {
         (Literal::Text(text), DataType::Text) => Some(text.clone()),
         (Literal::Text(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
@@ -126,6 +131,31 @@ fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<Ar
     // What does not fit the column's type is the planner's to widen, or to refuse.
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(&texts, to, &options).ok()
+}
+
+/// Values of the column's own type.
+fn typed_values(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<ArrayRef> {
+    let own = column.data_type.to_arrow();
+    let value = |literal: &Literal| match literal {
+        Literal::Typed(value) if is_of_type(&value.data_type(), &own) && !value.is_null() => value.cast_to(&own).ok(),
+        _ => None,
+    };
+    let values: Vec<ScalarValue> = literals.iter().map(value).collect::<Option<_>>()?;
+    let values = ScalarValue::iter_to_array(values).ok()?;
+    if own == *to {
+        return Some(values);
+    }
+    // Members of texts and bytes are kept in another layout than columns are.
+    is_of_type(&own, to).then(|| cast(&values, to).ok())?
+}
+
+/// Whether two types have the same values, maybe laid out differently.
+fn is_of_type(one: &ArrowType, other: &ArrowType) -> bool {
+    let is_text =
+        |data_type: &ArrowType| matches!(data_type, ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View);
+    let is_binary =
+        |data_type: &ArrowType| matches!(data_type, ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView);
+    one == other || (is_text(one) && is_text(other)) || (is_binary(one) && is_binary(other))
 }
 
 /// Whether a time has no zone and no more than microseconds, so that reading it loses nothing.

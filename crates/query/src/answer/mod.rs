@@ -24,7 +24,7 @@ pub(crate) use cuboids::{Cuboids, Pinned, Shape};
 pub(crate) use recognise::recognise;
 pub(crate) use run::{Bound, bind, run};
 pub(crate) use schemas::{SchemaKey, Schemas};
-pub(crate) use statement::{Literal, Statement};
+pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

@@ -125,7 +125,7 @@ impl Bound {
         Some(Cow::Owned(questions(boxes, &self.groups, &self.measures)))
     }
 
-    /// As EXPLAIN shows it.
+    /// What EXPLAIN shows of it.
     pub(crate) fn describe(&self) -> String {
         let name = |level: usize| {
             let named = self.def.levels().nth(level);
@@ -147,7 +147,7 @@ impl Bound {
             .map(|column| column.name.as_str())
             .collect();
         format!(
-            "IndexAnswer: table={}, filters=[{}], groups=[{}], measures=[{}]",
+            "table={}, filters=[{}], groups=[{}], measures=[{}]",
             self.def.name,
             boxes.join(" | "),
             groups.join(", "),

@@ -1,5 +1,8 @@
 //! Statements that the index may answer, in words of their own.
 
+use arrow::array::{Array, ArrayRef};
+use datafusion::scalar::ScalarValue;
+
 /// `SELECT aggregates and groups FROM one table WHERE conditions GROUP BY ...`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Statement {
@@ -71,6 +74,8 @@ pub(crate) enum Condition {
 pub(crate) enum Test {
     /// One of these.
     In(Vec<Literal>),
+    /// One of many values.
+    Among(Values),
     /// At least, at most; each with whether the bound itself counts.
     Range(Option<(Literal, bool)>, Option<(Literal, bool)>),
     /// Text like this pattern, whose escape is the backslash.
@@ -134,7 +139,7 @@ impl Test {
             Test::In(literals) => Test::In(literals.iter().map(value).collect::<Option<_>>()?),
             Test::Range(low, high) => Test::Range(bound(low)?, bound(high)?),
             Test::Not(test) => Test::Not(Box::new(test.with_parameters(values)?)),
-            Test::Like(_) | Test::Null | Test::Known => self.clone(),
+            Test::Among(_) | Test::Like(_) | Test::Null | Test::Known => self.clone(),
         })
     }
 
@@ -161,4 +166,16 @@ pub(crate) enum Literal {
     Time(String),
     /// `$1`, counted from 1: stands for one of the others.
     Parameter(usize),
+    /// A value, not NULL, that a plan compares a column of its type with.
+    Typed(ScalarValue),
+}
+
+/// Values of a column's type, none of them NULL.
+#[derive(Clone, Debug)]
+pub(crate) struct Values(pub(crate) ArrayRef);
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Values) -> bool {
+        self.0.to_data() == other.0.to_data()
+    }
 }

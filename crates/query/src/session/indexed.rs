@@ -65,7 +65,7 @@ impl Session {
             return Ok(None);
         }
         let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
-        let mut plan = ready.bound.describe();
+        let mut plan = format!("IndexAnswer: {}", ready.bound.describe());
         if options.analyze {
             let Some(found) = self.find(run, &ready).await? else { return Ok(None) };
             let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = found.counters;

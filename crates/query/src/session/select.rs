@@ -13,7 +13,7 @@ use crate::session::outcome::Outcome;
 use crate::session::planning::plan_apart;
 use crate::session::settings::{Settings, parse_freshness};
 use crate::session::transaction::Transaction;
-use crate::table::{StatementContext, UsedCounters};
+use crate::table::{IndexUse, StatementContext, UsedCounters};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_snapshot::{Freshness, Snapshot, Want};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
@@ -171,6 +171,12 @@ impl Session {
             queries: Arc::clone(self.engine.queries()),
             cuboids: Arc::clone(self.engine.cuboids()),
             scans: Arc::clone(self.engine.scans()),
+            index: IndexUse {
+                rule: run.settings.index_rule,
+                cuboids: run.settings.cuboids,
+                threads: run.settings.threads,
+                kept: Arc::clone(self.engine.kept()),
+            },
             settings: Arc::new(self.settings_now()),
         };
         self.engine.queries().reads(run.query_id, &used);

@@ -6,7 +6,7 @@
 //! - Counters are added to while the statement runs and are complete once its stream has ended.
 
 use super::statistics::ScanCache;
-use crate::answer::Cuboids;
+use crate::answer::{Cuboids, Kept};
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
 use alluvia_types::{Stage, TableId, Version};
@@ -37,8 +37,23 @@ pub struct StatementContext {
     pub(crate) cuboids: Arc<Cuboids>,
     /// Statistics of segments, kept between statements.
     pub scans: Arc<ScanCache>,
+    /// What the index may do for the statement.
+    pub(crate) index: IndexUse,
     /// The session's settings, for `alluvia.settings`.
     pub settings: Arc<dyn SettingsView>,
+}
+
+/// What the index may do for a statement beside pruning its scans.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexUse {
+    /// Whether it may answer aggregates inside the plan.
+    pub(crate) rule: bool,
+    /// Whether resident cuboids may.
+    pub(crate) cuboids: bool,
+    /// Threads that one answer may take.
+    pub(crate) threads: usize,
+    /// What is kept of tables between statements.
+    pub(crate) kept: Arc<Kept>,
 }
 
 impl StatementContext {

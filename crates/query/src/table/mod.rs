@@ -22,7 +22,10 @@ mod testing;
 mod tests;
 
 pub use catalog::SnapshotCatalog;
+pub(crate) use context::IndexUse;
 pub use context::{StatementContext, Used, UsedCounters};
+pub(crate) use error::external;
 pub use error::user_error;
+pub(crate) use provider::AlluviaTable;
 pub use provider::configure;
 pub use statistics::ScanCache;

@@ -62,6 +62,11 @@ impl AlluviaTable {
         let schema = sql_schema(&entry.def);
         AlluviaTable { entry, schema }
     }
+
+    /// The table's definition. A scan gives every row of the table.
+    pub(crate) fn entry(&self) -> &Arc<TableEntry> {
+        &self.entry
+    }
 }
 
 #[async_trait]

@@ -1,7 +1,7 @@
 //! A table with segments, a tail and pending rows, made by hand, and the same rows in a plain in-memory table beside it.
 
 use super::catalog::{PUBLIC_SCHEMA, SnapshotCatalog};
-use super::context::{StatementContext, UsedCounters};
+use super::context::{IndexUse, StatementContext, UsedCounters};
 use super::provider::configure;
 use super::statistics::ScanCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
@@ -173,6 +173,7 @@ impl Fixture {
             queries: QueryLog::new(10),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
             scans: Arc::clone(&self.scans),
+            index: IndexUse { rule: false, cuboids: false, threads: 1, kept: Arc::default() },
             settings: Arc::new(FixedSettings),
         };
         let mut config = SessionConfig::new()

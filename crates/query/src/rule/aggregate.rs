@@ -1,0 +1,108 @@
+//! From an aggregate of a plan to a statement that the index may answer.
+//!
+//! Invariants:
+//! - The statement's items are the aggregate's columns, in their order.
+//! - An argument may be a column, or one widened as the planner widens it for that function: no other cast.
+
+use super::condition::{column_of, conditions_of};
+use super::source::{Source, without_alias};
+use crate::answer::{Aggregate as Function, Group, Item, Statement};
+use alluvia_space::{DataType, TableDef};
+use arrow::datatypes::DataType as ArrowType;
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast};
+use datafusion::logical_expr::{Aggregate, Expr};
+
+/// What an aggregate asks of its table; `None` if the index cannot tell.
+pub(super) fn statement_of(aggregate: &Aggregate, source: &Source) -> Option<Statement> {
+    let def = &source.entry.def;
+    let mut groups: Vec<Group> = Vec::with_capacity(aggregate.group_expr.len());
+    let mut items = Vec::with_capacity(aggregate.group_expr.len() + aggregate.aggr_expr.len());
+    for expr in &aggregate.group_expr {
+        let group = group_of(&source.resolve(expr)?)?;
+        // Two columns may be one of the table's under two names.
+        let place = groups.iter().position(|known| *known == group).unwrap_or(groups.len());
+        if place == groups.len() {
+            groups.push(group);
+        }
+        items.push(Item::Group(place));
+    }
+    for expr in &aggregate.aggr_expr {
+        items.push(item_of(without_alias(expr), source, def)?);
+    }
+    Some(Statement {
+        table: def.name.clone(),
+        items,
+        groups,
+        aliases: Vec::new(),
+        conditions: conditions_of(&source.predicates)?,
+        order: Vec::new(),
+        limit: None,
+        offset: 0,
+    })
+}
+
+pub(super) fn group_of(expr: &Expr) -> Option<Group> {
+    if let Some(column) = column_of(expr) {
+        return Some(Group::Column(column));
+    }
+    let (unit, column) = truncation(expr)?;
+    Some(Group::Truncated(unit, column_of(column)?))
+}
+
+/// The unit and the operand of `date_trunc('unit', operand)`.
+pub(super) fn truncation(expr: &Expr) -> Option<(String, &Expr)> {
+    let Expr::ScalarFunction(function) = expr else { return None };
+    match (function.func.name(), function.args.as_slice()) {
+        ("date_trunc", [Expr::Literal(unit, _), operand]) => Some((unit.try_as_str()??.to_ascii_lowercase(), operand)),
+        _ => None,
+    }
+}
+
+/// An aggregate's function and its arguments, where it has nothing else: no DISTINCT, FILTER, ORDER BY.
+pub(super) fn plain_function(expr: &Expr) -> Option<(&AggregateFunction, Function)> {
+    let Expr::AggregateFunction(call) = expr else { return None };
+    let AggregateFunctionParams { args: _, distinct: false, filter: None, order_by, null_treatment: None } =
+        &call.params
+    else {
+        return None;
+    };
+    let function = match call.func.name() {
+        "count" => Function::Count,
+        "sum" => Function::Sum,
+        "avg" => Function::Avg,
+        "min" => Function::Min,
+        "max" => Function::Max,
+        "var" => Function::VarSample,
+        "var_pop" => Function::VarPopulation,
+        "stddev" => Function::StddevSample,
+        "stddev_pop" => Function::StddevPopulation,
+        _ => return None,
+    };
+    order_by.is_empty().then_some((call, function))
+}
+
+fn item_of(expr: &Expr, source: &Source, def: &TableDef) -> Option<Item> {
+    let (call, function) = plain_function(expr)?;
+    let [argument] = call.params.args.as_slice() else { return None };
+    let argument = source.resolve(argument)?;
+    if let Expr::Literal(value, _) = &argument {
+        let counts_rows = function == Function::Count && !value.is_null();
+        return counts_rows.then_some(Item::Aggregate(Function::Count, None));
+    }
+    let (name, widened) = match &argument {
+        Expr::Cast(Cast { expr, field }) => (column_of(expr)?, Some(field.data_type())),
+        plain => (column_of(plain)?, None),
+    };
+    let column = def.columns.iter().find(|column| column.name == name)?;
+    let is_right = match (function, column.data_type) {
+        (Function::Count | Function::Min | Function::Max, _) => widened.is_none(),
+        (Function::Sum, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            matches!(widened, None | Some(ArrowType::Int64 | ArrowType::Float64))
+        }
+        (Function::Sum, DataType::Decimal { .. }) => widened.is_none(),
+        // Decimals are averaged as decimals, by rules of the planner's.
+        (_, DataType::Decimal { .. }) => false,
+        _ => matches!(widened, None | Some(ArrowType::Float64)),
+    };
+    is_right.then_some(Item::Aggregate(function, Some(name)))
+}

@@ -1,0 +1,154 @@
+//! From a plan's predicates to conditions that the index may hold.
+//!
+//! Invariant: a condition is true for exactly the rows for which its predicate is, and its negation for exactly those for which the
+//! predicate is false. Constants have the types of the columns that they are compared with: the planner has seen to that, and
+//! where it left a cast on the column, the predicate is refused.
+
+use crate::answer::{Condition, Literal, Test};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::{InList, Like};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
+
+/// All of the predicates, each once.
+pub(super) fn conditions_of(predicates: &[Expr]) -> Option<Vec<Condition>> {
+    let mut parts: Vec<&Expr> = Vec::new();
+    for part in predicates.iter().flat_map(|predicate| chain(predicate, Operator::And)) {
+        // What is pushed into a scan stands above it, too.
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts.into_iter().map(condition_of).collect()
+}
+
+/// The operands of a chain of one operator, which is a tree as deep as it is long.
+fn chain(expr: &Expr, op: Operator) -> Vec<&Expr> {
+    let mut operands = Vec::new();
+    let mut open = vec![expr];
+    while let Some(expr) = open.pop() {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: own, right }) if *own == op => {
+                open.extend([right.as_ref(), left.as_ref()]);
+            }
+            operand => operands.push(operand),
+        }
+    }
+    operands
+}
+
+fn condition_of(expr: &Expr) -> Option<Condition> {
+    let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
+    match expr {
+        Expr::Not(expr) => Some(condition_of(expr)?.negated()),
+        Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => {
+            let parts = chain(expr, Operator::And).into_iter().map(condition_of);
+            Some(Condition::All(parts.collect::<Option<_>>()?))
+        }
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
+            let parts = chain(expr, Operator::Or).into_iter().map(condition_of);
+            Some(Condition::Any(parts.collect::<Option<_>>()?))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (column_of(left), literal_of(right)) {
+            (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
+            _ => Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?)),
+        },
+        Expr::InList(InList { expr, list, negated: is_negated }) => {
+            let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
+            Some(negated(Condition::Column(column_of(expr)?, Test::In(list)), *is_negated))
+        }
+        Expr::Between(Between { expr, negated: is_negated, low, high }) => {
+            let range = Test::Range(Some((literal_of(low)?, true)), Some((literal_of(high)?, true)));
+            Some(negated(Condition::Column(column_of(expr)?, range), *is_negated))
+        }
+        Expr::Like(Like { negated: is_negated, expr, pattern, escape_char: None, case_insensitive: false }) => {
+            let Expr::Literal(pattern, _) = pattern.as_ref() else { return None };
+            let pattern = pattern.try_as_str()??.to_owned();
+            Some(negated(Condition::Column(column_of(expr)?, Test::Like(pattern)), *is_negated))
+        }
+        Expr::IsNull(expr) => Some(Condition::Column(column_of(expr)?, Test::Null)),
+        Expr::IsNotNull(expr) => Some(Condition::Column(column_of(expr)?, Test::Known)),
+        // A predicate that is a column is one of type BOOLEAN.
+        expr => {
+            let literal = Literal::Typed(ScalarValue::Boolean(Some(true)));
+            Some(Condition::Column(column_of(expr)?, Test::In(vec![literal])))
+        }
+    }
+}
+
+fn comparison(op: Operator, literal: Literal) -> Option<Test> {
+    Some(match op {
+        Operator::Eq => Test::In(vec![literal]),
+        Operator::NotEq => Test::Not(Box::new(Test::In(vec![literal]))),
+        Operator::Lt => Test::Range(None, Some((literal, false))),
+        Operator::LtEq => Test::Range(None, Some((literal, true))),
+        Operator::Gt => Test::Range(Some((literal, false)), None),
+        Operator::GtEq => Test::Range(Some((literal, true)), None),
+        _ => return None,
+    })
+}
+
+/// The name of a column of the table, if the expression is one.
+pub(super) fn column_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Column(column) => Some(column.name.clone()),
+        _ => None,
+    }
+}
+
+/// A constant, not NULL.
+fn literal_of(expr: &Expr) -> Option<Literal> {
+    match expr {
+        Expr::Literal(value, _) if !value.is_null() => Some(Literal::Typed(value.clone())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::prelude::{col, lit};
+
+    fn typed(value: i32) -> Literal {
+        Literal::Typed(ScalarValue::Int32(Some(value)))
+    }
+
+    #[test]
+    fn constants_on_either_side_compare_the_same() {
+        let below = Condition::Column("a".to_owned(), Test::Range(None, Some((typed(5), false))));
+        assert_eq!(conditions_of(&[col("a").lt(lit(5))]), Some(vec![below.clone()]));
+        assert_eq!(conditions_of(&[lit(5).gt(col("a"))]), Some(vec![below]));
+    }
+
+    #[test]
+    fn a_predicate_that_stands_twice_is_held_once() {
+        let (one, other) = (col("a").eq(lit(1)), col("b").is_not_null());
+        let conditions = conditions_of(&[one.clone().and(other.clone()), other, one]).expect("held");
+        assert_eq!(conditions.len(), 2, "{conditions:?}");
+    }
+
+    #[test]
+    fn what_is_no_column_against_a_constant_is_refused() {
+        for expr in [
+            col("a").eq(col("b")),
+            col("a").eq(lit(ScalarValue::Int32(None))),
+            (col("a") + lit(1)).gt(lit(2)),
+            col("a").in_list(vec![lit(1), lit(ScalarValue::Int32(None))], false),
+            col("a").is_true(),
+            lit(true),
+            col("a").eq(lit(1)).or(col("a").like(col("b"))),
+        ] {
+            assert_eq!(conditions_of(std::slice::from_ref(&expr)), None, "{expr}");
+        }
+    }
+
+    #[test]
+    fn not_is_moved_to_the_columns() {
+        let expr = !(col("a").eq(lit(1)).and(col("b").is_null()));
+        let not_one = Test::Not(Box::new(Test::In(vec![typed(1)])));
+        let expected = Condition::Any(vec![
+            Condition::Column("a".to_owned(), not_one),
+            Condition::Column("b".to_owned(), Test::Known),
+        ]);
+        assert_eq!(conditions_of(&[expr]), Some(vec![expected]));
+    }
+}

@@ -1,0 +1,70 @@
+//! Aggregates inside larger statements, answered from the index: HAVING, subqueries, CTEs, UNION, joins.
+//!
+//! After the last logical rule, and before anything is planned physically, each aggregate of one table ([`source`]) whose groups,
+//! functions ([`aggregate`]) and conditions ([`condition`]) the index can hold becomes a [`node`] of ours, which asks the
+//! index on the statement's own snapshot when it runs ([`exec`]). An aggregate of a join is first cut in two, so that its
+//! lower part is one of a single table ([`star`]).
+//!
+//! Invariants:
+//! - Refuses rather than errs: a part of the plan that is not understood leaves the aggregate as it is.
+//! - The aggregate stays beneath the node. Names, types and nullability are its own, and it is run where the index refuses:
+//!   because of a value that only turns up then, or because there are too many groups.
+//! - All answers of a statement are of its snapshot's version, also those of cuboids.
+//!
+//! This is no rule in the optimizer's list, because that is gone through several times, and what came after the first time would
+//! find a node that it cannot look into.
+
+mod aggregate;
+mod condition;
+mod exec;
+mod node;
+mod source;
+mod star;
+
+use crate::table::StatementContext;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use std::sync::Arc;
+
+/// Plans queries with the index's answers in them.
+#[derive(Debug)]
+pub(crate) struct IndexPlanner;
+
+#[async_trait]
+impl QueryPlanner for IndexPlanner {
+    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(node::IndexAnswerPlanner)]);
+        match StatementContext::of(session) {
+            Ok(context) if context.index.rule && has_aggregate(plan)? => {
+                let plan = answered(plan.clone(), &context)?;
+                planner.create_physical_plan(&plan, session).await
+            }
+            _ => planner.create_physical_plan(plan, session).await,
+        }
+    }
+}
+
+fn has_aggregate(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found |= matches!(plan, LogicalPlan::Aggregate(_));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// The plan with nodes of ours where the index can answer.
+fn answered(plan: LogicalPlan, context: &Arc<StatementContext>) -> Result<LogicalPlan> {
+    let replaced = plan.transform_up_with_subqueries(|plan| {
+        let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+        let answer = node::answer(aggregate, Vec::new(), context).or_else(|| star::answer(aggregate, context));
+        Ok(answer.map_or_else(|| Transformed::no(plan), Transformed::yes))
+    })?;
+    Ok(replaced.data)
+}

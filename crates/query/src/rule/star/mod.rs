@@ -1,0 +1,158 @@
+//! Aggregates of joins: a fact table is aggregated by its join keys below the joins, and what comes of that is joined and
+//! aggregated again above them.
+//!
+//! `sum(price) ... FROM sales JOIN shops USING (city) GROUP BY region` becomes
+//! `sum(s) ... FROM (SELECT city, sum(price) AS s FROM sales GROUP BY city) JOIN shops USING (city) GROUP BY region`
+//! (eager aggregation: Yan and Larson, VLDB 1995). The lower aggregate is one of a single table, which the index answers.
+//!
+//! Invariants:
+//! - Rows of the fact table that agree in all columns that anything above looks at have the same fate there: they pass or they do
+//!   not, meet the same rows of the other tables, and land in the same groups. So each of them may stand for all, whatever is
+//!   joined: keys of the other tables need not be unique, and NULL needs no care.
+//! - Keys of small tables are also read ahead, to narrow what the index is asked. Only groups that the join
+//!   would drop are left out.
+//! - The plan is cut where the lower aggregate has few groups against rows; else the join is the cheaper place.
+
+mod path;
+mod split;
+
+use super::aggregate::truncation;
+use super::node::readable;
+use super::source::{source_of, with_columns, without_alias};
+use crate::table::StatementContext;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, cast};
+use path::{Below, Path, fact_side};
+use split::Split;
+use std::sync::Arc;
+
+/// The aggregate with one of a single table below its joins, which the index answers; `None` where that cannot be.
+pub(super) fn answer(aggregate: &Aggregate, context: &Arc<StatementContext>) -> Option<LogicalPlan> {
+    if source_of(&aggregate.input).is_some() || !aggregate.group_expr.iter().all(is_plain) {
+        return None;
+    }
+    let split = Split::of(aggregate)?;
+    let mut facts = Vec::new();
+    find_facts(&aggregate.input, context, &mut facts);
+    // The table with the most rows gains the most.
+    facts.sort_by_key(|(rows, _)| std::cmp::Reverse(*rows));
+    facts.into_iter().find_map(|(rows, fact)| cut(aggregate, &split, &Path { fact, rows, context }))
+}
+
+/// The tables below joins that may be aggregated there, with their rows.
+fn find_facts<'a>(plan: &'a LogicalPlan, context: &StatementContext, facts: &mut Vec<(u64, &'a LogicalPlan)>) {
+    if let Some(source) = source_of(plan) {
+        if let Some(read) = readable(&source, context).filter(|read| !read.entry.def.dimensions.is_empty()) {
+            let sorted: u64 = read.segments.iter().map(|read| read.segment.meta().rows).sum();
+            let tail: usize = read.tail.iter().map(|run| run.rows.num_rows()).sum();
+            facts.push((sorted + tail as u64, plan));
+        }
+        return;
+    }
+    match plan {
+        LogicalPlan::Projection(projection) => find_facts(&projection.input, context, facts),
+        LogicalPlan::Filter(filter) => find_facts(&filter.input, context, facts),
+        LogicalPlan::SubqueryAlias(alias) => find_facts(&alias.input, context, facts),
+        LogicalPlan::Join(join) => {
+            for (is_left, side) in [(true, &join.left), (false, &join.right)] {
+                if fact_side(join.join_type, is_left) {
+                    find_facts(side, context, facts);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn cut(aggregate: &Aggregate, split: &Split, path: &Path<'_>) -> Option<LogicalPlan> {
+    let input = &aggregate.input;
+    let mut truncations: Vec<Expr> = Vec::new();
+    for expr in &aggregate.group_expr {
+        find_truncations(expr, input, path, &mut truncations);
+    }
+    // A column of that name stands for what it is put in the place of, until the plan below is known.
+    let stand_in = |place: usize| Column::new_unqualified(format!("__truncated_{place}"));
+    let groups: Vec<Expr> = aggregate
+        .group_expr
+        .iter()
+        .map(|expr| with_parts(without_alias(expr), &truncations, &|place| Expr::Column(stand_in(place))))
+        .collect::<Option<_>>()?;
+    let stand_ins: Vec<Column> = (0..truncations.len()).map(stand_in).collect();
+    let mut needed = Vec::new();
+    for column in groups.iter().flat_map(Expr::column_refs).filter(|column| !stand_ins.contains(column)) {
+        needed.push(exact(input.schema(), column)?);
+    }
+    let below = Below { needed, groups: truncations, arguments: split.partials.clone(), keys: Vec::new() };
+    let cut = path.cut(input, below)?;
+    let named = |column: &Column| match stand_ins.iter().position(|stand_in| stand_in == column) {
+        Some(place) => cut.groups.get(place).cloned().map(Expr::Column),
+        None => Some(Expr::Column(column.clone())),
+    };
+    let groups: Vec<Expr> = groups.iter().map(|expr| with_columns(expr, &named)).collect::<Option<_>>()?;
+    let totals = split.totals(&cut.arguments)?;
+    let upper = Aggregate::try_new(Arc::new(cut.plan), groups, totals).ok()?;
+    finished(aggregate, split, upper)
+}
+
+/// The upper aggregate with the columns of the whole one.
+fn finished(aggregate: &Aggregate, split: &Split, upper: Aggregate) -> Option<LogicalPlan> {
+    let columns = upper.schema.columns();
+    let (groups, totals) = columns.split_at(upper.group_expr.len());
+    let finished = split.finished(totals)?;
+    let values = groups.iter().cloned().map(Expr::Column).chain(finished);
+    let mut expressions = Vec::with_capacity(columns.len());
+    for (value, (qualifier, field)) in values.zip(aggregate.schema.iter()) {
+        // A sum of sums of decimals has more digits.
+        let value = match value.get_type(&upper.schema).ok()? == *field.data_type() {
+            true => value,
+            false => cast(value, field.data_type().clone()),
+        };
+        expressions.push(value.alias_qualified(qualifier.cloned(), field.name()));
+    }
+    let upper = Arc::new(LogicalPlan::Aggregate(upper));
+    let projection = Projection::try_new(expressions, Arc::clone(&upper)).ok()?;
+    // What stands above has been planned for these types.
+    let (own, others) = (projection.schema.fields(), aggregate.schema.fields());
+    let is_same = own.len() == others.len()
+        && own.iter().zip(others).all(|(a, b)| a.data_type() == b.data_type() && a.is_nullable() == b.is_nullable());
+    if !is_same {
+        return None;
+    }
+    let schema = Arc::clone(&aggregate.schema);
+    Projection::try_new_with_schema(projection.expr, upper, schema).ok().map(LogicalPlan::Projection)
+}
+
+/// Truncated times of the fact table in an expression, each once.
+fn find_truncations(expr: &Expr, input: &LogicalPlan, path: &Path<'_>, found: &mut Vec<Expr>) {
+    let look = expr.apply(|part| {
+        let Some((_, Expr::Column(column))) = truncation(part) else { return Ok(TreeNodeRecursion::Continue) };
+        if path.has(input, column) && !found.contains(part) {
+            found.push(part.clone());
+        }
+        Ok(TreeNodeRecursion::Jump)
+    });
+    debug_assert!(look.is_ok(), "nothing in there fails");
+}
+
+/// An expression with others in the place of some of its parts.
+fn with_parts(expr: &Expr, parts: &[Expr], with: &dyn Fn(usize) -> Expr) -> Option<Expr> {
+    let replaced = expr.clone().transform_down(|expr| {
+        Ok(match parts.iter().position(|part| *part == expr) {
+            Some(place) => Transformed::new(with(place), true, TreeNodeRecursion::Jump),
+            None => Transformed::no(expr),
+        })
+    });
+    replaced.ok().map(|replaced| replaced.data)
+}
+
+/// Whether an expression gives the same for the same columns, and looks at nothing else.
+fn is_plain(expr: &Expr) -> bool {
+    let own = |column: &Column| Some(Expr::Column(column.clone()));
+    !matches!(expr, Expr::GroupingSet(_)) && !expr.is_volatile() && with_columns(expr, &own).is_some()
+}
+
+/// A column as a schema calls it.
+fn exact(schema: &DFSchema, column: &Column) -> Option<Column> {
+    Some(Column::from(schema.qualified_field(schema.maybe_index_of_column(column)?)))
+}
