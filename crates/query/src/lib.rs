@@ -12,6 +12,7 @@ mod dialect;
 mod engine;
 mod pg_catalog;
 mod session;
+mod skipping;
 mod system;
 mod table;
 

@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     /// Whether cuboids may answer.
     pub(crate) cuboids: bool,
+    /// Whether scans use and feed the predicate cache.
+    pub(crate) predicate_cache: bool,
     /// Whether statements that the index can answer are answered by it.
     pub(crate) short_path: bool,
     /// Empty is none.
@@ -43,12 +45,16 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
     ("memory_limit", "Memory that one query may hold before it spills."),
+    (
+        "predicate_cache",
+        "Whether scans leave out blocks that a predicate was seen to match nowhere, and remember more: on or off.",
+    ),
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
@@ -77,6 +83,7 @@ impl Settings {
             batch_size: 8192,
             threads: threads.max(1),
             cuboids: true,
+            predicate_cache: true,
             short_path: true,
             producer: String::new(),
             producer_epoch: 1,
@@ -160,6 +167,7 @@ impl Settings {
             "producer_epoch" => self.producer_epoch = number(0, u64::MAX)?,
             "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "statement_timeout" => {
                 let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
@@ -199,6 +207,7 @@ impl Settings {
             "producer_epoch" => self.producer_epoch.to_string(),
             "producer_sequence" => self.producer_sequence.to_string(),
             "cuboids" => show_switch(self.cuboids),
+            "predicate_cache" => show_switch(self.predicate_cache),
             "short_path" => show_switch(self.short_path),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
@@ -223,6 +232,7 @@ impl Settings {
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
             "cuboids" => self.cuboids = other.cuboids,
+            "predicate_cache" => self.predicate_cache = other.predicate_cache,
             "short_path" => self.short_path = other.short_path,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
@@ -390,6 +400,7 @@ mod tests {
             ("durability", "relaxed"),
             ("freshness", "250ms"),
             ("memory_limit", "512MB"),
+            ("predicate_cache", "off"),
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),

@@ -17,7 +17,7 @@ mod statistics;
 mod tail;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -25,4 +25,5 @@ pub use catalog::SnapshotCatalog;
 pub use context::{StatementContext, Used, UsedCounters};
 pub use error::user_error;
 pub use provider::configure;
+pub(crate) use prune::Chosen;
 pub use statistics::ScanCache;
