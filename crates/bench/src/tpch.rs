@@ -29,7 +29,8 @@ pub struct TpchArgs {
     turns: usize,
 }
 
-const TABLES: [(&str, &str); 8] = [
+/// Tables and their columns.
+pub const TABLES: [(&str, &str); 8] = [
     ("region", "r_regionkey BIGINT, r_name TEXT, r_comment TEXT"),
     ("nation", "n_nationkey BIGINT, n_name TEXT, n_regionkey BIGINT, n_comment TEXT"),
     (
@@ -99,7 +100,7 @@ print(json.dumps({'version': duckdb.__version__, 'queries': out}))
 ";
 
 pub async fn run(args: TpchArgs) -> Anything<Value> {
-    let folder = generate(&args)?;
+    let folder = generate(&args.places, args.sf)?;
     let scratch = tempfile::tempdir_in(&args.places.data)?;
     let db = Database::open_with(scratch.path().join("db"), DatabaseOptions::default())?;
     let session = db.session();
@@ -174,13 +175,14 @@ async fn ask(session: &Session, query: &str) -> Anything<Vec<RecordBatch>> {
     Ok(session.sql(query).await?.collect().await?)
 }
 
-fn generate(args: &TpchArgs) -> Anything<PathBuf> {
-    let folder = args.places.data.join(format!("tpch-{}", args.sf));
+/// The tables as Parquet, made where they are missing.
+pub fn generate(places: &Places, sf: f64) -> Anything<PathBuf> {
+    let folder = places.data.join(format!("tpch-{sf}"));
     if !folder.join("lineitem.parquet").exists() {
         std::fs::create_dir_all(&folder)?;
-        let tool = args.places.venv.join("bin").join("tpchgen-cli");
+        let tool = places.venv.join("bin").join("tpchgen-cli");
         let status = Command::new(tool)
-            .args(["parquet", "--scale-factor", &args.sf.to_string(), "--output-dir"])
+            .args(["parquet", "--scale-factor", &sf.to_string(), "--output-dir"])
             .arg(&folder)
             .status()?;
         if !status.success() {

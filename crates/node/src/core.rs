@@ -20,8 +20,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Names a data directory may hold.
-const KNOWN_NAMES: [&str; 9] =
-    ["lock", "log", "segments", "spill", "manifest", "manifest.tmp", "cuboids", "cuboids.tmp", "cuboids.damaged"];
+const KNOWN_NAMES: [&str; 12] = [
+    "lock",
+    "log",
+    "segments",
+    "spill",
+    "manifest",
+    "manifest.tmp",
+    "cuboids",
+    "cuboids.tmp",
+    "cuboids.damaged",
+    "predicates",
+    "predicates.tmp",
+    "predicates.damaged",
+];
 
 /// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
 /// too long for a thread that must not block.

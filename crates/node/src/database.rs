@@ -66,6 +66,7 @@ impl Database {
                 spill_dir: options.spill_dir.clone().unwrap_or_else(|| dir.join("spill")),
                 spill_bytes_max: options.spill_bytes_max,
                 cuboid_bytes_max: options.cuboid_bytes_max(),
+                predicate_cache_bytes_max: options.predicate_cache_bytes_max(),
                 threads: options.threads,
             },
         )?;

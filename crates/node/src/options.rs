@@ -64,6 +64,11 @@ impl DatabaseOptions {
         self.memory_limit_bytes / 16
     }
 
+    /// Which blocks predicates match nowhere: a 256th of memory, between 1 and 64 MiB.
+    pub fn predicate_cache_bytes_max(&self) -> u64 {
+        (self.memory_limit_bytes / 256).clamp(1 << 20, 64 << 20)
+    }
+
     /// A batch that travels in the log: half the tail.
     pub fn batch_bytes_max(&self) -> u64 {
         self.tail_bytes_max() / 2

@@ -2,7 +2,7 @@
 //!
 //! Each looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on its interval
 //! or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for their fsync,
-//! the keeper of cuboids while shapes are wanted or rows come. A failure is remembered where writers and
+//! the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go. A failure is remembered where writers and
 //! `alluvia.settings` see it, and tried again after a pause: a full disk that gets room resumes by itself.
 
 use crate::core::Core;
@@ -89,6 +89,12 @@ impl Threads {
                     tracing::error!(%error, "cuboids could not be tended; statements are answered without them");
                     stop.wait(PAUSE_AFTER_FAILURE);
                 }
+                if let Err(error) = engine.tend_predicate_cache() {
+                    tracing::warn!(%error, "the predicate cache was not written down; it is tried again");
+                }
+            }
+            if let Err(error) = engine.remember_predicates() {
+                tracing::warn!(%error, "the predicate cache was not kept");
             }
             if let Err(error) = engine.remember_cuboids() {
                 tracing::warn!(%error, "how cuboids were used was not kept");

@@ -11,6 +11,7 @@ use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, TotalMemory, error_of, stoppable_rules, wrap};
+use crate::skipping::{PredicateCache, Tended};
 use crate::system::{QueryLog, SettingRow};
 use crate::table::ScanCache;
 use alluvia_catalog::TableEntry;
@@ -45,6 +46,8 @@ pub struct EngineOptions {
     pub spill_bytes_max: u64,
     /// Bytes that all cuboids together may hold.
     pub cuboid_bytes_max: u64,
+    /// Bytes that the predicate cache may hold.
+    pub predicate_cache_bytes_max: u64,
     /// Threads that one query runs on unless its session sets `threads`.
     pub threads: usize,
 }
@@ -62,6 +65,8 @@ pub struct Engine {
     schemas: Schemas,
     aims: Aims,
     cuboids: Arc<Cuboids>,
+    predicates: Arc<PredicateCache>,
+    predicates_tended: Tended,
     kept: Arc<Kept>,
     sessions: AtomicU64,
 }
@@ -84,6 +89,10 @@ impl Engine {
         if let Err(error) = cuboids.recall(store.as_ref()) {
             tracing::warn!(%error, "which cuboids there were is not known; they are learnt anew");
         }
+        let predicates = PredicateCache::new(options.predicate_cache_bytes_max);
+        if let Err(error) = predicates.recall(store.as_ref()) {
+            tracing::warn!(%error, "which blocks predicates match nowhere is not known; it is learnt anew");
+        }
         Ok(Arc::new(Engine {
             memory: TotalMemory::new(options.memory_limit_bytes),
             queries: QueryLog::new(QUERIES_REMEMBERED),
@@ -91,6 +100,8 @@ impl Engine {
             schemas: Schemas::default(),
             aims: Aims::default(),
             cuboids: Arc::new(cuboids),
+            predicates: Arc::new(predicates),
+            predicates_tended: Tended::default(),
             kept: Arc::default(),
             sessions: AtomicU64::new(0),
             store,
@@ -162,6 +173,22 @@ impl Engine {
         self.cuboids.memorise(self.store.as_ref(), true)
     }
 
+    /// Predicates and the blocks they match nowhere.
+    pub(crate) fn predicates(&self) -> &Arc<PredicateCache> {
+        &self.predicates
+    }
+
+    /// Forgets what the predicate cache holds of segments that are gone, and now and then writes down what is new in it. For a
+    /// thread that has nothing else to do; queries never wait for it.
+    pub fn tend_predicate_cache(&self) -> Result<()> {
+        self.predicates.tend(&self.predicates_tended, self.store.as_ref())
+    }
+
+    /// Keeps across restarts what the predicate cache holds. For a clean end.
+    pub fn remember_predicates(&self) -> Result<()> {
+        self.predicates.memorise(&self.predicates_tended, self.store.as_ref())
+    }
+
     /// What is kept of tables between statements that the index answers.
     pub(crate) fn kept(&self) -> &Arc<Kept> {
         &self.kept
@@ -192,6 +219,11 @@ impl Engine {
                 "queries_memory_max",
                 show_bytes(self.options.memory_limit_bytes),
                 "Memory that all queries together may hold.",
+            ),
+            row(
+                "predicate_cache_max",
+                show_bytes(self.options.predicate_cache_bytes_max),
+                "Memory that the predicate cache may hold.",
             ),
             row("spill_dir", self.options.spill_dir.display().to_string(), "Where queries spill."),
             row("spill_max", show_bytes(self.options.spill_bytes_max), "Bytes that all queries together may spill."),

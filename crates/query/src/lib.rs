@@ -13,6 +13,7 @@ mod engine;
 mod pg_catalog;
 mod rule;
 mod session;
+mod skipping;
 mod system;
 mod table;
 

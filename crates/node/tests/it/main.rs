@@ -9,6 +9,7 @@ mod fuzz;
 mod index_answers;
 mod kill;
 mod nested;
+mod predicates;
 mod slt;
 mod sql;
 mod stages;

@@ -170,6 +170,8 @@ impl Session {
             store: Arc::clone(self.engine.store()),
             queries: Arc::clone(self.engine.queries()),
             cuboids: Arc::clone(self.engine.cuboids()),
+            predicates: Arc::clone(self.engine.predicates()),
+            skipping: run.settings.predicate_cache.then(|| Arc::clone(self.engine.predicates())),
             scans: Arc::clone(self.engine.scans()),
             index: IndexUse {
                 rule: run.settings.index_rule,

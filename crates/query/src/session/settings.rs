@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) cuboids: bool,
     /// Whether aggregates inside a plan are answered by the index where it can.
     pub(crate) index_rule: bool,
+    /// Whether scans use and feed the predicate cache.
+    pub(crate) predicate_cache: bool,
     /// Whether statements that the index can answer are answered by it.
     pub(crate) short_path: bool,
     /// Empty is none.
@@ -45,13 +47,17 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 13] = [
+const SETTINGS: [(&str, &str); 14] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
     ("index_rule", "Whether aggregates inside larger statements are answered by the index where it can: on or off."),
     ("memory_limit", "Memory that one query may hold before it spills."),
+    (
+        "predicate_cache",
+        "Whether scans leave out blocks that a predicate was seen to match nowhere, and remember more: on or off.",
+    ),
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
@@ -81,6 +87,7 @@ impl Settings {
             threads: threads.max(1),
             cuboids: true,
             index_rule: true,
+            predicate_cache: true,
             short_path: true,
             producer: String::new(),
             producer_epoch: 1,
@@ -165,6 +172,7 @@ impl Settings {
             "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "statement_timeout" => {
                 let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
@@ -205,6 +213,7 @@ impl Settings {
             "producer_sequence" => self.producer_sequence.to_string(),
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
+            "predicate_cache" => show_switch(self.predicate_cache),
             "short_path" => show_switch(self.short_path),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
@@ -230,6 +239,7 @@ impl Settings {
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
+            "predicate_cache" => self.predicate_cache = other.predicate_cache,
             "short_path" => self.short_path = other.short_path,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
@@ -398,6 +408,7 @@ mod tests {
             ("freshness", "250ms"),
             ("index_rule", "off"),
             ("memory_limit", "512MB"),
+            ("predicate_cache", "off"),
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),

@@ -1,4 +1,5 @@
-//! `alluvia.queries`, `alluvia.settings` and `alluvia.cuboids`: what runs, under which settings, and what is kept ready for it.
+//! `alluvia.queries`, `alluvia.settings`, `alluvia.cuboids` and `alluvia.predicate_cache`: what runs, under which settings, and what
+//! is kept ready for it.
 
 use super::build::{Cell, Kind};
 use super::queries::QueryRow;
@@ -49,6 +50,37 @@ pub(crate) const CUBOIDS: &[(&str, Kind)] = &[
     ("version", Kind::Count),
     ("build_seconds", Kind::Seconds),
 ];
+
+/// Columns of `alluvia.predicate_cache`.
+pub(crate) const PREDICATES: &[(&str, Kind)] = &[
+    ("table_name", Kind::Text),
+    ("segment_id", Kind::Count),
+    ("predicate", Kind::Text),
+    ("blocks", Kind::Count),
+    ("blocks_seen", Kind::Count),
+    ("blocks_without_match", Kind::Count),
+    ("hits", Kind::Count),
+    ("blocks_skipped", Kind::Count),
+    ("bytes", Kind::Count),
+];
+
+pub(crate) fn predicates(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let listed = context.predicates.list().into_iter().filter_map(|one| {
+        let def = &context.snapshot.catalog.by_id(one.table)?.def;
+        Some(vec![
+            def.name.as_str().into(),
+            one.segment.0.into(),
+            one.form.show(Some(def)).into(),
+            one.blocks.into(),
+            one.blocks_seen.into(),
+            one.blocks_empty.into(),
+            one.hits.into(),
+            one.skipped.into(),
+            one.bytes.into(),
+        ])
+    });
+    listed.collect()
+}
 
 pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
     let named = |shape: &Shape| {

@@ -14,8 +14,18 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 9] =
-    ["batches", "columns", "cuboids", "dimensions", "queries", "segments", "settings", "stages", "tables"];
+pub const TABLE_NAMES: [&str; 10] = [
+    "batches",
+    "columns",
+    "cuboids",
+    "dimensions",
+    "predicate_cache",
+    "queries",
+    "segments",
+    "settings",
+    "stages",
+    "tables",
+];
 
 type Rows = fn(&StatementContext) -> Vec<Vec<Cell>>;
 
@@ -34,6 +44,7 @@ impl SystemTable {
             "columns" => (definitions::COLUMNS, definitions::columns),
             "cuboids" => (activity::CUBOIDS, activity::cuboids),
             "dimensions" => (definitions::DIMENSIONS, definitions::dimensions),
+            "predicate_cache" => (activity::PREDICATES, activity::predicates),
             "queries" => (activity::QUERIES, activity::queries),
             "segments" => (storage::SEGMENTS, storage::segments),
             "settings" => (activity::SETTINGS, activity::settings),

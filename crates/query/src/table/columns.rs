@@ -22,6 +22,15 @@ pub(crate) fn sql_schema(def: &TableDef) -> SchemaRef {
     Arc::new(Schema::new(def.columns.iter().map(field).collect::<Vec<_>>()))
 }
 
+/// `name`, or as much longer a name as no column has.
+pub(crate) fn unused_name(name: &str, schemas: [&SchemaRef; 2]) -> String {
+    let mut name = name.to_owned();
+    while schemas.iter().any(|schema| schema.field_with_name(&name).is_ok()) {
+        name.push('_');
+    }
+    name
+}
+
 /// Some columns of a table, in the order in which a scan returns them.
 #[derive(Clone, Debug)]
 pub(crate) struct Projected {
@@ -53,16 +62,16 @@ impl Projected {
         version
     }
 
-    /// From the file schema to the SQL names, and `extra` positions of the file schema behind.
-    pub(crate) fn expressions(&self, extra: &[usize]) -> ProjectionExprs {
+    /// From the file schema to the SQL names, and behind these `extra` columns: where the source has them, and their names there.
+    pub(crate) fn expressions(&self, extra: &[(usize, String)]) -> ProjectionExprs {
         let rename = |(&index, sql_name): (&usize, &str)| {
             let column = Column::new(self.file_schema.field(index).name(), index);
             ProjectionExpr::new(Arc::new(column), sql_name)
         };
         let sql_names = self.schema.fields().iter().map(|field| field.name().as_str());
-        let extra_names = extra.iter().map(|&index| self.file_schema.field(index).name().as_str());
         let columns = self.indices.iter().zip(sql_names).map(rename);
-        ProjectionExprs::new(columns.chain(extra.iter().zip(extra_names).map(rename)))
+        let extra = extra.iter().map(|(index, name)| ProjectionExpr::new(Arc::new(Column::new(name, *index)), name));
+        ProjectionExprs::new(columns.chain(extra))
     }
 
     /// Rows of the tail or of an open transaction, whatever definition they were written under.

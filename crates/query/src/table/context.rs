@@ -7,6 +7,7 @@
 
 use super::statistics::ScanCache;
 use crate::answer::{Cuboids, Kept};
+use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
 use alluvia_types::{Stage, TableId, Version};
@@ -35,6 +36,10 @@ pub struct StatementContext {
     pub queries: Arc<QueryLog>,
     /// Resident cuboids, for `alluvia.cuboids`.
     pub(crate) cuboids: Arc<Cuboids>,
+    /// Predicates and the blocks they match nowhere, for `alluvia.predicate_cache`.
+    pub(crate) predicates: Arc<PredicateCache>,
+    /// The same, if the statement's scans use it.
+    pub(crate) skipping: Option<Arc<PredicateCache>>,
     /// Statistics of segments, kept between statements.
     pub scans: Arc<ScanCache>,
     /// What the index may do for the statement.

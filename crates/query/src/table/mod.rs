@@ -17,7 +17,7 @@ mod statistics;
 mod tail;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -28,4 +28,5 @@ pub(crate) use error::external;
 pub use error::user_error;
 pub(crate) use provider::AlluviaTable;
 pub use provider::configure;
+pub(crate) use prune::Chosen;
 pub use statistics::ScanCache;

@@ -9,6 +9,7 @@
 use super::prune::Chosen;
 use super::reader::SegmentPart;
 use alluvia_tree::{BlockSummaries, Segment};
+use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
@@ -51,20 +52,27 @@ fn rows_of(segment: &Segment, blocks: Range<usize>) -> u64 {
     segment.block_rows(blocks.end - 1).end - segment.block_rows(blocks.start).start
 }
 
-/// Spreads the chosen blocks over at most `partitions` groups of parts.
-pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize) -> Vec<FileGroup> {
+/// Spreads the chosen blocks over at most `partitions` groups of parts. With `numbered` each part has the place of its segment
+/// among `segments` as its one partition value.
+pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bool) -> Vec<FileGroup> {
     let partitions = partitions.max(1);
     let blocks: usize = segments.iter().map(|chosen| chosen.blocks.count()).sum();
     let part_blocks = blocks.div_ceil(partitions * PARTS_PER_PARTITION).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX);
-    let parts: Vec<Part> = segments.iter().flat_map(|chosen| cut(chosen, part_blocks)).collect();
+    let parts: Vec<(usize, Part)> = segments
+        .iter()
+        .enumerate()
+        .flat_map(|(number, chosen)| cut(chosen, part_blocks).into_iter().map(move |part| (number, part)))
+        .collect();
     let groups = partitions.min(parts.len());
     let mut grouped: Vec<Vec<PartitionedFile>> = vec![Vec::new(); groups];
     let mut before = 0;
-    for part in parts {
+    for (number, part) in parts {
         // The group in which the middle of the part falls, if all blocks are laid out in a row.
         let group = (before + part.blocks / 2) * groups / blocks.max(1);
         before += part.blocks;
-        grouped[group.min(groups - 1)].push(part.into_file());
+        let mut file = part.into_file();
+        file.partition_values = numbered.then(|| ScalarValue::UInt32(Some(number as u32))).into_iter().collect();
+        grouped[group.min(groups - 1)].push(file);
     }
     grouped.into_iter().filter(|files| !files.is_empty()).map(FileGroup::new).collect()
 }

@@ -4,6 +4,7 @@ use super::catalog::{PUBLIC_SCHEMA, SnapshotCatalog};
 use super::context::{IndexUse, StatementContext, UsedCounters};
 use super::provider::configure;
 use super::statistics::ScanCache;
+use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_snapshot::{
@@ -78,6 +79,9 @@ pub(crate) struct Fixture {
     pub version: Version,
     next_segment: AtomicU64,
     scans: Arc<ScanCache>,
+    pub predicates: Arc<PredicateCache>,
+    /// Whether scans use these.
+    pub skips: bool,
 }
 
 impl Fixture {
@@ -103,6 +107,8 @@ impl Fixture {
             version: Version(100),
             next_segment: AtomicU64::new(1),
             scans: ScanCache::new(),
+            predicates: Arc::new(PredicateCache::new(64 << 20)),
+            skips: true,
         }
     }
 
@@ -172,6 +178,8 @@ impl Fixture {
             store: Arc::new(FixedStore::default()),
             queries: QueryLog::new(10),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
+            predicates: Arc::clone(&self.predicates),
+            skipping: self.skips.then(|| Arc::clone(&self.predicates)),
             scans: Arc::clone(&self.scans),
             index: IndexUse { rule: false, cuboids: false, threads: 1, kept: Arc::default() },
             settings: Arc::new(FixedSettings),

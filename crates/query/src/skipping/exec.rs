@@ -1,0 +1,255 @@
+//! The filter of a scan: evaluates a predicate on what its source reads, and sees which blocks hold no match.
+//!
+//! To the planner it is a `FilterExec`, which it asks for estimates and properties. It differs in that the conditions were already
+//! used to choose blocks, so they are not handed down to the source again, and in how parts are evaluated ([`super::predicate`]).
+
+use super::observe::{Observation, Observer};
+use super::predicate::Predicate;
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Int64Type, SchemaRef, UInt32Type};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::coalesce::{LimitedBatchCoalescer, PushBatchStatus};
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, apply_expression_roots};
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::Stream;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Who watches, and where rows say what they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    /// Who is told.
+    pub(crate) observer: Arc<Observer>,
+    /// The column that has the number of the row's segment, `UInt32`.
+    pub(crate) segment: usize,
+    /// The column that has the row's number in its segment, `Int64`.
+    pub(crate) number: usize,
+}
+
+/// The filter of a scan.
+#[derive(Debug)]
+pub(crate) struct ScanFilterExec {
+    predicate: Predicate,
+    watch: Option<Watch>,
+    /// The same filter in the planner's words; it has the input, and which columns are left of it.
+    filter: FilterExec,
+    fetch: Option<usize>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ScanFilterExec {
+    /// Filters the rows of `input`, of which the first `columns` columns are left.
+    pub(crate) fn new(
+        predicate: Predicate,
+        watch: Option<Watch>,
+        input: Arc<dyn ExecutionPlan>,
+        columns: usize,
+    ) -> Result<ScanFilterExec> {
+        let filter =
+            FilterExecBuilder::new(predicate.whole(), input).apply_projection(Some((0..columns).collect()))?.build()?;
+        Ok(ScanFilterExec { predicate, watch, filter, fetch: None, metrics: ExecutionPlanMetricsSet::new() })
+    }
+}
+
+impl DisplayAs for ScanFilterExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if matches!(t, DisplayFormatType::TreeRender) {
+            return self.filter.fmt_as(t, f);
+        }
+        write!(f, "ScanFilterExec: {}", self.filter.predicate())?;
+        let columns: Vec<String> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
+        write!(f, ", projection=[{}]", columns.join(", "))?;
+        self.fetch.map_or(Ok(()), |fetch| write!(f, ", fetch={fetch}"))
+    }
+}
+
+impl ExecutionPlan for ScanFilterExec {
+    fn name(&self) -> &'static str {
+        "ScanFilterExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.filter.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.filter.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.predicate.parts(), f)
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    /// Rows are spread over partitions above, where they are fewer.
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = <[_; 1]>::try_from(children)
+            .map_err(|children| DataFusionError::Internal(format!("a filter has one input, not {}", children.len())))?;
+        let filter = FilterExecBuilder::from(&self.filter).with_input(input).build()?;
+        Ok(Arc::new(ScanFilterExec {
+            predicate: self.predicate.clone(),
+            watch: self.watch.clone(),
+            filter,
+            fetch: self.fetch,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let batch_size = context.session_config().batch_size();
+        let projection = self.filter.projection().as_ref().map(|projection| projection.to_vec());
+        Ok(Box::pin(FilterStream {
+            schema: self.schema(),
+            predicate: self.predicate.clone(),
+            projection: projection.unwrap_or_default(),
+            watch: self.watch.clone().map(|watch| (Observation::new(&watch.observer), watch)),
+            coalescer: LimitedBatchCoalescer::new(self.schema(), batch_size, self.fetch),
+            input: Some(self.filter.input().execute(partition, context)?),
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.filter.child_stats_requests(partition)
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        self.filter.statistics_from_inputs(inputs, args)
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::LowerEqual
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(ScanFilterExec {
+            predicate: self.predicate.clone(),
+            watch: self.watch.clone(),
+            filter: self.filter.clone(),
+            fetch,
+            metrics: self.metrics.clone(),
+        }))
+    }
+
+    /// What is above may hand its conditions, dynamic ones for the most part, down to the source.
+    fn gather_filters_for_pushdown(
+        &self,
+        _phase: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _config: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(parent_filters, &self.children())
+    }
+}
+
+struct FilterStream {
+    schema: SchemaRef,
+    predicate: Predicate,
+    projection: Vec<usize>,
+    watch: Option<(Observation, Watch)>,
+    coalescer: LimitedBatchCoalescer,
+    /// `None` once nothing more is wanted of it.
+    input: Option<SendableRecordBatchStream>,
+    metrics: BaselineMetrics,
+}
+
+impl FilterStream {
+    /// Takes in a batch; gives whether more is wanted.
+    fn take(&mut self, batch: &RecordBatch) -> Result<bool> {
+        let mask = match &mut self.watch {
+            None => self.predicate.evaluate(batch, |_, _| {})?,
+            Some((observation, watch)) => {
+                let segments = batch.column(watch.segment).as_primitive_opt::<UInt32Type>();
+                let numbers = batch.column(watch.number).as_primitive_opt::<Int64Type>();
+                let (Some(segments), Some(numbers)) = (segments, numbers) else {
+                    return Err(DataFusionError::Internal("rows do not say where they are from".to_owned()));
+                };
+                // A batch is of one part of one segment.
+                let first = segments.values().first().copied();
+                let of_one = first.filter(|first| segments.values().iter().all(|segment| segment == first));
+                let mut tell = |form: usize, mask: &BooleanArray| {
+                    if let Some(segment) = of_one {
+                        observation.tell(segment, numbers, form, mask);
+                    }
+                };
+                self.predicate.evaluate(batch, &mut tell)?
+            }
+        };
+        let batch = filter_record_batch(&batch.project(&self.projection)?, &mask)?;
+        Ok(self.coalescer.push_batch(batch)? == PushBatchStatus::Continue)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.input = None;
+        // The stream may be held long after its end.
+        self.watch = None;
+        self.coalescer.finish()
+    }
+}
+
+impl Stream for FilterStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            if let Some(batch) = this.coalescer.next_completed_batch() {
+                return this.metrics.record_poll(Poll::Ready(Some(Ok(batch))));
+            }
+            let Some(input) = &mut this.input else { return this.metrics.record_poll(Poll::Ready(None)) };
+            let step = match ready!(input.as_mut().poll_next(context)) {
+                None => this.end(),
+                Some(Err(error)) => Err(error),
+                Some(Ok(batch)) => {
+                    let elapsed = this.metrics.elapsed_compute().clone();
+                    let _timer = elapsed.timer();
+                    match this.take(&batch) {
+                        Ok(true) => Ok(()),
+                        Ok(false) => this.end(),
+                        Err(error) => Err(error),
+                    }
+                }
+            };
+            if let Err(error) = step {
+                // What was seen before an error was seen all the same.
+                (this.input, this.watch) = (None, None);
+                return this.metrics.record_poll(Poll::Ready(Some(Err(error))));
+            }
+        }
+    }
+}
+
+impl RecordBatchStream for FilterStream {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

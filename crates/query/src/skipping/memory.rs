@@ -1,0 +1,319 @@
+//! What is remembered, kept across restarts.
+//!
+//! Invariants:
+//! - Entries name tables, columns and segments by ids that are never used again, and segments also by their size and checksum, so
+//!   that a directory that was restored from a copy is not read by what was learnt of another.
+//! - Expressions mean what the planner makes of them: what another version of it has written is not taken over.
+//! - The file is bounded; what is most useful comes first. docs/FORMAT.md has the form.
+
+use super::blocks::BlockSet;
+use super::cache::{Known, PredicateCache, Seal};
+use super::constraint::{Constraint, End};
+use super::form::Form;
+use super::value::Value;
+use alluvia_snapshot::{Memo, Store};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, SegmentId, TableId};
+use datafusion::DATAFUSION_VERSION;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Where it is kept.
+const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
+/// What the file holds at most, roughly.
+const FILE_BYTES_MAX: usize = 4 << 20;
+/// How often what is gone is looked for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the file is written, at most; and at a clean end.
+const WRITE_INTERVAL: Duration = Duration::from_secs(10);
+/// Blocks that a segment is believed to have, at most.
+const BLOCKS_MAX: usize = 1 << 24;
+
+/// When the cache was looked after last.
+#[derive(Debug, Default)]
+pub(crate) struct Tended(Mutex<Last>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    looked: Option<Duration>,
+    wrote: Option<Duration>,
+    /// The changes that the file has.
+    changes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    planner: String,
+    predicates: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    table: u32,
+    columns: Vec<Column>,
+    texts: BTreeSet<String>,
+    segments: Vec<Segment>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Column {
+    column: u32,
+    asks: Asks,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Asks {
+    Null,
+    OneOf(Vec<String>),
+    Within {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        low: Option<(String, bool)>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        high: Option<(String, bool)>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        except: Vec<String>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Segment {
+    segment: u64,
+    rows: u64,
+    parquet_bytes: u64,
+    checksum: u32,
+    blocks: usize,
+    empty: Vec<Range<u32>>,
+    seen: Vec<Range<u32>>,
+    hits: u64,
+    skipped: u64,
+}
+
+impl PredicateCache {
+    /// Takes over what was kept when the database was open last.
+    pub(crate) fn recall(&self, store: &dyn Store) -> Result<()> {
+        match store.recall(&MEMO)? {
+            Some(content) => self.admit_bytes(&content),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets what is gone, and now and then writes down what is new. For a thread that has nothing else to do.
+    pub(crate) fn tend(&self, tended: &Tended, store: &dyn Store) -> Result<()> {
+        let now = store.clock().monotonic();
+        let is_due = |last: Option<Duration>, interval| last.is_none_or(|last| now.saturating_sub(last) >= interval);
+        let mut last = tended.0.lock();
+        if !is_due(last.looked, LOOK_INTERVAL) {
+            return Ok(());
+        }
+        last.looked = Some(now);
+        if self.is_empty() && last.changes == self.state.lock().changes {
+            return Ok(());
+        }
+        self.forget_gone(store);
+        let changes = self.state.lock().changes;
+        if changes == last.changes || !is_due(last.wrote, WRITE_INTERVAL) {
+            return Ok(());
+        }
+        // If this fails, the next interval is the next chance.
+        last.wrote = Some(now);
+        store.memorise(&MEMO, &self.to_bytes())?;
+        last.changes = changes;
+        Ok(())
+    }
+
+    /// Writes down what is remembered, and how it was used. For a clean end.
+    pub(crate) fn memorise(&self, tended: &Tended, store: &dyn Store) -> Result<()> {
+        self.forget_gone(store);
+        let mut last = tended.0.lock();
+        let changes = self.state.lock().changes;
+        if self.is_empty() && changes == last.changes {
+            return Ok(());
+        }
+        store.memorise(&MEMO, &self.to_bytes())?;
+        last.changes = changes;
+        Ok(())
+    }
+
+    fn forget_gone(&self, store: &dyn Store) {
+        let segments: HashSet<SegmentId> = store.segments().iter().map(|meta| meta.id).collect();
+        let catalog = store.catalog();
+        self.retain(|table| catalog.by_id(table).is_some(), &segments);
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let state = self.state.lock();
+        let mut ranked: Vec<_> = state
+            .tables
+            .iter()
+            .flat_map(|(&table, predicates)| {
+                predicates.iter().map(move |(form, of)| (of.skipped() > 0, of.asked, table, form, of))
+            })
+            .collect();
+        ranked.sort_by(|a, b| (b.0, b.1, a.2, a.3).cmp(&(a.0, a.1, b.2, b.3)));
+        let mut predicates = Vec::new();
+        let mut bytes = 0;
+        for (_, _, table, form, of) in ranked {
+            let mut segments: Vec<Segment> = of.segments.iter().map(|(&id, known)| segment(id, known)).collect();
+            segments.sort_by_key(|segment| segment.segment);
+            let entry = Entry { table: table.0, columns: columns(form), texts: form.opaque().clone(), segments };
+            bytes += serde_json::to_vec(&entry).map_or(0, |written| written.len());
+            if bytes > FILE_BYTES_MAX {
+                break;
+            }
+            predicates.push(entry);
+        }
+        serde_json::to_vec(&Content { planner: DATAFUSION_VERSION.to_owned(), predicates }).unwrap_or_default()
+    }
+
+    fn admit_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let wrong =
+            |what: &str| Error::new(ErrorKind::Corrupt, format!("remembered predicates cannot be read: {what}"));
+        let content: Content = serde_json::from_slice(bytes).map_err(|error| wrong(&error.to_string()))?;
+        if content.planner != DATAFUSION_VERSION {
+            return Ok(());
+        }
+        let read = |entry: Entry| {
+            let columns =
+                entry.columns.into_iter().map(|column| Some((ColumnId(column.column), constraint(column.asks)?)));
+            let form = Form::from_parts(columns.collect::<Option<_>>()?, entry.texts);
+            let segments = entry.segments.into_iter().map(known).collect::<Option<Vec<_>>>()?;
+            (!form.is_empty() && !segments.is_empty()).then_some((TableId(entry.table), form, segments))
+        };
+        let entries: Option<Vec<_>> = content.predicates.into_iter().map(read).collect();
+        for (table, form, segments) in entries.ok_or_else(|| wrong("an entry contradicts itself"))? {
+            self.admit(table, form, segments);
+        }
+        Ok(())
+    }
+}
+
+fn columns(form: &Form) -> Vec<Column> {
+    let texts = |values: &BTreeSet<Value>| values.iter().map(Value::to_text).collect::<Vec<_>>();
+    let end = |end: &Option<End>| end.as_ref().map(|end| (end.value.to_text(), end.inclusive));
+    let asks = |constraint: &Constraint| match constraint {
+        Constraint::Null => Asks::Null,
+        Constraint::OneOf(values) => Asks::OneOf(texts(values)),
+        Constraint::Within(span, except) => {
+            Asks::Within { low: end(&span.low), high: end(&span.high), except: texts(except) }
+        }
+    };
+    form.columns().iter().map(|(column, constraint)| Column { column: column.0, asks: asks(constraint) }).collect()
+}
+
+fn constraint(asks: Asks) -> Option<Constraint> {
+    let values = |texts: Vec<String>| texts.iter().map(|text| Value::from_text(text)).collect::<Option<BTreeSet<_>>>();
+    let end = |end: Option<(String, bool)>| match end {
+        Some((text, inclusive)) => Value::from_text(&text).map(|value| Some(End { value, inclusive })),
+        None => Some(None),
+    };
+    Some(match asks {
+        Asks::Null => Constraint::Null,
+        Asks::OneOf(texts) => Constraint::OneOf(values(texts)?),
+        Asks::Within { low, high, except } => {
+            Constraint::between(end(low)?, end(high)?).and(Constraint::none_of(values(except)?))
+        }
+    })
+}
+
+fn segment(id: SegmentId, known: &Known) -> Segment {
+    Segment {
+        segment: id.0,
+        rows: known.of.rows,
+        parquet_bytes: known.of.parquet_bytes,
+        checksum: known.of.checksum,
+        blocks: known.blocks,
+        empty: known.empty.runs(known.blocks),
+        seen: known.seen.runs(known.blocks),
+        hits: known.hits,
+        skipped: known.skipped,
+    }
+}
+
+fn known(of: Segment) -> Option<(SegmentId, Known)> {
+    let blocks = Some(of.blocks).filter(|&blocks| blocks <= BLOCKS_MAX)?;
+    let set = |runs: Vec<Range<u32>>| {
+        let mut places = vec![false; blocks];
+        for run in runs {
+            places.get_mut(run.start as usize..run.end as usize)?.fill(true);
+        }
+        Some(places)
+    };
+    let (empty, seen) = (set(of.empty)?, set(of.seen)?);
+    if empty.iter().zip(&seen).any(|(empty, seen)| *empty && !*seen) {
+        return None;
+    }
+    let seal = Seal { rows: of.rows, parquet_bytes: of.parquet_bytes, checksum: of.checksum };
+    let (empty, seen) = (BlockSet::new(&empty), BlockSet::new(&seen));
+    Some((SegmentId(of.segment), Known { of: seal, blocks, empty, seen, hits: of.hits, skipped: of.skipped }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the golden file holds.
+    fn remembered() -> PredicateCache {
+        let whole = |value| Value::Whole(value);
+        let end = |value, inclusive| Some(End { value, inclusive });
+        let one = Form::of_column(ColumnId(2), Constraint::between(end(whole(-5), true), end(whole(9), false)))
+            .and(Form::of_column(ColumnId(2), Constraint::none_of([whole(3), whole(4)].into())))
+            .and(Form::of_column(ColumnId(7), Constraint::OneOf([Value::Bytes(b"x\xff".to_vec())].into())))
+            .and(Form::of_column(ColumnId(8), Constraint::Null));
+        let two = Form::of_text("(({0} % {Int64|7}) = {Int64|0})".to_owned())
+            .and(Form::of_column(ColumnId(1), Constraint::between(end(Value::Float(1 << 63), false), None)));
+        let known = |empty: [bool; 5], hits, skipped| Known {
+            of: Seal { rows: 40_000, parquet_bytes: 123_456, checksum: 0xfeed_beef },
+            blocks: 5,
+            empty: BlockSet::new(&empty),
+            seen: BlockSet::new(&[true, true, true, true, false]),
+            hits,
+            skipped,
+        };
+        let cache = PredicateCache::new(1 << 20);
+        let segments = vec![(SegmentId(12), known([true, true, false, true, false], 4, 12))];
+        cache.admit(TableId(3), one, segments);
+        cache.admit(
+            TableId(4),
+            two,
+            vec![(SegmentId(9), known([false; 5], 0, 0)), (SegmentId(10), known([false; 5], 0, 0))],
+        );
+        cache
+    }
+
+    fn listed(cache: &PredicateCache) -> String {
+        format!("{:?}", cache.list())
+    }
+
+    #[test]
+    fn golden_bytes_of_the_first_version() {
+        let golden = include_str!("../../tests/golden/predicates-01.json").trim_end();
+        let written = String::from_utf8(remembered().to_bytes()).expect("JSON is text");
+        let current = format!("\"planner\":\"{DATAFUSION_VERSION}\"");
+        assert_eq!(written.replace(&current, "\"planner\":\"PLANNER\""), golden);
+        let cache = PredicateCache::new(1 << 20);
+        cache.admit_bytes(golden.replace("PLANNER", DATAFUSION_VERSION).as_bytes()).expect("reads");
+        assert_eq!(listed(&cache), listed(&remembered()));
+        assert_eq!(cache.list().len(), 3);
+    }
+
+    #[test]
+    fn what_another_planner_has_written_is_left_alone_and_what_is_damaged_is_told() {
+        let cache = PredicateCache::new(1 << 20);
+        let text = String::from_utf8(remembered().to_bytes()).expect("JSON is text");
+        cache.admit_bytes(text.replace(DATAFUSION_VERSION, "1.0.0").as_bytes()).expect("reads");
+        assert!(cache.is_empty());
+        for (from, to) in [("\"w-5\"", "\"q-5\""), ("{\"start\":3,\"end\":4}", "{\"start\":4,\"end\":5}"), ("}]", "}")]
+        {
+            assert!(text.contains(from), "{from} in {text}");
+            let error = cache.admit_bytes(text.replace(from, to).as_bytes()).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+        assert!(cache.is_empty());
+        let small = PredicateCache::new(1_500);
+        small.admit_bytes(text.as_bytes()).expect("reads what there is room for");
+        assert!(small.list().len() < 3);
+    }
+}

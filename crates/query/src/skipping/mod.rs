@@ -1,0 +1,34 @@
+//! Predicates that were seen to match nowhere in a block, and the blocks that are spared by them (HRDBMS 2019, predicate-based data
+//! skipping).
+//!
+//! Invariants:
+//! - A block is spared only if no row of it can make the statement's predicate TRUE: every one of its rows was evaluated once, for a
+//!   predicate that the statement's implies, and none was TRUE. Rows were evaluated whatever their version, so that holds for every
+//!   reader; segments never change, so it holds for ever.
+//! - Only predicates that depend on the row alone are remembered: no volatile or stable functions, nothing that reads settings.
+//!
+//! A scan with filters brings them to a [`form`] (what is asked of each column, and texts of what is not understood), lets the
+//! [`cache`] leave out blocks, and evaluates what is left in a [`exec::ScanFilterExec`], which tells the cache what it saw
+//! ([`observe`]). Least and greatest values serve ranges of columns that follow the order of rows; this serves what they cannot:
+//! a seldom value of a scattered column, a pattern in the middle of a text, a combination of columns.
+
+mod blocks;
+mod cache;
+mod canonical;
+mod constraint;
+mod exec;
+mod form;
+mod memory;
+mod normal;
+mod observe;
+mod predicate;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cache::{PredicateCache, Spared};
+pub(crate) use exec::{ScanFilterExec, Watch};
+pub(crate) use memory::Tended;
+pub(crate) use observe::Observer;
+pub(crate) use predicate::{Parts, Predicate};
