@@ -63,6 +63,7 @@ pub struct Engine {
     cuboids: Arc<Cuboids>,
     kept: Arc<Kept>,
     sessions: AtomicU64,
+    numbers: AtomicU64,
 }
 
 impl Engine {
@@ -91,6 +92,7 @@ impl Engine {
             cuboids: Arc::new(cuboids),
             kept: Arc::default(),
             sessions: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
             store,
             options,
             runtime,
@@ -101,6 +103,12 @@ impl Engine {
     /// A new session. Cheap.
     pub fn session(self: &Arc<Engine>) -> Session {
         Session::new(Arc::clone(self), self.sessions.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A number that no statement was given before, now or before the last restart: what a sample without a seed is drawn by.
+    pub(crate) fn number(&self) -> u64 {
+        let count = self.numbers.fetch_add(1, Ordering::Relaxed);
+        ((self.store.clock().wall_micros() as u64) << 12) ^ count
     }
 
     /// Recent statements of all sessions.

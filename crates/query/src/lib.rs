@@ -11,6 +11,7 @@ pub mod copy;
 mod dialect;
 mod engine;
 mod pg_catalog;
+mod sample;
 mod session;
 mod system;
 mod table;

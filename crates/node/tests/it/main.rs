@@ -8,6 +8,7 @@ mod faults;
 mod fuzz;
 mod index_answers;
 mod kill;
+mod samples;
 mod slt;
 mod sql;
 mod stages;

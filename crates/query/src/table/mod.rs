@@ -6,6 +6,7 @@
 mod catalog;
 mod columns;
 mod context;
+mod draw;
 mod error;
 mod members;
 mod metrics;
@@ -22,7 +23,10 @@ mod testing;
 mod tests;
 
 pub use catalog::SnapshotCatalog;
+pub(crate) use columns::sql_schema;
 pub use context::{StatementContext, Used, UsedCounters};
+pub(crate) use draw::{Draw, Part, Sample, Unit, least};
 pub use error::user_error;
+pub(crate) use provider::AlluviaTable;
 pub use provider::configure;
 pub use statistics::ScanCache;
