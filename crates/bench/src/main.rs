@@ -12,6 +12,7 @@ mod mixed;
 mod peer;
 mod retail;
 mod skip;
+mod thin;
 mod tpch;
 mod wire;
 
@@ -48,6 +49,8 @@ enum Bench {
     Mixed(mixed::MixedArgs),
     /// Repeated and implied predicates on TPC-H: what the predicate cache spares.
     Skip(skip::SkipArgs),
+    /// Thinned rows of boxes in three dimensions, beside the whole boxes and DuckDB's samples.
+    Thin(thin::ThinArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
             Bench::Wire(args) => wire::run(args).await,
             Bench::Mixed(args) => mixed::run(args).await,
             Bench::Skip(args) => skip::run(args).await,
+            Bench::Thin(args) => thin::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

@@ -69,6 +69,7 @@ pub struct Engine {
     predicates_tended: Tended,
     kept: Arc<Kept>,
     sessions: AtomicU64,
+    numbers: AtomicU64,
 }
 
 impl Engine {
@@ -104,6 +105,7 @@ impl Engine {
             predicates_tended: Tended::default(),
             kept: Arc::default(),
             sessions: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
             store,
             options,
             runtime,
@@ -114,6 +116,12 @@ impl Engine {
     /// A new session. Cheap.
     pub fn session(self: &Arc<Engine>) -> Session {
         Session::new(Arc::clone(self), self.sessions.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A number that no statement was given before, now or before the last restart: what a sample without a seed is drawn by.
+    pub(crate) fn number(&self) -> u64 {
+        let count = self.numbers.fetch_add(1, Ordering::Relaxed);
+        ((self.store.clock().wall_micros() as u64) << 12) ^ count
     }
 
     /// Recent statements of all sessions.

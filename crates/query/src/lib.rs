@@ -12,6 +12,7 @@ mod dialect;
 mod engine;
 mod pg_catalog;
 mod rule;
+mod sample;
 mod session;
 mod skipping;
 mod system;

@@ -29,6 +29,10 @@ pub enum ErrorKind {
     InvalidDefinition,
     /// A value cannot be stored in its column: wrong form, out of range.
     InvalidValue,
+    /// The percentage of a TABLESAMPLE is not one.
+    InvalidSample,
+    /// The seed of a TABLESAMPLE is not one.
+    InvalidSampleSeed,
     /// NULL in a NOT NULL column.
     NotNull,
     /// Types do not fit together.
@@ -101,6 +105,8 @@ impl ErrorKind {
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",
             InvalidValue => "22000",
+            InvalidSample => "2202H",
+            InvalidSampleSeed => "2202G",
             NotNull => "23502",
             DatatypeMismatch => "42804",
             NotSupported => "0A000",

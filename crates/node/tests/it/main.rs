@@ -10,6 +10,7 @@ mod index_answers;
 mod kill;
 mod nested;
 mod predicates;
+mod samples;
 mod slt;
 mod sql;
 mod stages;

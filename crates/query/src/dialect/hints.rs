@@ -14,6 +14,8 @@ use crate::dialect::grammar::Grammar;
 pub(crate) struct Hints {
     /// As written: `5s`, `merged`.
     pub(crate) freshness: Option<String>,
+    /// As written: `0.3`.
+    pub(crate) sample_fraction: Option<String>,
 }
 
 /// The hints of one statement.
@@ -47,10 +49,13 @@ fn misplaced(token: &TokenWithSpan) -> Error {
         .with_hint("a hint follows SELECT: SELECT /*+ freshness('5s') */ ...")
 }
 
+/// The hints that there are.
+const NAMES: [&str; 2] = ["freshness", "sample_fraction"];
+
 fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
     let wrong = || {
         Error::new(ErrorKind::Syntax, format!("the hint {:?} cannot be read", text.trim()))
-            .with_hint("write SELECT /*+ freshness('5s') */ or SELECT /*+ freshness('merged') */")
+            .with_hint("write SELECT /*+ freshness('5s') */ or SELECT /*+ sample_fraction(0.3) */")
     };
     let tokens = Tokenizer::new(&Grammar, text).tokenize().map_err(|_| wrong())?;
     let tokens: Vec<&Token> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
@@ -60,34 +65,37 @@ fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
     }
     while let [Token::Word(name), Token::LParen, value, Token::RParen, tail @ ..] = rest {
         let known = name.value.to_ascii_lowercase();
-        if known != "freshness" {
-            let error = Error::new(ErrorKind::NotSupported, format!("the hint {} is not known", name.value));
-            return Err(match near_names(&known, ["freshness"]).first() {
-                Some(near) => error.with_hint(format!("did you mean {near}?")),
-                None => error.with_hint("the only hint is freshness('5s')"),
-            });
-        }
+        let place = match known.as_str() {
+            "freshness" => &mut hints.freshness,
+            "sample_fraction" => &mut hints.sample_fraction,
+            _ => return Err(unknown(&name.value)),
+        };
         let value = match value {
             Token::SingleQuotedString(value) => value.clone(),
-            Token::Word(word) => word.value.clone(),
+            Token::Word(word) if known == "freshness" => word.value.clone(),
+            Token::Number(value, _) if known == "sample_fraction" => value.clone(),
             _ => return Err(wrong()),
         };
-        if hints.freshness.replace(value).is_some() {
-            return Err(Error::new(ErrorKind::Syntax, "the hint freshness is given twice"));
+        if place.replace(value).is_some() {
+            return Err(Error::new(ErrorKind::Syntax, format!("the hint {known} is given twice")));
         }
         rest = tail;
     }
-    if rest.is_empty() { Ok(()) } else { Err(unknown(rest, wrong)) }
+    match rest {
+        [] => Ok(()),
+        // Of another shape than `name(value)`: its name is what matters, when it has one.
+        [Token::Word(name), ..] if !NAMES.iter().any(|known| name.value.eq_ignore_ascii_case(known)) => {
+            Err(unknown(&name.value))
+        }
+        _ => Err(wrong()),
+    }
 }
 
-/// A hint of another shape than `name(value)`: its name is what matters, when it has one.
-fn unknown(rest: &[&Token], wrong: impl Fn() -> Error) -> Error {
-    match rest {
-        [Token::Word(name), ..] if !name.value.eq_ignore_ascii_case("freshness") => {
-            Error::new(ErrorKind::NotSupported, format!("the hint {} is not known", name.value))
-                .with_hint("the only hint is freshness('5s')")
-        }
-        _ => wrong(),
+fn unknown(name: &str) -> Error {
+    let error = Error::new(ErrorKind::NotSupported, format!("the hint {name} is not known"));
+    match near_names(&name.to_ascii_lowercase(), NAMES).first() {
+        Some(near) => error.with_hint(format!("did you mean {near}?")),
+        None => error.with_hint("hints are freshness('5s') and sample_fraction(0.3)"),
     }
 }
 
@@ -107,11 +115,15 @@ mod tests {
             hints("WITH a AS (SELECT /*+ freshness(merged) */ 1) SELECT 2").unwrap().freshness.unwrap(),
             "merged"
         );
+        let both = hints("SELECT /*+ sample_fraction(0.25) freshness('1s') */ 1").unwrap();
+        assert_eq!((both.sample_fraction.as_deref(), both.freshness.as_deref()), (Some("0.25"), Some("1s")));
         assert_eq!(hints("SELECT /* + no hint */ 1 /* nor this */").unwrap(), Hints::default());
         for refused in [
             "SELECT /*+ freshnes('5s') */ 1",
             "SELECT /*+ parallel(4, 2) */ 1",
             "SELECT /*+ freshness(5) */ 1",
+            "SELECT /*+ sample_fraction(half) */ 1",
+            "SELECT /*+ sample_fraction(0.5) sample_fraction(0.5) */ 1",
             "SELECT /*+ freshness('1s') freshness('2s') */ 1",
             "SELECT /*+ */ 1",
             "SELECT 1 /*+ freshness('5s') */",

@@ -20,5 +20,6 @@ pub(crate) mod statement;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
 pub(crate) use parse::{parse, query_of_table};
+pub(crate) use refuse::not_supported;
 pub(crate) use statement::Kind;
 pub use statement::{Command, Statement};

@@ -8,13 +8,14 @@
 
 use crate::copy::{CopyStatement, CopyWhat, value_text};
 use crate::dialect::statement::{Insert, Kind};
+use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
 use arrow::datatypes::{DataType as ArrowType, TimeUnit};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, ExactNumberInfo, Expr, Ident, LimitClause, Query, Select, SelectItem, SetExpr,
-    TimezoneInfo, TypedString, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    TableFactor, TimezoneInfo, TypedString, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::BTreeMap;
@@ -75,8 +76,23 @@ struct Bind<'a> {
     values: &'a [ScalarValue],
 }
 
+impl Bind<'_> {
+    /// The literal in the place of a parameter.
+    fn literal_of(&self, name: &str) -> Result<Expr> {
+        let number = number_of(name)?;
+        literal(self.values.get(number - 1).ok_or_else(|| missing(number))?)
+    }
+}
+
 impl VisitorMut for Bind<'_> {
     type Break = Error;
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        match bind_seed(factor, |name| self.literal_of(name)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         // A column is called after its text, whatever its parameters are.
@@ -96,11 +112,7 @@ impl VisitorMut for Bind<'_> {
         match expr {
             Expr::Value(value) => {
                 let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
-                let value = number_of(name).and_then(|number| match self.values.get(number - 1) {
-                    Some(value) => literal(value),
-                    None => Err(missing(number)),
-                });
-                match value {
+                match self.literal_of(name) {
                     Ok(literal) => *expr = literal,
                     Err(error) => return ControlFlow::Break(error),
                 }
@@ -268,7 +280,7 @@ fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
     })
 }
 
-/// Types that the text of a statement states for its parameters: by a cast, or as a LIMIT.
+/// Types that the text of a statement states for its parameters: by a cast, as a LIMIT, or as a number of a sample.
 pub(crate) fn stated(kind: &mut Kind) -> BTreeMap<usize, ArrowType> {
     let mut stated = Stated::default();
     if let Some(query) = query_of(kind) {
@@ -298,6 +310,16 @@ impl VisitorMut for Stated {
             && let Ok(known) = crate::dialect::definitions::data_type_of(data_type)
         {
             self.note(expr, known.to_arrow());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let (whole, others) = parameters_of(factor);
+        for (names, data_type) in [(whole, ArrowType::Int64), (others, ArrowType::Float64)] {
+            for number in names.into_iter().filter_map(|name| number_of(name).ok()) {
+                self.types.entry(number).or_insert(data_type.clone());
+            }
         }
         ControlFlow::Continue(())
     }

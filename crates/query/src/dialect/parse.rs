@@ -17,6 +17,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{depth, hints, labels, mirror, parameters};
+use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
@@ -164,7 +165,7 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
         },
         _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
     };
-    if hints.freshness.is_some() && matches!(kind, Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Setting(_)) {
+    if *hints != Hints::default() && matches!(kind, Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Setting(_)) {
         return Err(not_supported("a hint on this statement"));
     }
     Ok(kind)
@@ -241,6 +242,7 @@ pub(crate) fn table_name(name: &ObjectName) -> Result<TableName> {
 /// A query as planning takes it: nothing in it is ignored, and no two columns have one name unless they were named so.
 fn checked(mut query: Box<Query>) -> Result<Box<Query>> {
     refuse::query(&query)?;
+    sample::gather(&mut query)?;
     labels::distinguish(&mut query);
     mirror::constants_right(&mut query);
     Ok(query)

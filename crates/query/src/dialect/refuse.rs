@@ -1,7 +1,7 @@
 //! What is understood and refused by name.
 //!
 //! Invariant: whatever the parser accepts is either done or named in an error. DataFusion plans some parts of a query by
-//! leaving them out (TABLESAMPLE, table versions and hints, FOR UPDATE, ...); [`query`] finds those in the tree.
+//! leaving them out (table versions and hints, FOR UPDATE, ...); [`query`] finds those in the tree.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -126,6 +126,9 @@ pub(crate) fn older_version(tokens: &[TokenWithSpan]) -> Option<Error> {
     name.map(|name| not_supported(name).with_hint(VERSION_HINT))
 }
 
+/// Where a sample can be asked for.
+const SAMPLE_HINT: &str = "samples are drawn of tables: put it behind the table that is read";
+
 /// Refuses what planning would leave out of a query.
 pub(crate) fn query(query: &Query) -> Result<()> {
     match query.visit(&mut Ignored::default()) {
@@ -183,6 +186,7 @@ impl Visitor for Ignored {
         }
         refuse_if(query.for_clause.is_some(), "FOR XML, FOR JSON or FOR BROWSE")?;
         refuse_if(query.settings.is_some(), "SETTINGS in a query")?;
+        refuse_if(!query.pipe_operators.is_empty(), "a pipe operator")?;
         refuse_if(query.format_clause.is_some(), "FORMAT in a query")?;
         refuse_if_hinted(query.fetch.is_some(), "FETCH FIRST", "write LIMIT")?;
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
@@ -234,11 +238,15 @@ impl Visitor for Ignored {
                 sample,
                 index_hints,
             } => {
-                refuse_if_hinted(
-                    sample.is_some(),
-                    &format!("TABLESAMPLE (on {name})"),
-                    "answers are exact: nothing is sampled",
-                )?;
+                if let Some(sample) = sample {
+                    if args.is_some() {
+                        let refused = not_supported(format!("TABLESAMPLE on the function {name}"));
+                        return ControlFlow::Break(refused.with_hint(SAMPLE_HINT));
+                    }
+                    if let Err(refused) = crate::sample::check(sample) {
+                        return ControlFlow::Break(refused.at(format_args!("table {name}")));
+                    }
+                }
                 let asked = match version {
                     Some(TableVersion::ForSystemTimeAsOf(_)) => "FOR SYSTEM_TIME AS OF",
                     Some(TableVersion::TimestampAsOf(_)) => "TIMESTAMP AS OF",
@@ -255,7 +263,7 @@ impl Visitor for Ignored {
                 alias_of(alias.as_ref())
             }
             TableFactor::Derived { sample, alias, .. } => {
-                refuse_if_hinted(sample.is_some(), "TABLESAMPLE", "answers are exact: nothing is sampled")?;
+                refuse_if_hinted(sample.is_some(), "TABLESAMPLE on a subquery", SAMPLE_HINT)?;
                 alias_of(alias.as_ref())
             }
             TableFactor::Function { with_ordinality, alias, .. } => {

@@ -50,7 +50,8 @@ fn scanned(scan: &TableScan) -> Option<Source> {
         return None;
     }
     let provider = source_as_provider(&scan.source).ok()?;
-    let table = provider.downcast_ref::<AlluviaTable>()?;
+    // The index knows of all rows.
+    let table = provider.downcast_ref::<AlluviaTable>().filter(|table| !table.is_drawn())?;
     let own = |name: &str| Expr::Column(Column::new_unqualified(name));
     let columns = scan.projected_schema.fields().iter().map(|field| Some(own(field.name()))).collect();
     // What is pushed into a scan may be about columns that the scan does not give.

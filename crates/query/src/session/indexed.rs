@@ -7,7 +7,7 @@ use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run};
 use crate::dialect::Hints;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
-use crate::session::select::own_freshness;
+use crate::session::select::{own_freshness, sample_fraction_of};
 use crate::session::settings::parse_freshness;
 use crate::session::transaction::Transaction;
 use crate::table::UsedCounters;
@@ -83,7 +83,8 @@ impl Session {
     }
 
     async fn ready(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
-        if !run.settings.short_path {
+        // The index knows all rows, and of samples nothing.
+        if !run.settings.short_path || sample_fraction_of(&run.settings, hints)? < 1.0 {
             return Ok(None);
         }
         let Some(statement) = recognise(query) else { return Ok(None) };

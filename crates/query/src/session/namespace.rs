@@ -5,6 +5,7 @@
 
 use crate::dialect::names::PUBLIC;
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
+use crate::sample::THIN;
 use crate::table::SnapshotCatalog;
 use alluvia_catalog::Catalog;
 use async_trait::async_trait;
@@ -24,7 +25,7 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// The names of `catalog`, and of the functions that `state` knows.
     pub(crate) fn new(catalog: &Arc<Catalog>, state: &SessionState) -> Namespace {
-        let functions = state.table_functions().keys().cloned().collect();
+        let functions = state.table_functions().keys().cloned().chain([THIN.to_owned()]).collect();
         Namespace { tables: SnapshotCatalog::new(Arc::clone(catalog)), functions: Arc::new(functions) }
     }
 }

@@ -106,7 +106,7 @@ impl Session {
             let state = self.state.lock();
             let settings = &state.settings;
             let is_plain = matches!(state.transaction, Transaction::None) && state.unseen.is_none();
-            if !is_plain || !settings.short_path || !settings.cuboids {
+            if !is_plain || !settings.short_path || !settings.cuboids || settings.sample_fraction < 1.0 {
                 return Ok(None);
             }
             (aim.hint.or(settings.freshness).unwrap_or(aim.own), state.seen)

@@ -6,12 +6,13 @@
 use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::pg_catalog;
+use crate::sample::SamplePlanner;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
 use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
 use crate::session::planning::plan_apart;
-use crate::session::settings::{Settings, parse_freshness};
+use crate::session::settings::{Settings, parse_fraction, parse_freshness};
 use crate::session::transaction::Transaction;
 use crate::table::{IndexUse, StatementContext, UsedCounters};
 use alluvia_catalog::{Catalog, TableEntry};
@@ -94,7 +95,7 @@ impl Session {
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
-        let (mut state, runtime, used) = self.planner(run, &snapshot)?;
+        let (mut state, runtime, used) = self.planner(run, &snapshot, hints, false)?;
         if of_catalog {
             let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
             registered.map_err(|error| error_of(&error))?;
@@ -127,7 +128,7 @@ impl Session {
         let of_catalog = self.catalog_query(&mut tree)?;
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
-        let (mut state, _, _) = self.planner(run, &snapshot)?;
+        let (mut state, _, _) = self.planner(run, &snapshot, hints, true)?;
         if of_catalog {
             let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
             registered.map_err(|error| error_of(&error))?;
@@ -142,7 +143,7 @@ impl Session {
     /// The columns that a query gives, without running it.
     pub(crate) async fn schema_of(&self, run: &Run, snapshot: &Arc<Snapshot>, query: &Query) -> Result<SchemaRef> {
         let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
-        let (state, _, _) = self.planner(run, snapshot)?;
+        let (state, _, _) = self.planner(run, snapshot, &Hints::default(), true)?;
         let snapshot = Arc::clone(snapshot);
         plan_apart(run.token.clone(), async move {
             let plan = state.statement_to_plan(tree).await;
@@ -152,21 +153,25 @@ impl Session {
         .await
     }
 
-    /// What plans a statement on a snapshot.
+    /// What plans a statement on a snapshot; where `describes`, for its types alone.
     fn planner(
         &self,
         run: &Run,
         snapshot: &Arc<Snapshot>,
+        hints: &Hints,
+        describes: bool,
     ) -> Result<(SessionState, Arc<RuntimeEnv>, Arc<UsedCounters>)> {
         let pending = match &self.state.lock().transaction {
             Transaction::Open(open) => open.pending(&snapshot.catalog)?,
             _ => Default::default(),
         };
         let used = UsedCounters::new(snapshot);
-        let context = StatementContext {
+        let sample_fraction = sample_fraction_of(&run.settings, hints)?;
+        let context = Arc::new(StatementContext {
             snapshot: Arc::clone(snapshot),
             used: Arc::clone(&used),
             pending,
+            sample_fraction,
             store: Arc::clone(self.engine.store()),
             queries: Arc::clone(self.engine.queries()),
             cuboids: Arc::clone(self.engine.cuboids()),
@@ -174,16 +179,19 @@ impl Session {
             skipping: run.settings.predicate_cache.then(|| Arc::clone(self.engine.predicates())),
             scans: Arc::clone(self.engine.scans()),
             index: IndexUse {
-                rule: run.settings.index_rule,
+                // The index knows of all rows.
+                rule: run.settings.index_rule && sample_fraction >= 1.0,
                 cuboids: run.settings.cuboids,
                 threads: run.settings.threads,
                 kept: Arc::clone(self.engine.kept()),
             },
             settings: Arc::new(self.settings_now()),
-        };
+        });
         self.engine.queries().reads(run.query_id, &used);
         let (mut state, runtime) = self.engine.statement_state(&run.settings);
-        state.config_mut().set_extension(Arc::new(context));
+        let samples = SamplePlanner::new(Arc::clone(&context), self.engine.number(), describes);
+        state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
+        state.config_mut().set_extension(context);
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&snapshot.catalog, &state)));
         state.register_catalog_list(Arc::new(catalogs));
@@ -237,6 +245,14 @@ fn freshness_of(tables: &[TableId], catalog: &Catalog, settings: &Settings, hint
         wanted = Some(wanted.map_or(own, |other| fresher(own, other)));
     }
     Ok(wanted.unwrap_or(Freshness::Within(Duration::ZERO)))
+}
+
+/// The share of rows that a statement reads: hint, else setting.
+pub(crate) fn sample_fraction_of(settings: &Settings, hints: &Hints) -> Result<f64> {
+    match &hints.sample_fraction {
+        Some(hint) => parse_fraction(hint),
+        None => Ok(settings.sample_fraction),
+    }
 }
 
 /// What a table asks for by itself.

@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) predicate_cache: bool,
     /// Whether statements that the index can answer are answered by it.
     pub(crate) short_path: bool,
+    /// The share of every table's rows that queries read; 1 is all.
+    pub(crate) sample_fraction: f64,
     /// Empty is none.
     pub(crate) producer: String,
     pub(crate) producer_epoch: u64,
@@ -47,7 +49,7 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 14] = [
+const SETTINGS: [(&str, &str); 15] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
@@ -61,6 +63,7 @@ const SETTINGS: [(&str, &str); 14] = [
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
+    ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
     ("threads", "Threads that one query runs on."),
@@ -89,6 +92,7 @@ impl Settings {
             index_rule: true,
             predicate_cache: true,
             short_path: true,
+            sample_fraction: 1.0,
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
@@ -173,6 +177,7 @@ impl Settings {
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "statement_timeout" => {
                 let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
@@ -214,6 +219,7 @@ impl Settings {
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "predicate_cache" => show_switch(self.predicate_cache),
+            "sample_fraction" => self.sample_fraction.to_string(),
             "short_path" => show_switch(self.short_path),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
@@ -240,6 +246,7 @@ impl Settings {
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
+            "sample_fraction" => self.sample_fraction = other.sample_fraction,
             "short_path" => self.short_path = other.short_path,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
@@ -323,6 +330,15 @@ pub(crate) fn parse_freshness(text: &str) -> Result<Freshness> {
     parse_duration(text).map(Freshness::Within).ok_or_else(|| {
         Error::new(ErrorKind::InvalidSetting, format!("freshness cannot be {text:?}"))
             .with_hint("it takes a time with its unit, such as '0s', '250ms' or '5s', or 'merged'")
+    })
+}
+
+/// `0.3`.
+pub(crate) fn parse_fraction(text: &str) -> Result<f64> {
+    let fraction = text.trim().parse().ok().filter(|fraction| *fraction > 0.0 && *fraction <= 1.0);
+    fraction.ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSetting, format!("sample_fraction cannot be {text:?}"))
+            .with_hint("it takes a number above 0, at most 1, such as 0.3; 1 reads everything")
     })
 }
 
@@ -412,6 +428,7 @@ mod tests {
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),
+            ("sample_fraction", "0.3"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),
             ("threads", "1"),
@@ -454,6 +471,10 @@ mod tests {
             ("threads", "two"),
             ("timezone", "Europe/Berlin"),
             ("statement_timeout", "-1"),
+            ("sample_fraction", "0"),
+            ("sample_fraction", "1.5"),
+            ("sample_fraction", "NaN"),
+            ("sample_fraction", "some"),
         ] {
             let error = settings.set(name, &text(value), &defaults).unwrap_err();
             assert!(error.hint().is_some(), "{error}");

@@ -62,6 +62,19 @@ impl Projected {
         version
     }
 
+    /// The same columns and, behind them, what rows are known by: `_version` and `_ordinal`.
+    pub(crate) fn with_identity(&self) -> Projected {
+        let version = self.version_index();
+        let hidden = [version, version + 1];
+        let fields = self.schema.fields().iter().cloned();
+        let fields = fields.chain(hidden.map(|index| Arc::clone(&self.file_schema.fields()[index])));
+        Projected {
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            file_schema: Arc::clone(&self.file_schema),
+            indices: self.indices.iter().copied().chain(hidden).collect(),
+        }
+    }
+
     /// From the file schema to the SQL names, and behind these `extra` columns: where the source has them, and their names there.
     pub(crate) fn expressions(&self, extra: &[(usize, String)]) -> ProjectionExprs {
         let rename = |(&index, sql_name): (&usize, &str)| {

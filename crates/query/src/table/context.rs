@@ -30,6 +30,8 @@ pub struct StatementContext {
     /// Rows of the open transaction, in the storage schema of the table's definition in `snapshot`, without the hidden
     /// columns; empty outside one.
     pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
+    /// The share of every table's rows that the statement reads; 1 is all.
+    pub sample_fraction: f64,
     /// The database, for the system tables.
     pub store: Arc<dyn Store>,
     /// Recent queries, for `alluvia.queries`.
@@ -78,6 +80,7 @@ pub struct UsedCounters {
     stage: Stage,
     segments: AtomicU64,
     segments_skipped: AtomicU64,
+    rungs: AtomicU64,
     blocks_read: AtomicU64,
     blocks_skipped: AtomicU64,
     rows_read: AtomicU64,
@@ -99,6 +102,7 @@ impl UsedCounters {
             stage,
             segments: AtomicU64::new(0),
             segments_skipped: AtomicU64::new(0),
+            rungs: AtomicU64::new(0),
             blocks_read: AtomicU64::new(0),
             blocks_skipped: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
@@ -116,6 +120,7 @@ impl UsedCounters {
             stage: self.stage,
             segments: get(&self.segments),
             segments_skipped: get(&self.segments_skipped),
+            rungs: get(&self.rungs),
             blocks_read: get(&self.blocks_read),
             blocks_skipped: get(&self.blocks_skipped),
             rows_read: get(&self.rows_read),
@@ -127,6 +132,10 @@ impl UsedCounters {
     pub(crate) fn add_segments(&self, read: u64, skipped: u64) {
         self.segments.fetch_add(read, Ordering::Relaxed);
         self.segments_skipped.fetch_add(skipped, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_rungs(&self, rungs: u64) {
+        self.rungs.fetch_add(rungs, Ordering::Relaxed);
     }
 
     pub(crate) fn add_blocks(&self, read: u64, skipped: u64) {
@@ -161,6 +170,8 @@ pub struct Used {
     pub segments: u64,
     /// Segments of which no block could match.
     pub segments_skipped: u64,
+    /// Segments in whose place a rung of their ladder was looked at, for a sample.
+    pub rungs: u64,
     /// Blocks that were opened for reading.
     pub blocks_read: u64,
     /// Blocks that could not match.
@@ -187,6 +198,7 @@ impl fmt::Display for Used {
             self.blocks_skipped,
             self.rows_read,
             self.tail_rows,
-        )
+        )?;
+        if self.rungs > 0 { write!(f, ", rungs {} in the place of segments", self.rungs) } else { Ok(()) }
     }
 }

@@ -6,6 +6,7 @@
 mod catalog;
 mod columns;
 mod context;
+mod draw;
 mod error;
 mod members;
 mod metrics;
@@ -13,6 +14,7 @@ mod parts;
 mod provider;
 mod prune;
 mod reader;
+mod scan;
 mod statistics;
 mod tail;
 
@@ -22,8 +24,10 @@ pub(crate) mod testing;
 mod tests;
 
 pub use catalog::SnapshotCatalog;
+pub(crate) use columns::sql_schema;
 pub(crate) use context::IndexUse;
 pub use context::{StatementContext, Used, UsedCounters};
+pub(crate) use draw::{Draw, Part, Sample, Unit, least};
 pub(crate) use error::external;
 pub use error::user_error;
 pub(crate) use provider::AlluviaTable;

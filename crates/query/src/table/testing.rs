@@ -175,6 +175,7 @@ impl Fixture {
             snapshot,
             used: Arc::clone(&used),
             pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
+            sample_fraction: 1.0,
             store: Arc::new(FixedStore::default()),
             queries: QueryLog::new(10),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),

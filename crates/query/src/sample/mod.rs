@@ -1,0 +1,20 @@
+//! Rows as samples: `TABLESAMPLE`, `SET sample_fraction`, and [`thin`].
+//!
+//! Invariants:
+//! - A sample that is asked for is drawn or refused, never left out: planning asks [`SamplePlanner`] about every table factor, in
+//!   whatever statement or subquery it stands, and what is no table of rows with weights is refused there.
+//! - A sample is taken before the WHERE, by what rows are ([`crate::table::Draw`]); filters and projections are pushed into the
+//!   scan as ever, which changes nothing about it.
+//! - Two scans that draw differently have different names in a plan: DataFusion 55.2 takes scans of one name for the same, and
+//!   computes of two equal subqueries one.
+
+mod clause;
+mod number;
+mod planner;
+mod thin;
+
+pub(crate) use clause::check;
+pub(crate) use planner::SamplePlanner;
+pub(crate) use thin::{THIN, gather};
+
+pub(crate) use number::{bind_seed, parameters_of};

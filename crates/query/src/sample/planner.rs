@@ -1,0 +1,104 @@
+//! Where planning meets a sample: every table factor of a statement comes by here.
+
+use super::clause::{Clause, read};
+use super::thin::{self, is_call};
+use crate::dialect::not_supported;
+use crate::session::wrap;
+use crate::table::{AlluviaTable, Draw, Sample, StatementContext, Unit};
+use alluvia_space::weight::weight;
+use alluvia_types::{Error, ErrorKind, Version};
+use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
+use datafusion::common::{DataFusionError, TableReference};
+use datafusion::logical_expr::logical_plan::SubqueryAlias;
+use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
+use datafusion::logical_expr::{LogicalPlan, TableScan, TableScanBuilder};
+use datafusion::sql::sqlparser::ast::{TableFactor, TableSampleKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Result<T> = std::result::Result<T, DataFusionError>;
+
+/// Plans the samples of one statement.
+#[derive(Debug)]
+pub(crate) struct SamplePlanner {
+    context: Arc<StatementContext>,
+    /// No other statement has it.
+    number: u64,
+    /// Samples without a seed so far.
+    drawn: AtomicU64,
+    /// Whether the plan only tells types, so that parameters may lack values.
+    describes: bool,
+}
+
+impl SamplePlanner {
+    /// For a statement that reads `context`. `number` is one that no other statement has.
+    pub(crate) fn new(context: Arc<StatementContext>, number: u64, describes: bool) -> SamplePlanner {
+        SamplePlanner { context, number, drawn: AtomicU64::new(0), describes }
+    }
+
+    /// A table with TABLESAMPLE behind it; `factor` is the table without both.
+    fn sampled(
+        &self,
+        factor: TableFactor,
+        kind: &TableSampleKind,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<LogicalPlan> {
+        let named = factor.to_string();
+        let clause = read(kind, self.describes).map_err(wrap)?;
+        let (scan, table) = table_of(context.plan(factor)?).ok_or_else(|| {
+            wrap(
+                not_supported(format!("TABLESAMPLE on {named}"))
+                    .with_hint("samples are drawn of tables: put it behind the table that is read"),
+            )
+        })?;
+        let Clause { unit, percent, below, seed } = clause;
+        let own = table.entry().def.seed;
+        let (seed, repeatable) = match seed {
+            Some(seed) => (weight(Version(seed.to_bits()), 0, own), format!(" REPEATABLE ({seed})")),
+            None => {
+                let drawn = 1 + self.drawn.fetch_add(1, Ordering::Relaxed);
+                (weight(Version(self.number), drawn, own), format!(" #{drawn}"))
+            }
+        };
+        let method = if unit == Unit::Row { "BERNOULLI" } else { "SYSTEM" };
+        let name = format!("{} TABLESAMPLE {method} ({percent}){repeatable}", scan.table_name);
+        let draw = Draw { sample: Some(Sample { unit, seed, below }), ..Draw::default() };
+        let drawn = TableScanBuilder::new(TableReference::bare(name), provider_as_source(Arc::new(table.drawn(draw))));
+        let drawn = Arc::new(LogicalPlan::TableScan(drawn.build()?));
+        Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(drawn, scan.table_name)?))
+    }
+}
+
+/// The scan of a user's table, if that is all there is.
+pub(super) fn table_of(plan: LogicalPlan) -> Option<(TableScan, AlluviaTable)> {
+    let LogicalPlan::TableScan(scan) = plan else { return None };
+    let provider = source_as_provider(&scan.source).ok()?;
+    let table = provider.downcast_ref::<AlluviaTable>()?.clone();
+    Some((scan, table))
+}
+
+impl RelationPlanner for SamplePlanner {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        let mut relation = relation;
+        let planned = match &mut relation {
+            TableFactor::Table { name, args: Some(args), alias, sample: None, .. } if is_call(name) => {
+                let plan = thin::plan(args, context, &self.context, self.describes)?;
+                PlannedRelation::new(plan, alias.take())
+            }
+            TableFactor::Table { alias, sample, args: None, .. } if sample.is_some() => {
+                let (alias, sample) = (alias.take(), sample.take());
+                let Some(sample) = sample else { return Ok(RelationPlanning::Original(Box::new(relation))) };
+                PlannedRelation::new(self.sampled(relation, &sample, context)?, alias)
+            }
+            TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
+                return Err(wrap(Error::new(ErrorKind::NotSupported, "TABLESAMPLE here is not supported")));
+            }
+            _ => return Ok(RelationPlanning::Original(Box::new(relation))),
+        };
+        Ok(RelationPlanning::Planned(Box::new(planned)))
+    }
+}

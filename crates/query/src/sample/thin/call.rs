@@ -1,0 +1,213 @@
+//! The call: from the text to what it asks for.
+//!
+//! When a statement is parsed, `SELECT ... FROM thin(t, max_rows => n) AS a WHERE c` becomes
+//! `SELECT ... FROM thin((SELECT * FROM t AS a WHERE c), max_rows => n) AS a`; so the table is found by whoever looks for tables,
+//! and the condition is where it counts. Planning takes that apart again.
+
+use super::super::number::{Number, number_of};
+use super::super::planner::table_of;
+use super::LIMIT_COLUMN;
+use super::table::{Bound, ThinTable};
+use crate::dialect::names::name_of;
+use crate::dialect::{not_supported, query_of_table};
+use crate::session::wrap;
+use crate::table::{AlluviaTable, StatementContext};
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::common::{DataFusionError, TableReference};
+use datafusion::logical_expr::logical_plan::SubqueryAlias;
+use datafusion::logical_expr::planner::RelationPlannerContext;
+use datafusion::logical_expr::{LogicalPlan, TableScanBuilder};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArgOperator, Ident, ObjectName, Query, Select, SetExpr, TableAlias,
+    TableFactor, TableFunctionArgs, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The function's name.
+pub(crate) const THIN: &str = "thin";
+
+/// How it is written.
+const FORM: &str = "write FROM thin(table, max_rows => 1000) or FROM thin(table, fraction => 0.01)";
+
+/// Whether a call of this name is meant.
+pub(in crate::sample) fn is_call(name: &ObjectName) -> bool {
+    match name.0.as_slice() {
+        [part] => part.as_ident().is_some_and(|ident| name_of(ident) == THIN),
+        _ => false,
+    }
+}
+
+fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Syntax, message).with_hint(FORM)
+}
+
+fn alone() -> Error {
+    not_supported("thin beside other tables").with_hint(
+        "its WHERE says what is thinned: put SELECT * FROM thin(...) WHERE ... into a subquery, and join that",
+    )
+}
+
+/// Gathers the WHERE of every SELECT from a call into the call.
+pub(crate) fn gather(query: &mut Query) -> Result<()> {
+    match query.visit(&mut Gather) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Gather;
+
+impl VisitorMut for Gather {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let factors = select
+            .from
+            .iter()
+            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+        let is_thin = |factor: &TableFactor| match factor {
+            TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => is_call(name),
+            _ => false,
+        };
+        if !factors.into_iter().any(is_thin) {
+            return ControlFlow::Continue(());
+        }
+        let gathered = match select.from.as_mut_slice() {
+            [from] if from.joins.is_empty() => gather_one(&mut from.relation, &mut select.selection),
+            _ => Err(alone()),
+        };
+        match gathered {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+fn gather_one(call: &mut TableFactor, condition: &mut Option<Expr>) -> Result<()> {
+    let TableFactor::Table { args: Some(TableFunctionArgs { args, .. }), alias, .. } = call else {
+        return Err(alone());
+    };
+    if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+        return Err(not_supported("thin with other names for its columns").with_hint("name them in the SELECT"));
+    }
+    let table: Vec<Ident> = match args.first() {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(table)))) => vec![table.clone()],
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::CompoundIdentifier(path)))) => path.clone(),
+        _ => return Err(wrong("thin takes the name of a table first")),
+    };
+    let Some(last) = table.last().cloned() else { return Err(wrong("thin takes the name of a table first")) };
+    let mut query = query_of_table(&ObjectName::from(table), &[])?;
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return Err(Error::internal("SELECT * FROM t is not a SELECT"));
+    };
+    if let [from] = select.from.as_mut_slice()
+        && let TableFactor::Table { alias: inner, .. } = &mut from.relation
+    {
+        *inner = alias.clone();
+    }
+    select.selection = condition.take();
+    // Without an alias it goes by its table's name.
+    alias.get_or_insert_with(|| TableAlias { explicit: true, name: last, columns: Vec::new(), at: None });
+    args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query)));
+    Ok(())
+}
+
+/// What is asked for beside the rows.
+fn bound_of(args: &[FunctionArg], describes: bool) -> Result<Bound> {
+    let [arg] = args else {
+        return Err(wrong("thin takes a table and either max_rows or fraction"));
+    };
+    let FunctionArg::Named {
+        name,
+        arg: FunctionArgExpr::Expr(value),
+        operator: FunctionArgOperator::RightArrow | FunctionArgOperator::Assignment,
+    } = arg
+    else {
+        return Err(wrong("thin takes its bound by name"));
+    };
+    let name = name_of(name);
+    let number = number_of(value);
+    let value = |takes: &str| match number {
+        Number::Of(number) => Err(wrong_value(&name, &number.to_string(), takes)),
+        Number::Null => Err(wrong_value(&name, "NULL", takes)),
+        Number::Unbound => Err(wrong_value(&name, "a parameter without a value", takes)),
+        Number::Other => Err(wrong_value(&name, "anything but a number", takes)),
+    };
+    // Beyond this a double is no whole number for sure, and no memory would hold the rows.
+    const ROWS_MAX: f64 = 9_007_199_254_740_992.0;
+    match (name.as_str(), number) {
+        ("max_rows" | "fraction", Number::Null | Number::Unbound) if describes => Ok(Bound::Fraction(1.0)),
+        ("max_rows", Number::Of(rows)) if (1.0..=ROWS_MAX).contains(&rows) && rows.fract() == 0.0 => {
+            Ok(Bound::Rows(rows as u64))
+        }
+        ("max_rows", _) => value("a whole number from 1"),
+        ("fraction", Number::Of(fraction)) if (0.0..=1.0).contains(&fraction) => Ok(Bound::Fraction(fraction)),
+        ("fraction", _) => value("a number from 0 to 1"),
+        (other, _) => {
+            let error = wrong(format!("thin has no argument {other}"));
+            Err(match near_names(other, ["max_rows", "fraction"]).first() {
+                Some(near) => error.with_hint(format!("did you mean {near}?")),
+                None => error,
+            })
+        }
+    }
+}
+
+fn wrong_value(name: &str, what: &str, takes: &str) -> Error {
+    Error::new(ErrorKind::InvalidValue, format!("{name} of thin cannot be {what}"))
+        .with_hint(format!("it takes {takes}"))
+}
+
+/// Plans a call that was gathered.
+pub(in crate::sample) fn plan(
+    call: &TableFunctionArgs,
+    context: &mut dyn RelationPlannerContext,
+    statement: &Arc<StatementContext>,
+    describes: bool,
+) -> Result<LogicalPlan, DataFusionError> {
+    let Some((FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(rows))), bound)) = call.args.split_first()
+    else {
+        return Err(wrap(alone()));
+    };
+    let text = call.args[1..].iter().map(|arg| format!(", {arg}")).collect::<String>();
+    let (named, condition) = match rows.body.as_ref() {
+        SetExpr::Select(select) => {
+            let table = select.from.first().map(|from| from.relation.to_string()).unwrap_or_default();
+            (table, select.selection.as_ref().map(|condition| format!(" WHERE {condition}")).unwrap_or_default())
+        }
+        _ => return Err(wrap(alone())),
+    };
+    let bound = bound_of(bound, describes).map_err(wrap)?;
+    let subquery = TableFactor::Derived { lateral: false, subquery: rows.clone(), alias: None, sample: None };
+    let planned = context.plan(subquery)?;
+    // SELECT * is one projection, of all that is below.
+    let LogicalPlan::Projection(all) = planned else { return Err(wrap(no_table(&named))) };
+    let rows = Arc::unwrap_or_clone(all.input);
+    let table = scanned(&rows).ok_or_else(|| wrap(no_table(&named)))?;
+    if table.entry().def.columns.iter().any(|column| column.name == LIMIT_COLUMN) {
+        let message = format!("thin cannot show its {LIMIT_COLUMN} beside the column of that name of table {named}");
+        let error = Error::new(ErrorKind::DuplicateColumn, message);
+        return Err(wrap(error.with_hint(format!("ALTER TABLE {named} RENAME {LIMIT_COLUMN} TO another name"))));
+    }
+    let thin = ThinTable::new(rows, table, bound, statement);
+    let name = TableReference::bare(format!("thin({named}{text}){condition}"));
+    let scan = TableScanBuilder::new(name, provider_as_source(Arc::new(thin))).build()?;
+    let plan = Arc::new(LogicalPlan::TableScan(scan));
+    Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(plan, THIN)?))
+}
+
+fn no_table(named: &str) -> Error {
+    not_supported(format!("thin of {named}")).with_hint("it takes a table: neither a view of one nor a system table")
+}
+
+/// The table under a WHERE, if there is nothing else.
+fn scanned(plan: &LogicalPlan) -> Option<AlluviaTable> {
+    match plan {
+        LogicalPlan::Filter(filter) => scanned(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => scanned(&alias.input),
+        LogicalPlan::TableScan(_) => table_of(plan.clone()).map(|(_, table)| table),
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! The table that a call is: planned as one scan for each rung that may be read.
+
+use super::LIMIT_COLUMN;
+use super::exec::{Level, Shown, ThinExec};
+use crate::session::wrap;
+use crate::table::{AlluviaTable, Draw, Part, StatementContext, least, sql_schema};
+use alluvia_space::weight::weight_limit;
+use alluvia_tree::{rung_limit, rung_rate};
+use alluvia_types::Error;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Column, Result};
+use datafusion::datasource::TableType;
+use datafusion::logical_expr::logical_plan::{Filter, SubqueryAlias};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScanBuilder, lit};
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+/// How many rows are shown.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Bound {
+    /// As many as fit into so many.
+    Rows(u64),
+    /// This share of them.
+    Fraction(f64),
+}
+
+/// The rows of a call.
+#[derive(Debug)]
+pub(super) struct ThinTable {
+    /// The table under its WHERE, as planned from the text.
+    rows: LogicalPlan,
+    table: AlluviaTable,
+    bound: Bound,
+    schema: SchemaRef,
+    /// The session's sample, of which this is one.
+    fraction: f64,
+    levels: Vec<Level>,
+}
+
+impl ThinTable {
+    /// The rows that `bound` leaves of `rows`, which are of `table`.
+    pub(super) fn new(rows: LogicalPlan, table: AlluviaTable, bound: Bound, statement: &StatementContext) -> ThinTable {
+        let mut fields = sql_schema(&table.entry().def).fields().to_vec();
+        fields.push(Arc::new(Field::new(LIMIT_COLUMN, DataType::Float64, false)));
+        let fraction = statement.sample_fraction;
+        let levels = match bound {
+            Bound::Rows(rows) => levels(&table, statement, rows),
+            Bound::Fraction(_) => Vec::new(),
+        };
+        ThinTable { rows, table, bound, schema: Arc::new(Schema::new(fields)), fraction, levels }
+    }
+
+    /// The rows of one draw: these columns, and the weight behind.
+    fn drawn(&self, draw: Draw, columns: &[usize]) -> Result<LogicalPlanBuilder> {
+        let rows = redraw(&self.rows, &self.table.drawn(Draw { weighed: true, ..draw }))?;
+        let weight = rows.schema().fields().len() - 1;
+        let column = |index: &usize| Expr::Column(Column::from(rows.schema().qualified_field(*index)));
+        let shown: Vec<Expr> = columns.iter().chain([&weight]).map(column).collect();
+        LogicalPlanBuilder::from(rows).project(shown)
+    }
+}
+
+/// What to read in which order, so that `rows` matching rows of least weight are surely found: first what has no ladder, then of
+/// what has one the rungs, the thinnest that may hold enough first.
+fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<Level> {
+    let all = weight_limit(statement.sample_fraction);
+    let def = &table.entry().def;
+    let Some(read) = statement.snapshot.tables.get(&def.id) else { return Vec::new() };
+    let mut levels = Vec::new();
+    let laddered = || read.segments.iter().map(|read| &read.segment).filter(|segment| !segment.rungs().is_empty());
+    let is_loose = read.segments.len() > laddered().count() || !read.tail.is_empty();
+    if is_loose || statement.pending.contains_key(&def.id) || laddered().count() == 0 {
+        levels.push(Level { part: Part::Loose, below: all });
+    }
+    let laddered_rows: u64 = laddered().map(|segment| segment.meta().rows).sum();
+    let rungs = laddered().flat_map(|segment| segment.rungs()).map(|rung| rung.rung).max().unwrap_or(0);
+    let holds = |rung: &u32| laddered_rows as f64 * rung_rate(*rung) >= rows as f64;
+    let first = (0..=rungs).rev().find(holds).unwrap_or(0);
+    if laddered_rows > 0 {
+        for rung in (0..=first).rev() {
+            let below = least(rung_limit(rung), all);
+            levels.push(Level { part: Part::Laddered, below });
+            if below == all {
+                break;
+            }
+        }
+    }
+    levels
+}
+
+/// The same plan over another draw of its table.
+fn redraw(plan: &LogicalPlan, table: &AlluviaTable) -> Result<LogicalPlan> {
+    Ok(match plan {
+        LogicalPlan::Filter(filter) => {
+            let input = Arc::new(redraw(&filter.input, table)?);
+            LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), input)?)
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let input = Arc::new(redraw(&alias.input, table)?);
+            LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(input, alias.alias.clone())?)
+        }
+        LogicalPlan::TableScan(scan) => {
+            let source = provider_as_source(Arc::new(table.clone()));
+            LogicalPlan::TableScan(TableScanBuilder::new(scan.table_name.clone(), source).build()?)
+        }
+        _ => return Err(wrap(Error::internal("thin was planned over more than a table under a WHERE"))),
+    })
+}
+
+#[async_trait]
+impl TableProvider for ThinTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let limit_index = self.schema.fields().len() - 1;
+        let columns: Vec<usize> = wanted.iter().copied().filter(|&index| index != limit_index).collect();
+        let mut shown = Vec::with_capacity(wanted.len());
+        for index in &wanted {
+            let column = shown.iter().filter(|shown| matches!(shown, Shown::Column(_))).count();
+            shown.push(if *index == limit_index { Shown::Limit } else { Shown::Column(column) });
+        }
+        let schema = Arc::new(self.schema.project(&wanted)?);
+        let rows = match self.bound {
+            Bound::Fraction(fraction) => {
+                let fraction = fraction.min(self.fraction);
+                let draw = Draw { below: weight_limit(fraction), ..Draw::default() };
+                let rows = self.drawn(draw, &columns)?.build()?;
+                let show = |shown: &Shown| match shown {
+                    Shown::Column(at) => Expr::Column(Column::from(rows.schema().qualified_field(*at))),
+                    Shown::Limit => lit(fraction).alias(LIMIT_COLUMN),
+                };
+                let shown: Vec<Expr> = shown.iter().map(show).collect();
+                let plan = LogicalPlanBuilder::from(rows.clone()).project(shown)?.build()?;
+                return session.create_physical_plan(&plan).await;
+            }
+            Bound::Rows(rows) => rows,
+        };
+        let mut inputs = Vec::with_capacity(self.levels.len());
+        for Level { part, below } in &self.levels {
+            let draw = Draw { below: *below, part: *part, ..Draw::default() };
+            let plan = self.drawn(draw, &columns)?.build()?;
+            inputs.push(session.create_physical_plan(&plan).await?);
+        }
+        Ok(Arc::new(ThinExec::new(inputs, self.levels.clone(), shown, schema, rows, self.fraction)?))
+    }
+}

@@ -1,0 +1,442 @@
+//! One scan of a table, planned.
+//!
+//! Invariants:
+//! - A scan gives every row of the snapshot that passes the filters once, and no other: segments whole, segments that also hold
+//!   later rows under a filter on `_version`, the tail, and the open transaction's rows. Of a table of which a sample is drawn, each
+//!   such row of the sample once ([`super::draw`]).
+//! - In the place of a segment its thinnest rung that holds the sample is read, and a filter on weights leaves out what else it holds.
+//! - Filters are used to leave out blocks, and evaluated on the rows of those that are left: the scan knows of each block whether a
+//!   row of it matched, which the predicate cache remembers. Only whole segments all of whose rows are read are watched.
+//! - Rows above the snapshot's version, and rows that are not drawn, are left out before filters see them.
+//!
+//! Segments are read by DataFusion's own Parquet source, so that projections, late materialisation, dynamic filters and
+//! TopK work as on any Parquet file; a table that is all merged is one `DataSourceExec` and nothing else.
+
+use super::columns::{Projected, unused_name};
+use super::context::StatementContext;
+use super::draw::{Draw, Part, Sample, Unit, WEIGHT_COLUMN, identified, lighter, share, weight_of};
+use super::error::external;
+use super::members::{LevelCodes, level_codes};
+use super::metrics::{count, describe};
+use super::parts::{ChosenSegment, spread};
+use super::prune::{Chosen, prune};
+use super::reader::SegmentReaderFactory;
+use super::statistics::{of_chosen, project};
+use super::tail::TailSource;
+use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{SegmentRead, TableRead};
+use alluvia_tree::{BlockSummaries, Segment, rung_limit};
+use alluvia_types::{Error, Version};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, SchemaRef, UInt64Type};
+use datafusion::common::config::TableParquetOptions;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
+use datafusion::datasource::physical_plan::{FileScanConfigBuilder, FileSource, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExecBuilder;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::UnionExec;
+use parquet::arrow::RowNumber;
+use std::sync::Arc;
+
+/// Of samples of at most this share, the other columns are read for the drawn rows alone.
+const LATE_SHARE_MAX: f64 = 0.125;
+
+/// One scan being planned.
+pub(super) struct Scan<'a> {
+    pub(super) entry: &'a TableEntry,
+    pub(super) schema: &'a SchemaRef,
+    /// What the statement wants beside weights, then what only its filters need.
+    pub(super) projected: Projected,
+    /// How many columns the statement wants beside weights.
+    pub(super) wanted: usize,
+    /// Where among the columns rows' weights stand.
+    pub(super) weight_at: Option<usize>,
+    pub(super) draw: Draw,
+    /// The filters over the whole table, for choosing blocks.
+    pub(super) predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// The same over `projected`.
+    pub(super) filter: Option<Predicate>,
+    pub(super) parts: Parts,
+    pub(super) limit: Option<usize>,
+    pub(super) partitions: usize,
+    pub(super) options: TableParquetOptions,
+    pub(super) context: &'a Arc<StatementContext>,
+    pub(super) read: &'a TableRead,
+}
+
+/// A segment to read, or the rung that is read in its place.
+struct Piece {
+    segment: Arc<Segment>,
+    /// 0 for the segment itself.
+    rung: u32,
+}
+
+/// Segments to read, and what is known of them.
+struct Group {
+    segments: Vec<ChosenSegment>,
+    statistics: Statistics,
+    skipped: Skipped,
+    /// Whether there is nothing that the predicate cache could still learn of them.
+    is_known: bool,
+    rungs: u64,
+    /// All their rows weigh less than this.
+    lightest: Option<u64>,
+}
+
+/// What rows of a source must pass to be in the scan.
+#[derive(Clone, Copy, Default)]
+struct Sieve {
+    through: Option<Version>,
+    below: Option<u64>,
+    sample: Option<Sample>,
+    /// Of the rows, about this share passes.
+    share: f64,
+}
+
+/// What pruning has left out.
+#[derive(Clone, Copy, Default)]
+struct Skipped {
+    segments: u64,
+    blocks: u64,
+    /// Blocks among these that only the predicate cache knew to match nothing, and entries of it that said so.
+    by_cache: u64,
+    cache_hits: u64,
+}
+
+impl Skipped {
+    fn counters(self) -> [(&'static str, u64); 4] {
+        [
+            ("segments_skipped", self.segments),
+            ("blocks_skipped", self.blocks),
+            ("blocks_skipped_by_cache", self.by_cache),
+            ("predicate_cache_hits", self.cache_hits),
+        ]
+    }
+
+    fn add(&mut self, other: Skipped) {
+        self.segments += other.segments;
+        self.blocks += other.blocks;
+        self.by_cache += other.by_cache;
+        self.cache_hits += other.cache_hits;
+    }
+}
+
+impl Scan<'_> {
+    fn plan(mut self) -> Result<Arc<dyn ExecutionPlan>> {
+        self.options.global.bloom_filter_on_read = false;
+        let codes = match &self.predicate {
+            Some(predicate) => level_codes(&self.entry.def, predicate, self.read.dictionaries.as_deref()),
+            None => Vec::new(),
+        };
+        let whole: Vec<&SegmentRead> = self.read.segments.iter().filter(|read| read.through.is_none()).collect();
+        let cut: Vec<&SegmentRead> = self.read.segments.iter().filter(|read| read.through.is_some()).collect();
+        let mut plans = Vec::with_capacity(3);
+        let mut columns = None;
+        let mut skipped = Skipped::default();
+        let whole = self.pieces(&whole);
+        if !whole.is_empty() {
+            let group = self.choose(&whole, None, &codes)?;
+            columns = Some(project(&group.statistics, &self.projected.indices));
+            self.segments(group, None, &mut plans, &mut skipped)?;
+        }
+        // All cut segments of a snapshot are cut at its version.
+        if let Some(through) = cut.first().and_then(|read| read.through) {
+            assert!(cut.iter().all(|read| read.through == Some(through)), "a snapshot has one version");
+            let cut = self.pieces(&cut);
+            if !cut.is_empty() {
+                let group = self.choose(&cut, Some(through), &codes)?;
+                self.segments(group, Some(through), &mut plans, &mut skipped)?;
+            }
+        }
+        let has_tail = self.draw.part != Part::Laddered;
+        let tail = self.read.tail.iter().map(|run| &run.rows).filter(|_| has_tail);
+        let pending = self.context.pending.get(&self.entry.def.id).filter(|_| has_tail);
+        let pending: Vec<&RecordBatch> = pending.into_iter().flatten().collect();
+        if plans.is_empty() || tail.clone().chain(pending.iter().copied()).any(|run| run.num_rows() > 0) {
+            plans.push(self.tail(tail, &pending, columns, skipped)?);
+        }
+        match plans.len() {
+            1 => Ok(plans.remove(0)),
+            _ => UnionExec::try_new(plans),
+        }
+    }
+
+    /// The scan of the tail and of pending rows.
+    fn tail<'b>(
+        &self,
+        tail: impl Iterator<Item = &'b RecordBatch>,
+        pending: &[&'b RecordBatch],
+        columns: Option<Vec<ColumnStatistics>>,
+        skipped: Skipped,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Draw { below, sample, .. } = self.draw;
+        let share = share(below) * share(sample.and_then(|sample| sample.below));
+        let sieve = Sieve { through: None, below, sample, share };
+        let used = Arc::clone(&self.context.used);
+        let source = if self.identifies(&sieve) {
+            let projected = self.projected.with_identity();
+            let pending = identified(pending.iter().copied())?;
+            let columns = columns.map(|mut columns| {
+                columns.resize(projected.indices.len(), ColumnStatistics::new_unknown());
+                columns
+            });
+            let runs: Vec<&RecordBatch> = tail.map(|run| run as &RecordBatch).chain(&pending).collect();
+            TailSource::new(&projected, runs.into_iter(), self.partitions, columns, used)?
+        } else {
+            TailSource::new(&self.projected, tail.chain(pending.iter().copied()), self.partitions, columns, used)?
+        };
+        describe(source.metrics_set(), &self.context.snapshot, &skipped.counters());
+        self.sift(DataSourceExec::from_data_source(source.limited(self.limit)), &sieve, None)
+    }
+
+    /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
+    fn pieces(&self, reads: &[&SegmentRead]) -> Vec<Piece> {
+        let has_ladder = |segment: &Segment| !segment.rungs().is_empty();
+        let piece = |segment: &Arc<Segment>| {
+            let rung = match self.draw.below {
+                // Blocks are drawn of segments, whatever ladders these have.
+                Some(below) if self.draw.blocks().is_none() => segment.rung_for(below),
+                _ => None,
+            };
+            match rung {
+                Some(rung) => Piece { segment: Arc::clone(&rung.segment), rung: rung.rung },
+                None => Piece { segment: Arc::clone(segment), rung: 0 },
+            }
+        };
+        let segments = reads.iter().map(|read| &read.segment);
+        let segments = segments.filter(|segment| match self.draw.part {
+            Part::All => true,
+            Part::Laddered => has_ladder(segment),
+            Part::Loose => !has_ladder(segment),
+        });
+        segments.map(piece).collect()
+    }
+
+    /// Leaves out blocks of the segments.
+    fn choose(&self, pieces: &[Piece], through: Option<Version>, codes: &[LevelCodes]) -> Result<Group> {
+        let all: Vec<Arc<Segment>> = pieces.iter().map(|piece| Arc::clone(&piece.segment)).collect();
+        let whole = self.context.scans.statistics(self.entry, &self.projected.file_schema, &all)?;
+        let mut summaries: Vec<Arc<BlockSummaries>> = Vec::new();
+        if self.predicate.is_some() || through.is_some() {
+            let load = all.iter().map(|segment| segment.summaries());
+            summaries = load.collect::<Result<_, Error>>().map_err(external)?;
+        }
+        let mut blocks = match &self.predicate {
+            Some(predicate) => prune(&self.entry.def, self.schema, predicate, codes, &summaries),
+            None => all.iter().map(|segment| Chosen::all(segment.blocks())).collect(),
+        };
+        if let Some(through) = through {
+            for (blocks, summaries) in blocks.iter_mut().zip(&summaries) {
+                let oldest = summaries.versions().mins.as_primitive_opt::<UInt64Type>();
+                let is_later =
+                    |block| oldest.is_some_and(|oldest| oldest.is_valid(block) && oldest.value(block) > through.0);
+                blocks.retain(|block| !is_later(block));
+            }
+        } else if let Some(limit) = self.limit {
+            let mut rows = limit as u64;
+            for (blocks, segment) in blocks.iter_mut().zip(&all) {
+                let rows_of = |block| segment.block_rows(block).end - segment.block_rows(block).start;
+                blocks.keep_rows(&mut rows, rows_of);
+            }
+        }
+        let drawn = self.draw.blocks();
+        if let Some(sample) = drawn {
+            for (blocks, segment) in blocks.iter_mut().zip(&all) {
+                blocks.retain(|block| sample.has_block(segment, block));
+            }
+        }
+        let mut spared = Spared::default();
+        if let (Some(cache), Some(asked), true) = (&self.context.skipping, self.parts.known(), self.reads_all()) {
+            spared = cache.spare(self.entry.def.id, asked, &all, &mut blocks);
+        }
+        let blocks_skipped = blocks.iter().map(|blocks| blocks.skipped() as u64).sum();
+        let mut segments = Vec::with_capacity(all.len());
+        for (at, (segment, blocks)) in all.iter().zip(blocks).enumerate() {
+            if blocks.count() > 0 {
+                let metadata = segment.parquet_metadata().map_err(external)?;
+                let summaries = summaries.get(at).cloned();
+                segments.push(ChosenSegment { segment: Arc::clone(segment), metadata, blocks, summaries });
+            }
+        }
+        let statistics = match &self.predicate {
+            Some(predicate) if blocks_skipped > 0 => {
+                let mut filtered: Vec<usize> = collect_columns(predicate).iter().map(Column::index).collect();
+                filtered.sort_unstable();
+                of_chosen(&whole, &self.entry.def, &filtered, &segments)?
+            }
+            None if drawn.is_some() => of_chosen(&whole, &self.entry.def, &[], &segments)?,
+            _ if self.filter.is_some() || self.limit.is_some() || through.is_some() => {
+                whole.as_ref().clone().to_inexact()
+            }
+            _ => whole.as_ref().clone(),
+        };
+        let skipped = Skipped {
+            segments: (all.len() - segments.len()) as u64,
+            blocks: blocks_skipped,
+            by_cache: spared.blocks,
+            cache_hits: spared.hits,
+        };
+        self.context.used.add_segments(segments.len() as u64, skipped.segments);
+        self.context.used.add_blocks(0, skipped.blocks);
+        let rungs = pieces.iter().filter(|piece| piece.rung > 0).count() as u64;
+        self.context.used.add_rungs(rungs);
+        // The thickest has the heaviest rows.
+        let thickest = pieces.iter().map(|piece| piece.rung).min().unwrap_or(0);
+        Ok(Group { segments, statistics, skipped, is_known: spared.is_known, rungs, lightest: rung_limit(thickest) })
+    }
+
+    /// Adds the scan of segments, cut by version if they also hold later rows; nothing, if nothing is left of them.
+    fn segments(
+        &self,
+        group: Group,
+        through: Option<Version>,
+        plans: &mut Vec<Arc<dyn ExecutionPlan>>,
+        skipped: &mut Skipped,
+    ) -> Result<()> {
+        if group.segments.is_empty() {
+            skipped.add(group.skipped);
+            return Ok(());
+        }
+        let lightest = group.lightest;
+        let below = self.draw.below.filter(|_| self.draw.below != lightest);
+        let sample = self.draw.sample.filter(|sample| sample.unit == Unit::Row && sample.below.is_some());
+        let kept = below.map_or(1.0, |_| share(below) / share(lightest));
+        let share = kept * share(sample.and_then(|sample| sample.below));
+        let sieve = Sieve { through, below, sample, share };
+        let version = self.projected.version_index();
+        let observer = self.observer(&group).filter(|_| through.is_none());
+        let file = &self.projected.file_schema;
+        let hidden = |index: usize| (index, file.field(index).name().clone());
+        let (schema, extra) = match (through, &observer) {
+            _ if self.identifies(&sieve) => (Arc::clone(file).into(), vec![hidden(version), hidden(version + 1)]),
+            (Some(_), _) => (Arc::clone(file).into(), vec![hidden(version)]),
+            (None, Some(_)) => {
+                let (schema, numbers) = self.numbered();
+                (schema, numbers.to_vec())
+            }
+            (None, None) => (Arc::clone(file).into(), Vec::new()),
+        };
+        let mut statistics = group.statistics;
+        let added = schema.table_schema().fields().len() - file.fields().len();
+        statistics.column_statistics.extend(std::iter::repeat_n(ColumnStatistics::new_unknown(), added));
+        let mut options = self.options.clone();
+        options.global.pushdown_filters |= sieve.share <= LATE_SHARE_MAX;
+        let source = ParquetSource::new(schema)
+            .with_table_parquet_options(options)
+            .with_parquet_file_reader_factory(SegmentReaderFactory::new(Arc::clone(&self.context.used)));
+        describe(source.metrics(), &self.context.snapshot, &group.skipped.counters());
+        count(source.metrics(), "segments_read", group.segments.len() as u64);
+        if group.rungs > 0 {
+            count(source.metrics(), "rungs_read", group.rungs);
+        }
+        let projection = self.projected.expressions(&extra);
+        let source = source
+            .try_pushdown_projection(&projection)?
+            .ok_or_else(|| external(Error::internal("the Parquet source refuses a projection of plain columns")))?;
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+            .with_file_groups(spread(&group.segments, self.partitions, observer.is_some()))
+            .with_statistics(statistics)
+            .with_limit(self.limit.filter(|_| through.is_none()))
+            .build();
+        let behind = self.projected.indices.len();
+        let watch = observer.map(|observer| Watch { observer, segment: behind, number: behind + 1 });
+        plans.push(self.sift(DataSourceExec::from_data_source(config), &sieve, watch)?);
+        Ok(())
+    }
+
+    /// Whether the scan reads all rows of whole segments, so that the predicate cache may serve it and learn of it.
+    fn reads_all(&self) -> bool {
+        !self.draw.leaves_out() && self.weight_at.is_none()
+    }
+
+    /// Who is told what the filters match in these segments; `None` if it is known, or cannot be remembered.
+    fn observer(&self, group: &Group) -> Option<Arc<Observer>> {
+        let learns = self.reads_all() && !group.is_known && self.parts.known().is_some();
+        let cache = self.context.skipping.as_ref().filter(|_| learns)?;
+        Some(Arc::new(Observer {
+            cache: Arc::clone(cache),
+            table: self.entry.def.id,
+            segments: group.segments.iter().map(|chosen| Arc::clone(&chosen.segment)).collect(),
+            forms: self.parts.forms(),
+        }))
+    }
+
+    /// The file schema with the number of a row's segment among those that are read, and the row's number in it; and where these
+    /// are.
+    fn numbered(&self) -> (TableSchema, [(usize, String); 2]) {
+        let file = &self.projected.file_schema;
+        let [segment, row] = ["_segment", "_row"].map(|name| unused_name(name, [file, self.schema]));
+        let schema = TableSchema::builder(Arc::clone(file))
+            .with_table_partition_cols(vec![Arc::new(Field::new(&segment, DataType::UInt32, false))])
+            .with_virtual_columns(vec![Arc::new(
+                Field::new(&row, DataType::Int64, false).with_extension_type(RowNumber),
+            )])
+            .build();
+        let first = file.fields().len();
+        (schema, [(first, segment), (first + 1, row)])
+    }
+
+    /// Whether rows' identities must be read.
+    fn identifies(&self, sieve: &Sieve) -> bool {
+        sieve.below.is_some() || sieve.sample.is_some() || self.weight_at.is_some()
+    }
+
+    /// From a source that gives the columns of `projected`, and behind them `_version` and `_ordinal` as far as they are needed or
+    /// what is watched, to the scan.
+    fn sift(
+        &self,
+        source: Arc<dyn ExecutionPlan>,
+        sieve: &Sieve,
+        watch: Option<Watch>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = self.projected.indices.len();
+        let schema = source.schema();
+        let seed = self.entry.def.seed;
+        let mut conditions: Vec<Arc<dyn PhysicalExpr>> = Vec::with_capacity(3);
+        if let Some(through) = sieve.through {
+            let version = Arc::new(Column::new(schema.field(columns).name(), columns));
+            let newest = lit(ScalarValue::UInt64(Some(through.0)));
+            conditions.push(Arc::new(BinaryExpr::new(version, Operator::LtEq, newest)));
+        }
+        if let Some(below) = sieve.below {
+            conditions.push(lighter(&schema, columns, Unit::Row, seed, below)?);
+        }
+        if let Some(Sample { unit, seed, below: Some(below) }) = sieve.sample {
+            conditions.push(lighter(&schema, columns, unit, seed, below)?);
+        }
+        let mut plan = source;
+        if let Some(passes) =
+            conditions.into_iter().reduce(|all, next| Arc::new(BinaryExpr::new(all, Operator::And, next)))
+        {
+            let mut filter = FilterExecBuilder::new(passes, plan);
+            if sieve.share < 1.0 {
+                filter = filter.with_default_selectivity((sieve.share * 100.0).ceil().clamp(1.0, 100.0) as u8);
+            }
+            if self.weight_at.is_none() {
+                filter = filter.apply_projection(Some((0..columns).collect()))?;
+            }
+            plan = Arc::new(filter.build()?);
+        }
+        if let Some(filter) = &self.filter {
+            let kept = if self.weight_at.is_some() { plan.schema().fields().len() } else { self.wanted };
+            plan = Arc::new(ScanFilterExec::new(filter.clone(), watch, plan, kept)?);
+        }
+        let Some(at) = self.weight_at else { return Ok(plan) };
+        let named = |index: usize| {
+            let name = schema.field(index).name();
+            (Arc::new(Column::new(name, index)) as Arc<dyn PhysicalExpr>, name.clone())
+        };
+        let mut shown: Vec<_> = (0..self.wanted).map(named).collect();
+        shown.insert(at, (weight_of(&schema, columns, Unit::Row, seed)?, WEIGHT_COLUMN.to_owned()));
+        Ok(Arc::new(ProjectionExec::try_new(shown, plan)?))
+    }
+}
