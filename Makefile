@@ -17,7 +17,7 @@ test: ## Everything CI runs.
 lint: ## Format, clippy, house rules, licences.
 	@$(XTASK) lint
 
-bench: ## make bench NAME=load|insert|freshness|tpch|box|mixed|wire [ARGS='...']
+bench: ## make bench NAME=load|insert|freshness|tpch|box|mixed|sample|wire [ARGS='...']
 	@$(XTASK) bench $(NAME) $(ARGS)
 
 docs: ## API documentation, with links checked.

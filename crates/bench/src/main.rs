@@ -11,6 +11,7 @@ mod machine;
 mod mixed;
 mod peer;
 mod retail;
+mod sample;
 mod tpch;
 mod wire;
 
@@ -45,6 +46,8 @@ enum Bench {
     Wire(wire::WireArgs),
     /// Small durable batches and many aggregate queries at a time.
     Mixed(mixed::MixedArgs),
+    /// Estimates within an error beside cold exact answers, and how often intervals hold.
+    Sample(sample::SampleArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
             Bench::Box(args) => boxes::run(args).await,
             Bench::Wire(args) => wire::run(args).await,
             Bench::Mixed(args) => mixed::run(args).await,
+            Bench::Sample(args) => sample::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

@@ -16,9 +16,11 @@ pub(crate) mod parameters;
 mod parse;
 mod refuse;
 pub(crate) mod statement;
+mod sureness;
 
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
 pub(crate) use parse::{parse, query_of_table};
 pub(crate) use statement::Kind;
 pub use statement::{Command, Statement};
+pub(crate) use sureness::{Sureness, rewrite_sureness};

@@ -22,7 +22,7 @@ mod testing;
 mod tests;
 
 pub use catalog::SnapshotCatalog;
-pub use context::{StatementContext, Used, UsedCounters};
+pub use context::{SampleUsed, StatementContext, Used, UsedCounters};
 pub use error::user_error;
 pub use provider::configure;
 pub use statistics::ScanCache;
