@@ -13,6 +13,7 @@ mod peer;
 mod retail;
 mod skip;
 mod thin;
+mod sample;
 mod tpch;
 mod wire;
 
@@ -51,6 +52,8 @@ enum Bench {
     Skip(skip::SkipArgs),
     /// Thinned rows of boxes in three dimensions, beside the whole boxes and DuckDB's samples.
     Thin(thin::ThinArgs),
+    /// Estimates within an error beside cold exact answers, and how often intervals hold.
+    Sample(sample::SampleArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
             Bench::Mixed(args) => mixed::run(args).await,
             Bench::Skip(args) => skip::run(args).await,
             Bench::Thin(args) => thin::run(args).await,
+            Bench::Sample(args) => sample::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

@@ -9,6 +9,7 @@ mod demo;
 mod load;
 mod serve;
 mod shell;
+mod verify;
 
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -36,6 +37,8 @@ enum Command {
     Load(Box<load::LoadArgs>),
     /// Verifies every checksum and invariant of a data directory, and changes nothing in it; exits with 3 if it finds damage.
     Check(check::CheckArgs),
+    /// Tries how often the intervals of an estimated statement hold the exact answer.
+    Verify(verify::VerifyArgs),
     /// Serves a database to PostgreSQL's clients.
     Serve(Box<serve::ServeArgs>),
     /// Prints the server's settings, and where each value came from.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
             Command::Sql(args) => shell::run(*args).await,
             Command::Load(args) => load::run(*args).await,
             Command::Check(args) => check::run(&args),
+            Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,
             Command::Config(args) => config::run(&args),
             Command::Demo(args) => demo::run(args).await,

@@ -25,4 +25,4 @@ pub use engine::{Engine, EngineOptions};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{BatchBuilder, Described, Outcome, Prepared, Session, TransactionStatus, from_datafusion};
 pub use system::{QueryLog, QueryRow, SettingRow};
-pub use table::{Used, UsedCounters};
+pub use table::{SampleUsed, Used, UsedCounters};

@@ -25,6 +25,7 @@ mod layout;
 mod meta;
 mod parquet_file;
 mod pool;
+pub mod sample;
 mod segment;
 mod side;
 mod summary;

@@ -65,6 +65,8 @@ pub enum ErrorKind {
     Timeout,
     /// The statement's or the database's memory is used up.
     OutOfMemory,
+    /// A sample does not reach `max_error`, and nothing else was to be tried.
+    Inaccurate,
     /// More work is under way than is allowed.
     Busy,
     /// No room on the disk; the database is read-only until there is.
@@ -122,6 +124,7 @@ impl ErrorKind {
             Producer => "55000",
             Cancelled | Timeout => "57014",
             OutOfMemory => "53200",
+            Inaccurate => "54000",
             Busy => "53300",
             DiskFull => "53100",
             Io => "58030",

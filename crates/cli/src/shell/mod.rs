@@ -13,6 +13,8 @@ mod ending;
 mod meta;
 mod output;
 
+pub use output::print;
+
 use crate::{OpenArgs, say, say_error};
 use alluvia_node::Database;
 use alluvia_query::Session;
@@ -22,7 +24,6 @@ use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
 use ending::Ending;
 use meta::Meta;
-use output::print;
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
     Reedline, ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,

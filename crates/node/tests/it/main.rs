@@ -4,6 +4,7 @@ mod cancel;
 mod check;
 mod crash;
 mod cuboids;
+mod estimates;
 mod faults;
 mod fuzz;
 mod index_answers;

@@ -6,12 +6,13 @@
 use super::names::{FirstOfName, Names};
 use super::run::Bound;
 use super::statement::{Aggregate, Item, Order};
+use crate::dialect::Sureness;
 use alluvia_space::codes::calendar;
 use alluvia_space::{DataType, LevelSource};
 use alluvia_tree::Answer;
 use arrow::array::{
-    Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
-    TimestampMicrosecondArray, UInt32Array,
+    Array, ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+    RecordBatch, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::compute::{SortColumn, SortOptions, cast, lexsort_to_indices, take};
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
@@ -35,31 +36,50 @@ pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &Sche
     }
     let mut columns = Vec::with_capacity(bound.items.len());
     for (item, field) in bound.items.iter().zip(schema.fields()) {
-        let column = match item {
+        let column: ArrayRef = match item {
             Item::Group(at) => group_column(bound, answer, *at, &groups, field.data_type())?,
-            Item::Aggregate(aggregate, _) => {
+            Item::Sureness(Sureness::RelativeError, ..) => Arc::new(Float64Array::from(vec![0.0; groups.len()])),
+            Item::Sureness(Sureness::IsExact, ..) => Arc::new(BooleanArray::from(vec![true; groups.len()])),
+            Item::Aggregate(aggregate, _) | Item::Sureness(Sureness::Lower | Sureness::Upper, aggregate, _) => {
                 let measure = bound.item_measures[columns.len()];
                 aggregate_column(bound, answer, *aggregate, measure, &groups, field.data_type())?
             }
         };
+        columns.push(column);
+    }
+    finish(bound, columns, schema)
+}
+
+/// The rows of these columns in the statement's order; `None` if they are not what the schema says.
+pub(super) fn finish(bound: &Bound, columns: Vec<ArrayRef>, schema: &SchemaRef) -> Option<RecordBatch> {
+    for (column, field) in columns.iter().zip(schema.fields()) {
         if column.data_type() != field.data_type() || (column.null_count() > 0 && !field.is_nullable()) {
             return None;
         }
-        columns.push(column);
     }
     let batch = RecordBatch::try_new(Arc::clone(schema), columns).ok()?;
     ordered(batch, &bound.order, bound.limit, bound.offset)
 }
 
-/// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
-fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option<Answer>> {
-    let mut first_codes: Vec<FirstOfName> = Vec::with_capacity(bound.groups.len());
-    for &level in &bound.groups {
+/// Whether a group is made of several members that share a name. `None` if that cannot be told.
+pub(super) fn shares_names(bound: &Bound, names: &Names) -> Option<bool> {
+    Some(first_codes(bound, names)?.iter().any(Option::is_some))
+}
+
+/// For each group's level the first codes of all names.
+fn first_codes(bound: &Bound, names: &Names) -> Option<Vec<FirstOfName>> {
+    let of_level = |&level: &usize| {
         // Members of a first level have no parents.
         let (_, within, _) = bound.def.levels().nth(level)?;
         let may_share = within > 0 && bound.dictionaries.has_members(level);
-        first_codes.push(if may_share { names.first(bound.def.id, &bound.dictionaries, level)? } else { None });
-    }
+        Some(if may_share { names.first(bound.def.id, &bound.dictionaries, level)? } else { None })
+    };
+    bound.groups.iter().map(of_level).collect()
+}
+
+/// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
+fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option<Answer>> {
+    let first_codes = first_codes(bound, names)?;
     if first_codes.iter().all(Option::is_none) {
         return Some(None);
     }
@@ -79,7 +99,13 @@ fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option
     Some(Some(merged))
 }
 
-fn group_column(bound: &Bound, answer: &Answer, at: usize, groups: &[usize], to: &ArrowType) -> Option<ArrayRef> {
+pub(super) fn group_column(
+    bound: &Bound,
+    answer: &Answer,
+    at: usize,
+    groups: &[usize],
+    to: &ArrowType,
+) -> Option<ArrayRef> {
     let codes: Vec<u32> = groups.iter().map(|&group| answer.keys.codes(group)[at]).collect();
     let (_, _, level) = bound.def.levels().nth(bound.groups[at])?;
     match level.source {
@@ -187,7 +213,7 @@ fn aggregate_column(
     }
 }
 
-fn floats(values: impl Iterator<Item = Option<f64>>, to: &ArrowType) -> Option<ArrayRef> {
+pub(super) fn floats(values: impl Iterator<Item = Option<f64>>, to: &ArrowType) -> Option<ArrayRef> {
     match to {
         ArrowType::Float64 => Some(Arc::new(values.collect::<Float64Array>())),
         ArrowType::Float32 => {
@@ -197,7 +223,7 @@ fn floats(values: impl Iterator<Item = Option<f64>>, to: &ArrowType) -> Option<A
     }
 }
 
-fn integers(values: impl Iterator<Item = Option<i128>>, to: &ArrowType) -> Option<ArrayRef> {
+pub(super) fn integers(values: impl Iterator<Item = Option<i128>>, to: &ArrowType) -> Option<ArrayRef> {
     fn each<T: TryFrom<i128>>(values: impl Iterator<Item = Option<i128>>) -> Option<Vec<Option<T>>> {
         values
             .map(|value| value.map(|value| T::try_from(value).ok()).map_or(Some(None), |fits| fits.map(Some)))

@@ -11,20 +11,25 @@ mod boxes;
 mod columns;
 mod conditions;
 mod cuboids;
+mod group_codes;
 mod names;
 mod predicate;
 mod recognise;
 mod run;
+mod sampled;
 mod schemas;
 mod statement;
 mod tail;
+mod verify;
 
 pub(crate) use aim::{Aim, Aims};
 pub(crate) use cuboids::{Cuboids, Pinned, Shape};
 pub(crate) use recognise::recognise;
 pub(crate) use run::{Bound, bind, run};
+pub(crate) use sampled::{Accuracy, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
+pub(crate) use verify::{Verified, verify};
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

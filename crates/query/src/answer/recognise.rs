@@ -5,6 +5,7 @@
 
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
+use crate::dialect::Sureness;
 use crate::dialect::names::{PUBLIC, name_of};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName,
@@ -130,7 +131,7 @@ fn select_of(select: &Select) -> Option<Parts> {
         items.push((item, name));
     }
     // A query without an aggregate and without groups is a plain SELECT.
-    let aggregates = items.iter().any(|(item, _)| matches!(item, Item::Aggregate(..)));
+    let aggregates = items.iter().any(|(item, _)| item.aggregate().is_some());
     (aggregates || !groups.is_empty()).then_some(Parts { table: scope.table, items, groups, aliases, conditions })
 }
 
@@ -273,6 +274,15 @@ fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
 fn aggregate_of(expr: &Expr, scope: &Scope) -> Option<Item> {
     let Expr::Function(function) = expr else { return None };
     let (name, arguments) = call_of(function)?;
+    if let Some(sureness) = Sureness::of(&name) {
+        let [argument] = arguments.as_slice() else { return None };
+        return match aggregate_of(argument, scope)? {
+            Item::Aggregate(aggregate @ (Aggregate::Count | Aggregate::Sum | Aggregate::Avg), column) => {
+                Some(Item::Sureness(sureness, aggregate, column))
+            }
+            _ => None,
+        };
+    }
     let aggregate = match name.as_str() {
         "count" => Aggregate::Count,
         "sum" => Aggregate::Sum,

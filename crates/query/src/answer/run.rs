@@ -58,14 +58,14 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
     let mut measures = Vec::new();
     let mut item_measures = Vec::with_capacity(statement.items.len());
     for item in &statement.items {
-        item_measures.push(match item {
-            Item::Group(_) | Item::Aggregate(_, None) => None,
-            Item::Aggregate(aggregate, Some(name)) => {
+        item_measures.push(match item.aggregate() {
+            None | Some((_, None)) => None,
+            Some((aggregate, Some(name))) => {
                 let column = def.columns.iter().find(|column| column.name == *name)?;
-                if *aggregate == Aggregate::Count && !column.nullable {
+                if aggregate == Aggregate::Count && !column.nullable {
                     None
                 } else {
-                    Some(measure_of(def, column, *aggregate, &mut measures)?)
+                    Some(measure_of(def, column, aggregate, &mut measures)?)
                 }
             }
         });
@@ -229,6 +229,29 @@ pub(crate) fn run(
     threads: usize,
     schema: &SchemaRef,
 ) -> Result<Option<(RecordBatch, Counters)>> {
+    let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept)? else { return Ok(None) };
+    for question in questions.iter() {
+        if !answer(question, &segments, threads, &mut found)? {
+            return Ok(None);
+        }
+    }
+    Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
+}
+
+/// An answer that has the tail's rows, and lacks those of segments.
+pub(super) struct Begun<'a> {
+    pub(super) segments: Vec<SegmentRows>,
+    pub(super) questions: Cow<'a, [BoxQuery]>,
+    pub(super) found: Answer,
+}
+
+/// Adds up the tail; `None` where the general way must answer.
+pub(super) fn begin<'a>(
+    bound: &'a Bound,
+    read: &TableRead,
+    version: Version,
+    kept: &Kept,
+) -> Result<Option<Begun<'a>>> {
     let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
     let segments = segment_rows(read, None);
     let mut spans = Vec::with_capacity(bound.groups.len());
@@ -238,11 +261,6 @@ pub(crate) fn run(
     let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
     let Some(questions) = bound.questions() else { return Ok(None) };
     let mut found = Answer::new(&questions[0], keys);
-    for question in questions.iter() {
-        if !answer(question, &segments, threads, &mut found)? {
-            return Ok(None);
-        }
-    }
     for (chunk, rows) in &tail {
         let measures = measure_columns(&bound.def, &bound.measures, &chunk.rows);
         for question in questions.iter() {
@@ -251,7 +269,7 @@ pub(crate) fn run(
     }
     // Each box has looked at them.
     found.counters.tail_rows = tail.iter().map(|(_, rows)| rows.len() as u64).sum();
-    Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
+    Ok(Some(Begun { segments, questions, found }))
 }
 
 /// The segments' rows of a table of a snapshot, those above a version.

@@ -2,6 +2,7 @@
 
 use arrow::array::{Array, ArrayRef};
 use datafusion::scalar::ScalarValue;
+use crate::dialect::Sureness;
 
 /// `SELECT aggregates and groups FROM one table WHERE conditions GROUP BY ...`.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +26,20 @@ pub(crate) enum Item {
     Group(usize),
     /// An aggregate of a column, or of rows.
     Aggregate(Aggregate, Option<String>),
+    /// How sure such an aggregate is: a count, a sum or an average.
+    Sureness(Sureness, Aggregate, Option<String>),
+}
+
+impl Item {
+    /// The aggregate that it is, or is about, and its column.
+    pub(crate) fn aggregate(&self) -> Option<(Aggregate, Option<&String>)> {
+        match self {
+            Item::Group(_) => None,
+            Item::Aggregate(aggregate, column) | Item::Sureness(_, aggregate, column) => {
+                Some((*aggregate, column.as_ref()))
+            }
+        }
+    }
 }
 
 /// What makes a group.

@@ -16,6 +16,7 @@ pub(crate) mod parameters;
 mod parse;
 mod refuse;
 pub(crate) mod statement;
+mod sureness;
 
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
@@ -23,3 +24,4 @@ pub(crate) use parse::{parse, query_of_table};
 pub(crate) use refuse::not_supported;
 pub(crate) use statement::Kind;
 pub use statement::{Command, Statement};
+pub(crate) use sureness::{Sureness, rewrite_sureness};

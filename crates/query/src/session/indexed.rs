@@ -3,7 +3,7 @@
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
 //! open transaction has rows of the table, which are in no index.
 
-use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run};
+use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run, run_within};
 use crate::dialect::Hints;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
@@ -23,11 +23,11 @@ use datafusion::sql::sqlparser::ast::{Query, SetExpr};
 use std::sync::Arc;
 
 /// A recognised statement on its snapshot.
-struct Ready {
+pub(super) struct Ready {
     statement: Statement,
-    snapshot: Arc<Snapshot>,
-    read: Arc<TableRead>,
-    bound: Arc<Bound>,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) read: Arc<TableRead>,
+    pub(super) bound: Arc<Bound>,
     schema: SchemaRef,
 }
 
@@ -82,7 +82,8 @@ impl Session {
         Ok(Some(Outcome::table("EXPLAIN", &["plan_type", "plan"], vec![row])))
     }
 
-    async fn ready(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
+    /// The statement on its snapshot; `None` if the index cannot answer it.
+    pub(super) async fn ready(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
         // The index knows all rows, and of samples nothing.
         if !run.settings.short_path || sample_fraction_of(&run.settings, hints)? < 1.0 {
             return Ok(None);
@@ -122,8 +123,18 @@ impl Session {
         let used = UsedCounters::new(snapshot);
         self.engine.queries().reads(this.query_id, &used);
         let (kept, threads, version) = (Arc::clone(self.engine.kept()), this.settings.threads, snapshot.version);
-        let found = blocking(move || run(&bound, &read, version, &kept, threads, &schema)).await?;
-        let Some((batch, counters)) = found else { return Ok(None) };
+        let accuracy = this.settings.accuracy();
+        let found = blocking(move || match accuracy {
+            Some(accuracy) => run_within(&bound, &read, version, &kept, threads, &schema, &accuracy),
+            None => {
+                let found = run(&bound, &read, version, &kept, threads, &schema)?;
+                Ok(found.map(|(batch, counters)| (batch, counters, None)))
+            }
+        });
+        let Some((batch, counters, sample)) = found.await? else { return Ok(None) };
+        if let Some(sample) = sample {
+            used.set_sample(sample);
+        }
         used.add_segments(counters.segments, counters.segments_skipped);
         used.add_blocks(counters.cut, counters.blocks_skipped);
         used.add_rows(counters.rows_filtered);

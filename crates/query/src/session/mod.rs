@@ -27,6 +27,7 @@ pub(crate) mod settings;
 mod supervise;
 mod transaction;
 mod values;
+mod verify;
 
 pub use core::{Session, TransactionStatus};
 pub use describe::Described;

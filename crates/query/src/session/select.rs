@@ -3,8 +3,8 @@
 //! Order matters: the tables are found first, because freshness may come from their options; then the snapshot is pinned;
 //! then the query is planned against that snapshot's definitions.
 
-use crate::dialect::Hints;
 use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::dialect::{Hints, rewrite_sureness};
 use crate::pg_catalog;
 use crate::sample::SamplePlanner;
 use crate::session::core::{Run, Session};
@@ -119,6 +119,7 @@ impl Session {
         };
         let Tree::Statement(statement) = statement else { return Ok(false) };
         let ast::Statement::Query(query) = statement.as_mut() else { return Ok(false) };
+        rewrite_sureness(query)?;
         pg_catalog::prepare(query, &self.engine.store().catalog(), || self.settings_now())
     }
 
@@ -142,7 +143,9 @@ impl Session {
 
     /// The columns that a query gives, without running it.
     pub(crate) async fn schema_of(&self, run: &Run, snapshot: &Arc<Snapshot>, query: &Query) -> Result<SchemaRef> {
-        let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
+        let mut query = query.clone();
+        rewrite_sureness(&mut query)?;
+        let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
         let (state, _, _) = self.planner(run, snapshot, &Hints::default(), true)?;
         let snapshot = Arc::clone(snapshot);
         plan_apart(run.token.clone(), async move {

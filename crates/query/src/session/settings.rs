@@ -6,6 +6,7 @@
 //!
 //! One table names the settings; `set`, `show` and `reset` go through it, so that none can be forgotten in one of them.
 
+use crate::answer::{Accuracy, Missed};
 use crate::dialect::statement::SettingValue;
 use crate::session::client_settings;
 use crate::system::{SettingRow, SettingsView};
@@ -39,6 +40,12 @@ pub(crate) struct Settings {
     pub(crate) short_path: bool,
     /// The share of every table's rows that queries read; 1 is all.
     pub(crate) sample_fraction: f64,
+    /// The largest relative error of a value; 0 is exact.
+    pub(crate) max_error: f64,
+    /// How often an interval holds the exact value.
+    pub(crate) confidence: f64,
+    /// What becomes of statements whose sample does not suffice.
+    pub(crate) error_action: Missed,
     /// Empty is none.
     pub(crate) producer: String,
     pub(crate) producer_epoch: u64,
@@ -49,12 +56,15 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 15] = [
+const SETTINGS: [(&str, &str); 18] = [
     ("batch_size", "Rows in the batches that operators pass on."),
+    ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
+    ("error_action", "What becomes of a statement whose sample does not reach max_error: escalate, error or mark."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
     ("index_rule", "Whether aggregates inside larger statements are answered by the index where it can: on or off."),
+    ("max_error", "The largest error of a value relative to the exact one, from 0 (exact) to below 1."),
     ("memory_limit", "Memory that one query may hold before it spills."),
     (
         "predicate_cache",
@@ -93,6 +103,9 @@ impl Settings {
             predicate_cache: true,
             short_path: true,
             sample_fraction: 1.0,
+            max_error: 0.0,
+            confidence: 0.95,
+            error_action: Missed::Escalate,
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
@@ -179,6 +192,25 @@ impl Settings {
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "max_error" => {
+                let takes = "a number from 0 (exact) to below 1, such as 0.01";
+                let number = text.parse::<f64>().ok().filter(|number| (0.0..1.0).contains(number));
+                // Zero has one sign.
+                self.max_error = number.ok_or_else(|| wrong(takes))?.abs();
+            }
+            "confidence" => {
+                let takes = "a number above 0.5 and below 1, such as 0.95";
+                let number = text.parse::<f64>().ok().filter(|number| *number > 0.5 && *number < 1.0);
+                self.confidence = number.ok_or_else(|| wrong(takes))?;
+            }
+            "error_action" => {
+                self.error_action = match text.to_ascii_lowercase().as_str() {
+                    "escalate" => Missed::Escalate,
+                    "error" => Missed::Error,
+                    "mark" => Missed::Mark,
+                    _ => return Err(wrong("escalate, error or mark")),
+                }
+            }
             "statement_timeout" => {
                 let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
                 self.statement_timeout = match text.parse::<u64>() {
@@ -221,6 +253,13 @@ impl Settings {
             "predicate_cache" => show_switch(self.predicate_cache),
             "sample_fraction" => self.sample_fraction.to_string(),
             "short_path" => show_switch(self.short_path),
+            "max_error" => self.max_error.to_string(),
+            "confidence" => self.confidence.to_string(),
+            "error_action" => match self.error_action {
+                Missed::Escalate => "escalate".to_owned(),
+                Missed::Error => "error".to_owned(),
+                Missed::Mark => "mark".to_owned(),
+            },
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
             "timezone" => "UTC".to_owned(),
@@ -248,6 +287,9 @@ impl Settings {
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
             "short_path" => self.short_path = other.short_path,
+            "max_error" => self.max_error = other.max_error,
+            "confidence" => self.confidence = other.confidence,
+            "error_action" => self.error_action = other.error_action,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
             _ => match other.client.get_key_value(name) {
@@ -256,6 +298,12 @@ impl Settings {
                 None => {}
             },
         }
+    }
+
+    /// How exact answers must be; `None` is exact.
+    pub(crate) fn accuracy(&self) -> Option<Accuracy> {
+        let Settings { max_error, confidence, error_action: missed, .. } = *self;
+        (max_error > 0.0).then_some(Accuracy { max_error, confidence, missed })
     }
 
     /// The number of the session's next batch, if it has a producer.
@@ -419,10 +467,13 @@ mod tests {
         let defaults = Settings::new(1 << 30, 1 << 30, 2);
         let changed = [
             ("batch_size", "1000"),
+            ("confidence", "0.99"),
             ("cuboids", "off"),
             ("durability", "relaxed"),
+            ("error_action", "mark"),
             ("freshness", "250ms"),
             ("index_rule", "off"),
+            ("max_error", "0.01"),
             ("memory_limit", "512MB"),
             ("predicate_cache", "off"),
             ("producer", "p"),
@@ -463,6 +514,13 @@ mod tests {
             ("freshness", "-5s"),
             ("freshness", "soon"),
             ("durability", "maybe"),
+            ("max_error", "1"),
+            ("max_error", "-0.1"),
+            ("max_error", "NaN"),
+            ("max_error", "1%"),
+            ("confidence", "1"),
+            ("confidence", "0.5"),
+            ("error_action", "guess"),
             ("memory_limit", "lots"),
             ("memory_limit", "1kB"),
             ("memory_limit", "1025MB"),

@@ -26,6 +26,7 @@ pub(crate) const QUERIES: &[(&str, Kind)] = &[
     ("rows_read", Kind::Count),
     ("tail_rows", Kind::Count),
     ("bytes_read", Kind::Count),
+    ("sample", Kind::Text),
 ];
 
 /// Columns of `alluvia.settings`.
@@ -128,6 +129,7 @@ pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
             used.map(|used| used.rows_read).into(),
             used.map(|used| used.tail_rows).into(),
             used.map(|used| used.bytes_read).into(),
+            used.and_then(|used| used.sample).map(|sample| sample.to_string()).into(),
         ]
     };
     context.queries.rows().into_iter().map(row).collect()

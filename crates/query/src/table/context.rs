@@ -14,6 +14,7 @@ use alluvia_types::{Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub struct UsedCounters {
     rows_read: AtomicU64,
     tail_rows: AtomicU64,
     bytes_read: AtomicU64,
+    sample: Mutex<Option<SampleUsed>>,
 }
 
 impl UsedCounters {
@@ -108,6 +110,7 @@ impl UsedCounters {
             rows_read: AtomicU64::new(0),
             tail_rows: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
+            sample: Mutex::default(),
         })
     }
 
@@ -126,6 +129,7 @@ impl UsedCounters {
             rows_read: get(&self.rows_read),
             tail_rows: get(&self.tail_rows),
             bytes_read: get(&self.bytes_read),
+            sample: *self.sample.lock(),
         }
     }
 
@@ -152,13 +156,18 @@ impl UsedCounters {
         self.rows_read.fetch_add(rows, Ordering::Relaxed);
     }
 
+    /// The answer is from this sample.
+    pub(crate) fn set_sample(&self, sample: SampleUsed) {
+        *self.sample.lock() = Some(sample);
+    }
+
     pub(crate) fn add_bytes(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 /// What a statement used: the answer to "how fresh was that, and what did it cost?".
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Used {
     /// Everything through this version is in the answer, and nothing above it.
     pub version: Version,
@@ -182,6 +191,57 @@ pub struct Used {
     pub tail_rows: u64,
     /// Bytes fetched from segments, compressed.
     pub bytes_read: u64,
+    /// The sample that the answer is from; `None` of an exact answer.
+    pub sample: Option<SampleUsed>,
+}
+
+/// The sample that an answer is from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SampleUsed {
+    /// Looks that were planned.
+    pub looks: u32,
+    /// The look at which reading stopped, from 1.
+    pub look: u32,
+    /// Bit `k` is set if rung `k` was read, which has one row in 8^k.
+    pub rungs: u32,
+    /// Rows drawn.
+    pub rows_drawn: u64,
+    /// Rows that an exact answer reads.
+    pub rows_cut: u64,
+    /// The largest relative error of a value.
+    pub error: f64,
+    /// How often an interval holds the exact value: of each value by itself.
+    pub confidence: f64,
+    /// Groups that may exist and were not seen.
+    pub groups_unseen: u64,
+    /// Whether what was asked for was reached.
+    pub holds: bool,
+}
+
+impl fmt::Display for SampleUsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = 100.0 * self.rows_drawn as f64 / self.rows_cut.max(1) as f64;
+        let rungs = (0..32).rev().filter(|rung| self.rungs >> rung & 1 == 1);
+        let rungs: Vec<String> = rungs.map(|rung| format!("1/{}", 1u128 << (3 * rung))).collect();
+        write!(
+            f,
+            "sample of rungs {}: {} of {} rows drawn ({share:.2} %), interval of look {} of {} planned, relative error at most {:.6} at confidence {}",
+            rungs.join(", "),
+            self.rows_drawn,
+            self.rows_cut,
+            self.look,
+            self.looks,
+            self.error,
+            self.confidence,
+        )?;
+        if !self.holds {
+            f.write_str(", NOT within max_error")?;
+        }
+        if self.groups_unseen > 0 {
+            write!(f, ", may lack {} groups", self.groups_unseen)?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Used {
@@ -199,6 +259,12 @@ impl fmt::Display for Used {
             self.rows_read,
             self.tail_rows,
         )?;
-        if self.rungs > 0 { write!(f, ", rungs {} in the place of segments", self.rungs) } else { Ok(()) }
+        if self.rungs > 0 {
+            write!(f, ", rungs {} in the place of segments", self.rungs)?;
+        }
+        match &self.sample {
+            Some(sample) => write!(f, ", {sample}"),
+            None => Ok(()),
+        }
     }
 }

@@ -26,7 +26,7 @@ mod tests;
 pub use catalog::SnapshotCatalog;
 pub(crate) use columns::sql_schema;
 pub(crate) use context::IndexUse;
-pub use context::{StatementContext, Used, UsedCounters};
+pub use context::{SampleUsed, StatementContext, Used, UsedCounters};
 pub(crate) use draw::{Draw, Part, Sample, Unit, least};
 pub(crate) use error::external;
 pub use error::user_error;

@@ -18,18 +18,18 @@ use std::sync::Arc;
 const GROUPS_MAX: usize = 1 << 20;
 
 /// A segment with what is needed of it in memory.
-pub(super) struct Reading {
-    segment: Arc<Segment>,
-    index: Arc<BlockIndex>,
+pub(crate) struct Reading {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) index: Arc<BlockIndex>,
     /// By filter; `None` where no cut block needs it.
-    filters: Vec<Option<Arc<PackedStream>>>,
-    groups: Vec<Arc<PackedStream>>,
+    pub(crate) filters: Vec<Option<Arc<PackedStream>>>,
+    pub(crate) groups: Vec<Arc<PackedStream>>,
     /// By measure; `None` where the segment does not have the column, whose values are all NULL then.
-    measures: Vec<Option<(usize, Arc<PackedStream>)>>,
+    pub(crate) measures: Vec<Option<(usize, Arc<PackedStream>)>>,
 }
 
 impl Reading {
-    pub(super) fn new(query: &BoxQuery, segment: &Arc<Segment>, open: u64) -> Result<Reading> {
+    pub(crate) fn new(query: &BoxQuery, segment: &Arc<Segment>, open: u64) -> Result<Reading> {
         let index = segment.index()?;
         let mut filters = Vec::with_capacity(query.filters.len());
         for (place, filter) in query.filters.iter().enumerate() {
@@ -57,7 +57,7 @@ impl Reading {
 }
 
 /// How many values of a measure a block has, and whether it has NULLs beside them.
-fn values_of(index: &BlockIndex, measure: usize, segment: &Segment, block: usize) -> (u64, bool) {
+pub(crate) fn values_of(index: &BlockIndex, measure: usize, segment: &Segment, block: usize) -> (u64, bool) {
     let count = index.table.measures[measure].1.counts.as_primitive::<UInt32Type>().value(block);
     let rows = segment.block_rows(block);
     (count.into(), u64::from(count) < rows.end - rows.start)
@@ -141,7 +141,7 @@ fn filter_block(
 }
 
 /// Keeps the rows whose codes are in the set. The block is cut, so its codes have a width.
-fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, mask: &mut Mask, words: &mut Vec<u64>) {
+pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, mask: &mut Mask, words: &mut Vec<u64>) {
     let width = bounds.width();
     if width == 0 {
         if !codes.contains(bounds.min) {
@@ -171,7 +171,7 @@ fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, mask: &mut M
 
 /// The code of a row.
 #[inline]
-fn code_at(packed: &[u8], bounds: CodeBounds, width: usize, row: usize) -> u32 {
+pub(crate) fn code_at(packed: &[u8], bounds: CodeBounds, width: usize, row: usize) -> u32 {
     let raw = match width {
         0 => return bounds.min,
         1 => u32::from(packed[row]),
@@ -240,7 +240,7 @@ fn add_measure(
 }
 
 /// The selected rows whose packed values are not 0, which is NULL.
-fn without_zeros(packed: &[u8], width: usize, mask: &Mask) -> Mask {
+pub(crate) fn without_zeros(packed: &[u8], width: usize, mask: &Mask) -> Mask {
     let mut kept = mask.clone();
     match width {
         8 => kept.retain(|row| packed[8 * row..8 * row + 8] != [0; 8]),

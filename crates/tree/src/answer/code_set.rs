@@ -198,6 +198,22 @@ impl CodeSet {
         out.extend((0..count as u32).map(|word| self.word(from.saturating_add(64 * word))));
     }
 
+    /// The share of codes within `min..=max` that are in it; of those that are there, if their bits from `min` on are known.
+    pub(crate) fn share(&self, min: u32, max: u32, present: Option<&[u8]>) -> f64 {
+        let Some(bits) = present.filter(|_| self.has_bitmap() && min > 0) else {
+            return self.count_in(min, max) as f64 / (f64::from(max - min) + 1.0);
+        };
+        let (mut inside, mut all) = (0, 0);
+        for (at, bytes) in bits.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let there = u64::from_le_bytes(word);
+            inside += (there & self.word(min + 64 * at as u32)).count_ones();
+            all += there.count_ones();
+        }
+        f64::from(inside) / f64::from(all.max(1))
+    }
+
     /// How codes that are all within `min..=max` lie to it; `present` are the bits of those that are there, from `min` on, as
     /// bytes, if they are known.
     pub(crate) fn overlap(&self, min: u32, max: u32, has_null: bool, present: Option<&[u8]>) -> Overlap {

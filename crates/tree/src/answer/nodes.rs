@@ -88,6 +88,34 @@ impl NodeTree {
         (codes.mins[node] == codes.maxs[node] && !codes.nulls[node]).then_some(codes.mins[node])
     }
 
+    /// The share of a block's codes beside NULL at a level that are in a set, as if rows were spread evenly over codes.
+    pub(crate) fn share(&self, block: usize, level: usize, set: &CodeSet) -> f64 {
+        let codes = &self.heights[0][level];
+        set.share(codes.mins[block], codes.maxs[block], codes.present[block].as_deref())
+    }
+
+    /// The codes that a block's rows have at a level, NULL included; `None` where they span too much to be known.
+    pub(crate) fn codes_of(&self, block: usize, level: usize) -> Option<Vec<u32>> {
+        let codes = &self.heights[0][level];
+        let (min, max) = (codes.mins[block], codes.maxs[block]);
+        let mut present = Vec::new();
+        if codes.nulls[block] || min == 0 {
+            present.push(0);
+        }
+        match &codes.present[block] {
+            _ if min == 0 => {}
+            _ if min == max => present.push(min),
+            Some(bits) => {
+                for (at, &byte) in bits.iter().enumerate() {
+                    let set = (0..8u32).filter(|bit| byte >> bit & 1 == 1);
+                    present.extend(set.map(|bit| min + 8 * at as u32 + bit));
+                }
+            }
+            None => return None,
+        }
+        Some(present)
+    }
+
     /// Bytes in memory, about.
     pub(crate) fn bytes(&self) -> u64 {
         let level = |codes: &NodeCodes| {

@@ -87,14 +87,14 @@ impl SegmentRows {
 }
 
 /// Versions above one and through another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Versions {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Versions {
     pub(super) above: u64,
     pub(super) through: u64,
 }
 
 impl Versions {
-    pub(super) const ALL: Versions = Versions { above: 0, through: u64::MAX };
+    pub(crate) const ALL: Versions = Versions { above: 0, through: u64::MAX };
 
     pub(super) fn contains(self, version: u64) -> bool {
         version > self.above && version <= self.through
@@ -102,13 +102,21 @@ impl Versions {
 }
 
 /// A block to be read.
-pub(super) struct CutBlock {
-    pub(super) segment: usize,
-    pub(super) block: usize,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CutBlock {
+    pub(crate) segment: usize,
+    pub(crate) block: usize,
     /// Filters that the block does not cover, by place.
-    pub(super) open: u64,
+    pub(crate) open: u64,
     /// Only rows of these versions count.
     pub(super) versions: Versions,
+}
+
+impl CutBlock {
+    /// Whether rows of all versions count.
+    pub(crate) fn is_of_all_versions(&self) -> bool {
+        self.versions == Versions::ALL
+    }
 }
 
 /// Adds the rows of segments that lie in a box to an answer, with up to `threads` threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
@@ -123,6 +131,17 @@ pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: 
     for (at, rows) in segments.iter().enumerate() {
         walk(query, at, rows, into, &mut cut)?;
     }
+    read_cut(query, segments, &cut, threads, into).map(|()| true)
+}
+
+/// Adds the rows of cut blocks.
+pub(crate) fn read_cut(
+    query: &BoxQuery,
+    segments: &[SegmentRows],
+    cut: &[CutBlock],
+    threads: usize,
+    into: &mut Answer,
+) -> Result<()> {
     let mut readings = Vec::with_capacity(segments.len());
     for (at, SegmentRows { segment, .. }) in segments.iter().enumerate() {
         let open = cut
@@ -136,7 +155,7 @@ pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: 
     }
     let threads = threads.min(cut.len() / BLOCKS_PER_THREAD + 1).max(1);
     if threads == 1 {
-        return read(query, &readings, &cut, into).map(|()| true);
+        return read(query, &readings, cut, into);
     }
     let parts: Vec<Result<Answer>> = std::thread::scope(|scope| {
         let readings = &readings;
@@ -163,11 +182,11 @@ pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: 
     for part in parts {
         into.add(&part?);
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Whether the segment has every measure that it has the column of.
-fn can_answer(query: &BoxQuery, segment: &Segment) -> Result<bool> {
+pub(crate) fn can_answer(query: &BoxQuery, segment: &Segment) -> Result<bool> {
     let index = segment.index()?;
     Ok(query.measures.iter().all(|measure| {
         let is_measure = index.table.measures.iter().any(|(id, _)| *id == measure.column);

@@ -15,7 +15,7 @@ use arrow::datatypes::{
 use std::sync::Arc;
 
 /// Answers what summaries can, and lists the blocks that are cut.
-pub(super) fn walk(
+pub(crate) fn walk(
     query: &BoxQuery,
     at: usize,
     rows: &SegmentRows,
@@ -141,7 +141,7 @@ fn add_summary(
 }
 
 /// Whether a block of a float measure holds NaN or an infinity.
-pub(super) fn is_special(summary: &MeasureSummary, block: usize) -> bool {
+pub(crate) fn is_special(summary: &MeasureSummary, block: usize) -> bool {
     summary.floats.as_ref().is_some_and(|floats| {
         [&floats.nans, &floats.infinities, &floats.negative_infinities]
             .iter()
@@ -150,7 +150,7 @@ pub(super) fn is_special(summary: &MeasureSummary, block: usize) -> bool {
 }
 
 /// The bounds of an integer or decimal column, which are exact.
-fn exact_bounds(index: &BlockIndex, column: ColumnId, block: usize) -> Option<(i128, i128)> {
+pub(crate) fn exact_bounds(index: &BlockIndex, column: ColumnId, block: usize) -> Option<(i128, i128)> {
     let (_, summary) = index.table.columns.iter().find(|(id, _)| *id == column)?;
     Some((integer_at(&summary.mins, block)?, integer_at(&summary.maxs, block)?))
 }

@@ -35,6 +35,7 @@ mod missed;
 mod sample;
 mod special;
 mod stratum;
+mod textbook;
 
 #[cfg(test)]
 mod simulation;
@@ -46,6 +47,7 @@ pub use interval::interval;
 pub use missed::unseen_count;
 pub use sample::GroupSample;
 pub use stratum::{Frame, Known, MIN_SAMPLED, Stratum};
+pub use textbook::textbook;
 
 /// What to estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +129,11 @@ impl Plan {
     /// The confidence that holds over all looks.
     pub fn confidence(&self) -> f64 {
         self.confidence
+    }
+
+    /// How many standard errors a look's interval reaches to either side, were the estimate normal.
+    pub fn standard_errors(&self) -> f64 {
+        -special::normal_quantile(self.alpha() / 2.0)
     }
 
     /// The error that one look may spend.

@@ -29,11 +29,24 @@ pub struct GroupSample {
 impl GroupSample {
     /// Takes in a drawn row that matches.
     pub fn add(&mut self, stratum: u32, x: f64) {
+        self.add_many(stratum, 1, x, x * x);
+    }
+
+    /// Takes in drawn rows of a stratum that match: how many, their sum, their sum of squares.
+    pub fn add_many(&mut self, stratum: u32, matches: u64, sum: f64, squares: f64) {
+        if matches == 0 {
+            return;
+        }
         let at = self.cell(stratum);
         let cell = &mut self.cells[at];
-        cell.matches += 1;
-        cell.sum += x;
-        cell.squares += x * x;
+        cell.matches += matches;
+        cell.sum += sum;
+        cell.squares += squares;
+    }
+
+    /// Puts what is known without sampling in the place of what was.
+    pub fn set_exact(&mut self, count: u64, sum: f64) {
+        (self.exact_count, self.exact_sum) = (count, sum);
     }
 
     /// Takes in what is known without sampling: covered blocks, the tail, heavy rows that match.

@@ -192,46 +192,6 @@ impl Draw {
     }
 }
 
-/// The textbook's interval: half its width at one standard error.
-fn plain(aggregate: Aggregate, frame: &Frame, group: &GroupSample) -> (f64, f64) {
-    let (count, sum) = group.exact();
-    let weigh = |r: f64| {
-        let (mut c, mut s, mut v) = (count, sum, 0.0);
-        for cell in group.cells() {
-            let stratum = &frame.strata()[cell.stratum as usize];
-            let (rows, n, m) = (stratum.rows as f64, stratum.sampled as f64, cell.matches as f64);
-            c += rows * m / n;
-            s += rows * cell.sum / n;
-            let (mean, squares) = ((cell.sum - r * m) / n, (cell.squares - 2.0 * r * cell.sum + r * r * m) / n);
-            v += rows * rows * (1.0 / n - 1.0 / rows) * n / (n - 1.0) * (squares - mean * mean);
-        }
-        (c, s, v)
-    };
-    match aggregate {
-        Aggregate::Count => {
-            // The variance of I, not of y.
-            let (mut c, mut v) = (count, 0.0);
-            for cell in group.cells() {
-                let stratum = &frame.strata()[cell.stratum as usize];
-                let (rows, n) = (stratum.rows as f64, stratum.sampled as f64);
-                let p = cell.matches as f64 / n;
-                c += rows * p;
-                v += rows * rows * (1.0 / n - 1.0 / rows) * n / (n - 1.0) * p * (1.0 - p);
-            }
-            (c, v.sqrt())
-        }
-        Aggregate::Sum => {
-            let (_, s, v) = weigh(0.0);
-            (s, v.sqrt())
-        }
-        Aggregate::Avg => {
-            let (c, s, _) = weigh(0.0);
-            let (_, _, v) = weigh(s / c);
-            (s / c, v.sqrt() / c)
-        }
-    }
-}
-
 /// Of a sum at one look: Johnson's (1978) correction for skew, and the empirical Bernstein bound of Maurer and Pontil
 /// (2009), both with our error per look: (lower, upper) of each.
 fn rivals(world: &World, draw: &Draw, rung: usize, alpha: f64) -> [(f64, f64); 2] {
@@ -323,7 +283,7 @@ pub(super) fn measure(world: &World, plan: &Plan, draws: usize, rng: &mut Rng) -
                     "{found:?}"
                 );
                 let covers = found.lower <= truth + slack && truth <= found.upper + slack;
-                let (middle, error) = plain(aggregate, frame, sample);
+                let (middle, error) = textbook::standard_error(aggregate, frame, sample);
                 let plain_covers = (middle - truth).abs() <= 1.96 * error;
                 measured.at[look] += share * f64::from(covers);
                 measured.plain_at[look] += share * f64::from(plain_covers);

@@ -65,9 +65,14 @@ impl Stratum {
 
     /// Takes in a drawn row, matching or not; NULL is 0.
     pub fn draw(&mut self, x: f64) {
-        self.sampled += 1;
-        self.sampled_sum += x;
-        self.sampled_squares += x * x;
+        self.draw_many(1, x, x * x);
+    }
+
+    /// Takes in drawn rows, matching or not: how many, and of their measure, NULL as 0, the sum and the sum of squares.
+    pub fn draw_many(&mut self, rows: u64, sum: f64, squares: f64) {
+        self.sampled += rows;
+        self.sampled_sum += sum;
+        self.sampled_squares += squares;
     }
 
     /// Whether every row was drawn: nothing is left to chance.

@@ -96,6 +96,21 @@ impl Mask {
         Rows { words: &self.words, place: 0, word: self.words[0] }
     }
 
+    /// Some consecutive rows as a selection of their own, the first of them its row 0.
+    pub(crate) fn slice(&self, rows: std::ops::Range<usize>) -> Mask {
+        assert!(rows.start <= rows.end && rows.end <= MASK_ROWS, "a mask holds the rows of one block");
+        let (place, shift, count) = (rows.start / 64, rows.start % 64, rows.end - rows.start);
+        let mut slice = Mask { words: [0; MASK_WORDS] };
+        for (at, word) in slice.words.iter_mut().enumerate().take(count.div_ceil(64)) {
+            *word = self.words[place + at] >> shift;
+            if shift > 0 && place + at + 1 < MASK_WORDS {
+                *word |= self.words[place + at + 1] << (64 - shift);
+            }
+        }
+        slice.truncate(count);
+        slice
+    }
+
     /// Drops the rows of `other`.
     #[inline]
     pub(crate) fn and_not_with(&mut self, other: &Mask) {

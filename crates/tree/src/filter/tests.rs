@@ -315,3 +315,15 @@ fn masks_are_sets_of_rows() {
         check(&change(&|mask| mask.retain(|row| row % 3 == 1)), select(&|row| one.contains(row) && row % 3 == 1));
     }
 }
+
+#[test]
+fn a_slice_of_a_mask_is_its_rows() {
+    let mut draws = Draws(9);
+    for _ in 0..300 {
+        let mask = Mask::from_words(std::array::from_fn(|_| draws.next()));
+        let (a, b) = (draws.below(MASK_ROWS as u64 + 1) as usize, draws.below(MASK_ROWS as u64 + 1) as usize);
+        let rows = a.min(b)..a.max(b);
+        let expected: Vec<usize> = rows.clone().filter(|&row| mask.contains(row)).map(|row| row - rows.start).collect();
+        assert_eq!(mask.slice(rows).rows().collect::<Vec<_>>(), expected);
+    }
+}

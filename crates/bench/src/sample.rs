@@ -1,0 +1,242 @@
+//! `sample`: estimates within an error beside cold exact answers, over boxes of at least a million rows; and how often intervals hold, on
+//! lognormal values.
+//!
+//! Both sessions leave cuboids alone, and ask in turns after one pass that warms them. A box that is answered exactly all the same counts
+//! as it is: what is promised is never to be slower.
+
+use crate::boxes::answer::Answer;
+use crate::boxes::data::{Data, unit};
+use crate::boxes::ours::Ours;
+use crate::boxes::questions::{Bin, Generator, Question};
+use crate::machine::median;
+use crate::retail::Random;
+use crate::{Anything, Places};
+use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_query::Session;
+use arrow::array::{ArrayRef, AsArray, Float64Array, StringArray};
+use arrow::record_batch::RecordBatch;
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Args)]
+pub struct SampleArgs {
+    #[command(flatten)]
+    places: Places,
+    /// Rows of the table.
+    #[arg(long, default_value_t = 20_000_000)]
+    rows: u64,
+    /// Questions, a third in each bin of coverage.
+    #[arg(long, default_value_t = 60)]
+    queries: usize,
+    /// Rows that a question matches at least.
+    #[arg(long, default_value_t = 1_000_000)]
+    matching: u64,
+    /// Timed turns of each question.
+    #[arg(long, default_value_t = 5)]
+    turns: usize,
+    /// The largest relative error.
+    #[arg(long, default_value_t = 0.01)]
+    max_error: f64,
+    /// How often intervals should hold.
+    #[arg(long, default_value_t = 0.95)]
+    confidence: f64,
+    /// Trials of each statement over lognormal values; 0 leaves them out.
+    #[arg(long, default_value_t = 1_000)]
+    trials: u64,
+    /// Rows of the table of lognormal values.
+    #[arg(long, default_value_t = 2_000_000)]
+    trial_rows: usize,
+    /// Seed of the questions.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Memory limit of the project.
+    #[arg(long)]
+    memory_limit: Option<String>,
+}
+
+/// Rows of a batch that is appended.
+const BATCH_ROWS: usize = 200_000;
+
+/// One question's figures.
+struct Measured {
+    bin: Bin,
+    exact_ms: f64,
+    near_ms: f64,
+    /// Share of cut rows drawn; `None` if the answer was exact all the same.
+    drawn: Option<f64>,
+    /// The largest true error of a value.
+    error: f64,
+}
+
+pub async fn run(args: SampleArgs) -> Anything<Value> {
+    let data = Data { rows: args.rows, zipf: 0, correlated: false };
+    let file = data.parquet(&args.places.data)?;
+    let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
+    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let mut options = DatabaseOptions::default();
+    if let Some(limit) = &args.memory_limit {
+        options.memory_limit_bytes = parse_bytes(limit)?;
+    }
+    let mut figures = json!({
+        "bench": "sample", "rows": args.rows, "max_error": args.max_error, "confidence": args.confidence,
+        "matching_at_least": args.matching, "turns": args.turns, "seed": args.seed,
+    });
+    {
+        let ours = Ours::load(&scratch.path().join("db"), &file, options.clone()).await?;
+        let (exact, near) = (ours.db().session(), ours.db().session());
+        for session in [&exact, &near] {
+            session.sql("SET cuboids = off").await?;
+        }
+        near.sql(&format!("SET max_error = '{}'", args.max_error)).await?;
+        near.sql(&format!("SET confidence = '{}'", args.confidence)).await?;
+        let questions = questions(&args, &data, &exact)?;
+        let mut measured = Vec::with_capacity(questions.len());
+        for question in &questions {
+            measured.push(measure(&args, question, &exact, &near).await?);
+        }
+        figures["merged_s"] = ours.load_s.into();
+        figures["boxes"] = report(&args, &measured);
+    }
+    if args.trials > 0 {
+        figures["lognormal"] = lognormal(&args, &scratch.path().join("lognormal"), options).await?;
+    }
+    Ok(figures)
+}
+
+/// Boxes that match enough rows.
+fn questions(args: &SampleArgs, data: &Data, exact: &Session) -> Anything<Vec<Question>> {
+    let mut generator = Generator::new(args.seed, data, usize::MAX);
+    let ask = |sql: &str| {
+        let batches = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async { exact.sql(sql).await?.collect().await })
+        })?;
+        Answer::of_batches(&batches, false)
+    };
+    let each = (args.queries / Bin::ALL.len()).max(1);
+    let mut questions = generator.questions(each, ask)?;
+    questions.retain(|question| question.coverage * args.rows as f64 >= args.matching as f64);
+    eprintln!("{} boxes match at least {} rows", questions.len(), args.matching);
+    if questions.is_empty() { Err("no box matches enough rows: take more --rows".into()) } else { Ok(questions) }
+}
+
+async fn measure(args: &SampleArgs, question: &Question, exact: &Session, near: &Session) -> Anything<Measured> {
+    let (mut exact_ms, mut near_ms) = (Vec::new(), Vec::new());
+    let (mut drawn, mut error) = (None, 0.0f64);
+    for turn in 0..=args.turns {
+        let (truth, took, _) = ask(exact, &question.sql).await?;
+        let (found, near_took, share) = ask(near, &question.sql).await?;
+        if turn > 0 {
+            exact_ms.push(took);
+            near_ms.push(near_took);
+        }
+        drawn = share;
+        let errors = found.iter().zip(&truth).map(|(found, truth)| ((found - truth) / truth).abs());
+        error = errors.fold(error, f64::max);
+    }
+    let (exact_ms, near_ms) = (median(&mut exact_ms), median(&mut near_ms));
+    Ok(Measured { bin: question.bin, exact_ms, near_ms, drawn, error })
+}
+
+/// The values of the only row, the milliseconds, and the share of cut rows that was drawn.
+async fn ask(session: &Session, sql: &str) -> Anything<(Vec<f64>, f64, Option<f64>)> {
+    let start = Instant::now();
+    let outcome = session.sql(sql).await?;
+    let sample = outcome.used().and_then(|used| used.sample);
+    let batches = outcome.collect().await?;
+    let took = start.elapsed().as_secs_f64() * 1e3;
+    let row = batches.iter().find(|batch| batch.num_rows() > 0).ok_or("an answer has no rows")?;
+    let number = |column: &ArrayRef| {
+        let number = arrow::compute::cast(column, &arrow::datatypes::DataType::Float64)?;
+        Ok(number.as_primitive::<arrow::datatypes::Float64Type>().value(0))
+    };
+    let values = row.columns().iter().map(number).collect::<Anything<Vec<f64>>>()?;
+    Ok((values, took, sample.map(|sample| sample.rows_drawn as f64 / sample.rows_cut.max(1) as f64)))
+}
+
+fn report(args: &SampleArgs, measured: &[Measured]) -> Value {
+    let mut bins = Vec::new();
+    for bin in Bin::ALL {
+        let of_bin: Vec<&Measured> = measured.iter().filter(|one| one.bin == bin).collect();
+        if of_bin.is_empty() {
+            continue;
+        }
+        let middle =
+            |pick: &dyn Fn(&Measured) -> f64| median(&mut of_bin.iter().map(|one| pick(one)).collect::<Vec<_>>());
+        let ratios: Vec<f64> = of_bin.iter().map(|one| one.exact_ms / one.near_ms).collect();
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let figures = json!({
+            "coverage": bin.name(), "boxes": of_bin.len(),
+            "sampled": of_bin.iter().filter(|one| one.drawn.is_some()).count(),
+            "exact_ms": middle(&|one| one.exact_ms), "estimate_ms": middle(&|one| one.near_ms),
+            "times_faster": median(&mut ratios.clone()), "times_faster_least": least,
+            "drawn_share": middle(&|one| one.drawn.unwrap_or(1.0)),
+            "beyond_max_error": of_bin.iter().filter(|one| one.error > args.max_error).count(),
+        });
+        eprintln!("{figures}");
+        bins.push(figures);
+    }
+    bins.into()
+}
+
+/// Trials over a table of lognormal values of sigma 1 (skew 6) and 2 (skew in the hundreds).
+async fn lognormal(args: &SampleArgs, dir: &Path, options: DatabaseOptions) -> Anything<Value> {
+    let db = Database::open_with(dir, options)?;
+    let session = db.session();
+    session
+        .sql(
+            "CREATE TABLE skewed (region TEXT, item TEXT, mild DOUBLE, wild DOUBLE) \
+              WITH (dimensions = 'place(region); item', measures = 'mild, wild')",
+        )
+        .await?;
+    let mut random = Random(args.seed);
+    let mut left = args.trial_rows;
+    while left > 0 {
+        let rows = left.min(BATCH_ROWS);
+        session.append("skewed", vec![batch(&mut random, rows)?]).await?;
+        left -= rows;
+    }
+    session.sql("CALL alluvia.merge()").await?;
+    session.sql(&format!("SET confidence = '{}'", args.confidence)).await?;
+    let items: Vec<String> = (0..40).map(|item| format!("'item {item}'")).collect();
+    let mut trials = Vec::new();
+    for (value, max_error) in
+        [("count(*)", 0.01), ("sum(mild)", 0.02), ("avg(mild)", 0.02), ("sum(wild)", 0.1), ("avg(wild)", 0.1)]
+    {
+        session.sql(&format!("SET max_error = '{max_error}'")).await?;
+        let sql = format!("SELECT {value} FROM skewed WHERE item IN ({})", items.join(", "));
+        let mut figures = json!({ "of": value, "max_error": max_error });
+        for batch in session.verify(&sql, args.trials).await?.collect().await? {
+            for row in 0..batch.num_rows() {
+                let text = |column: usize| arrow::util::display::array_value_to_string(batch.column(column), row);
+                figures[text(0)?] = text(1)?.into();
+            }
+        }
+        eprintln!("{figures}");
+        trials.push(figures);
+    }
+    Ok(trials.into())
+}
+
+fn batch(random: &mut Random, rows: usize) -> Anything<RecordBatch> {
+    let member = |random: &mut Random, name: &str, count: u64| format!("{name} {}", random.next() % count);
+    let regions: StringArray = (0..rows).map(|_| Some(member(random, "region", 16))).collect();
+    let items: StringArray = (0..rows).map(|_| Some(member(random, "item", 100))).collect();
+    let mut lognormal = |sigma: f64| -> Float64Array {
+        let value = |_| {
+            let radius = (-2.0 * (1.0 - unit(random)).ln()).sqrt();
+            (sigma * radius * (std::f64::consts::TAU * unit(random)).cos()).exp()
+        };
+        (0..rows).map(value).map(Some).collect()
+    };
+    let (mild, wild) = (lognormal(1.0), lognormal(2.0));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("region", Arc::new(regions)),
+        ("item", Arc::new(items)),
+        ("mild", Arc::new(mild)),
+        ("wild", Arc::new(wild)),
+    ];
+    Ok(RecordBatch::try_from_iter(columns)?)
+}

@@ -1,0 +1,47 @@
+//! Which codes a group can have, where a condition is on a coarser level of its dimension.
+//!
+//! `WHERE country = 'Chile' GROUP BY city`: blocks at Chile's border hold cities of other countries, which no row of the answer has. A
+//! sample that knows does not look for them.
+
+use super::run::Bound;
+use alluvia_space::LevelSource;
+use alluvia_tree::{BoxQuery, CodeSet};
+
+/// Members of a level beyond which they are not gone through.
+const MEMBERS_MAX: u32 = 1 << 16;
+
+/// For each of the question's groups the codes that matching rows can have; `None` where nothing is known.
+pub(super) fn of(bound: &Bound, question: &BoxQuery) -> Vec<Option<CodeSet>> {
+    question.groups.iter().map(|&level| of_level(bound, question, level)).collect()
+}
+
+fn of_level(bound: &Bound, question: &BoxQuery, level: usize) -> Option<CodeSet> {
+    let dictionaries = &bound.dictionaries;
+    if !dictionaries.has_members(level) || dictionaries.len(level) > MEMBERS_MAX {
+        return None;
+    }
+    let dimension = bound.dimensions[level];
+    let coarser: Vec<_> = question
+        .filters
+        .iter()
+        .filter(|filter| filter.level < level && bound.dimensions[filter.level] == dimension)
+        .filter(|filter| (filter.level..level).all(|level| is_column(bound, level)))
+        .collect();
+    if coarser.is_empty() || !is_column(bound, level) {
+        return None;
+    }
+    let fits = |&code: &u32| {
+        let mut ancestors = vec![code];
+        for level in (0..=level).rev().take_while(|&at| at > 0 && bound.dimensions[at - 1] == dimension) {
+            let finer = *ancestors.last().unwrap_or(&0);
+            ancestors.push(if finer == 0 { 0 } else { dictionaries.parent(level, finer) });
+        }
+        // A NULL may be under any parent.
+        code == 0 || coarser.iter().all(|filter| filter.codes.contains(ancestors[level - filter.level]))
+    };
+    Some(CodeSet::of_codes((0..dictionaries.len(level)).filter(fits).collect()))
+}
+
+fn is_column(bound: &Bound, level: usize) -> bool {
+    bound.def.levels().nth(level).is_some_and(|(_, _, level)| matches!(level.source, LevelSource::Column(_)))
+}

@@ -1,0 +1,59 @@
+//! `alluvia verify`: how often the intervals of a statement hold.
+
+use crate::answer::{Verified, verify};
+use crate::dialect::Kind;
+use crate::session::core::{Session, blocking};
+use crate::session::outcome::Outcome;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+impl Session {
+    /// Asks a statement so many times, each time with rows drawn under another seed, and gives a table of figures: how often intervals
+    /// held the exact answer, and how wide they were, beside normal theory's. `max_error`, `confidence` and `error_action` are the
+    /// session's.
+    pub async fn verify(&self, sql: &str, trials: u64) -> Result<Outcome> {
+        let statement = self.parse_one(sql)?;
+        let text = Arc::clone(&statement.text);
+        self.run(&text, |run| async move {
+            let Kind::Query(query) = &statement.kind else {
+                return Err(Error::new(ErrorKind::NotSupported, "verify of anything but a SELECT is not supported"));
+            };
+            let Some(accuracy) = run.settings.accuracy() else {
+                return Err(Error::new(ErrorKind::InvalidSetting, "verify wants a max_error above 0")
+                    .with_hint("SET max_error = 0.01, or give --max-error"));
+            };
+            let Some(ready) = self.ready(&run, query, &statement.hints).await? else {
+                return Err(Error::new(ErrorKind::NotSupported, "this statement is never estimated").with_hint(
+                    "samples answer count, sum and avg over one table with dimensions, with conditions on levels",
+                ));
+            };
+            let (kept, threads) = (Arc::clone(self.engine.kept()), run.settings.threads);
+            let (read, bound, version) = (ready.read, ready.bound, ready.snapshot.version);
+            let token = run.token.clone();
+            let verified =
+                blocking(move || verify(&bound, &read, version, &kept, threads, &accuracy, trials, || token.check()));
+            Ok(Outcome::table("VERIFY", &["figure", "value"], table(&verified.await?)))
+        })
+        .await
+    }
+}
+
+fn table(found: &Verified) -> Vec<Vec<Option<String>>> {
+    let share = |part: u64, all: u64| match all {
+        0 => None,
+        _ => Some(format!("{:.2} %", 100.0 * part as f64 / all as f64)),
+    };
+    let mean = |sum: f64, count: u64| (count > 0).then(|| format!("{:.6}", sum / count as f64));
+    let rows = [
+        ("trials answered from a sample", Some(found.sampled.to_string())),
+        ("trials answered exactly", Some(found.exact.to_string())),
+        ("mean share of cut rows drawn", mean(found.drawn, found.sampled)),
+        ("values estimated", Some(found.values.to_string())),
+        ("intervals that hold", share(found.held, found.values)),
+        ("mean width, relative to the exact value", mean(found.width, found.values)),
+        ("normal-theory intervals that hold", share(found.textbook_held, found.values)),
+        ("mean width of normal theory", mean(found.textbook_width, found.values)),
+        ("groups lost", Some(found.lost.to_string())),
+    ];
+    rows.into_iter().map(|(figure, value)| vec![Some(figure.to_owned()), value]).collect()
+}

@@ -1,0 +1,229 @@
+//! Estimates of box queries: counts, sums and averages from the ladder, with intervals, as few rows as the error allows.
+//!
+//! Invariants:
+//! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut blocks all of
+//!   whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not known is read exactly, too.
+//! - A rung is chosen before anything is drawn, by summaries alone; there are [`LOOKS`] looks at samples, planned; then everything
+//!   is read, and the answer is exact.
+//! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in full, or
+//!   everything is, or the answer says that it may lack groups.
+//! - A sample that cannot pay is not drawn: where few rows are cut, or no rung promises to suffice, the answer is exact at once.
+//!
+//! A stratum is a run of neighbouring cut blocks, long enough to have some hundred drawn rows at the rung it is first read at: then
+//! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows.
+
+mod draw;
+mod facts;
+mod foresee;
+mod possible;
+mod strata;
+mod tally;
+
+use crate::answer::{Answer, BoxQuery, CodeSet, SegmentRows, can_answer, walk};
+use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
+use crate::ladder::rung_rate;
+use alluvia_types::Result;
+use facts::Facts;
+use strata::Strata;
+use tally::Look;
+
+/// Looks at samples; a look at everything does not count.
+pub const LOOKS: u32 = 2;
+
+/// Cut rows below which a sample cannot pay, unless told otherwise.
+pub const SAMPLE_ROWS_MIN: u64 = 64 * crate::layout::BLOCK_ROWS as u64;
+
+/// The second look may read this share of all cut rows; more is better spent on all of them.
+const SECOND_LOOK_SHARE: f64 = 0.34;
+
+/// One value of each group of an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// What it is.
+    pub aggregate: Aggregate,
+    /// Of which of the question's measures; `None` counts rows.
+    pub measure: Option<usize>,
+}
+
+/// What to do where a sample does not suffice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// Read everything.
+    Exact,
+    /// Give what was reached.
+    Reached,
+}
+
+/// Where drawn rows come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// The rungs of the segments' ladders: one sample, that of the table's seed.
+    Ladder,
+    /// The segments themselves, by weights under another seed: as if the ladder had been written with it. Slow; to try how good
+    /// intervals are.
+    Seeded {
+        /// The seed.
+        seed: u64,
+        /// Which rows they are, by segment ([`crate::Segment::identities`] of all rows).
+        identities: &'a [Vec<(u64, u64)>],
+    },
+}
+
+/// What is asked, and how sure the answer must be.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The box, the groups and the measures.
+    pub question: &'a BoxQuery,
+    /// For each of the question's groups the codes that its rows can have, where more is known than summaries tell.
+    pub group_codes: &'a [Option<CodeSet>],
+    /// The values of each group.
+    pub goals: &'a [Goal],
+    /// The largest relative error of a value.
+    pub max_error: f64,
+    /// How often an interval holds the truth: of each value, over the choice of the seed.
+    pub confidence: f64,
+    /// Where the sample does not suffice.
+    pub otherwise: Otherwise,
+    /// Where rows are drawn from.
+    pub source: Source<'a>,
+    /// Cut rows below which the answer is exact at once: [`SAMPLE_ROWS_MIN`].
+    pub rows_min: u64,
+    /// Threads for what is read exactly.
+    pub threads: usize,
+}
+
+/// A value and where the truth is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimated {
+    /// The interval that holds through planned looks.
+    pub interval: Interval,
+    /// The textbook's, for comparison.
+    pub textbook: Interval,
+}
+
+/// Estimates of all groups.
+#[derive(Clone, Debug)]
+pub struct Estimates {
+    /// By group's number in the answer: its values, one for each goal.
+    pub groups: Vec<(usize, Vec<Estimated>)>,
+    /// The look at which reading stopped, from 1.
+    pub look: u32,
+    /// Bit `k` is set if rung `k` was read.
+    pub rungs: u32,
+    /// Rows drawn.
+    pub rows_drawn: u64,
+    /// Rows of all cut blocks, which an exact answer reads.
+    pub rows_cut: u64,
+    /// The largest relative error of a value.
+    pub error: f64,
+    /// Groups that may exist and were not seen.
+    pub groups_unseen: u64,
+    /// Whether every value is good enough and no group may lack.
+    pub holds: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Sampled {
+    /// A segment cannot answer; nothing was added to the answer.
+    Cannot,
+    /// The answer now has all rows of the segments: it is exact, unless it is spoilt.
+    Exact,
+    /// The answer has what was counted exactly; the estimates include that.
+    Estimates(Estimates),
+}
+
+/// Estimates a question over segments. `into` has the rows of the tail; what is counted exactly is added to it.
+pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Sampled> {
+    let question = asked.question;
+    for rows in segments {
+        if !can_answer(question, &rows.segment)? {
+            return Ok(Sampled::Cannot);
+        }
+    }
+    let mut cut = Vec::new();
+    for (at, rows) in segments.iter().enumerate() {
+        walk(question, at, rows, into, &mut cut)?;
+    }
+    let Some((facts, exact)) = facts::gather(asked, segments, &into.keys, &cut)? else {
+        strata::read_exactly(asked, segments, &cut, into)?;
+        return Ok(Sampled::Exact);
+    };
+    strata::read_exactly(asked, segments, &exact, into)?;
+    let Some(rung) = first_rung(asked, segments, &facts, into) else {
+        let rest: Vec<_> = facts.iter().map(|facts| facts.cut).collect();
+        strata::read_exactly(asked, segments, &rest, into)?;
+        return Ok(Sampled::Exact);
+    };
+    let strata = Strata::new(asked, segments, &facts, rung, into)?;
+    look_on(asked, segments, strata, into)
+}
+
+/// The rung to read first; `None` where everything is better read at once.
+fn first_rung(asked: &Asked<'_>, segments: &[SegmentRows], facts: &[Facts], into: &Answer) -> Option<u32> {
+    let rows: u64 = facts.iter().map(|facts| facts.rows).sum();
+    if rows < asked.rows_min || rows == 0 || into.totals.is_spoilt() || asked.goals.is_empty() {
+        return None;
+    }
+    let foreseen = foresee::rung(asked, segments, facts, possible::count(facts), into);
+    match (foreseen, asked.otherwise) {
+        (None, Otherwise::Reached) => Some(1),
+        (foreseen, _) => foreseen,
+    }
+}
+
+/// Looks as often as planned, reading more between the looks.
+fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into: &mut Answer) -> Result<Sampled> {
+    let plan = Plan::new(LOOKS, asked.confidence);
+    strata.draw_first(asked, segments, into)?;
+    for number in 1..=LOOKS {
+        // What is spoilt is not given, exact or not.
+        if strata.is_read() || into.totals.is_spoilt() {
+            return Ok(Sampled::Exact);
+        }
+        let look = strata.look(asked, &plan, into);
+        let is_last = number == LOOKS;
+        if look.holds || is_last && asked.otherwise == Otherwise::Reached {
+            return Ok(Sampled::Estimates(strata.estimates(look, number)));
+        }
+        let reads = if is_last { Vec::new() } else { next_reads(asked, &strata, &look, &plan) };
+        let cost: f64 = reads.iter().map(|&(run, rung)| strata.runs[run].rows as f64 * rung_rate(rung)).sum();
+        let pays = !reads.is_empty() && cost <= SECOND_LOOK_SHARE * strata.rows_cut as f64;
+        match (pays, asked.otherwise) {
+            (true, _) => strata.read_on(asked, segments, &reads, into)?,
+            (false, Otherwise::Exact) => break,
+            (false, Otherwise::Reached) => return Ok(Sampled::Estimates(strata.estimates(look, number))),
+        }
+    }
+    strata.read_rest(asked, segments, into)?;
+    Ok(Sampled::Exact)
+}
+
+/// Which runs to read at which rungs before the next look; rung 0 is everything.
+fn next_reads(asked: &Asked<'_>, strata: &Strata, look: &Look, plan: &Plan) -> Vec<(usize, u32)> {
+    let rates = strata.rates();
+    let mut rungs: Vec<Option<u32>> = vec![None; strata.runs.len()];
+    for (at, frame) in look.frames.iter().enumerate() {
+        let of_frame = |goal: &&Goal| goal.measure.map_or(0, |measure| measure + 1) == at;
+        let goals: Vec<_> = look
+            .samples
+            .iter()
+            .flat_map(|samples| asked.goals.iter().filter(of_frame).map(move |goal| (goal.aggregate, &samples[at])))
+            .collect();
+        for read in next_allocation(frame, &goals, &rates, plan, asked.max_error) {
+            let (run, rung) = (read.stratum as usize, strata.rung_of(read.stratum as usize, read.rung));
+            rungs[run] = Some(rungs[run].map_or(rung, |known| known.min(rung)));
+        }
+    }
+    for run in strata.with_unseen(look) {
+        rungs[run] = Some(0);
+    }
+    // A rung that a segment lacks may be the one that was read: then there is nothing to gain but by the next.
+    let deeper = |(run, rung): (usize, Option<u32>)| {
+        let rung = rung?;
+        let thicker =
+            |rung: u32| strata.runs[run].available.iter().copied().filter(|&has| has < rung).max().unwrap_or(0);
+        Some((run, if rung < strata.runs[run].rung { rung } else { thicker(strata.runs[run].rung) }))
+    };
+    rungs.into_iter().enumerate().filter_map(deeper).collect()
+}

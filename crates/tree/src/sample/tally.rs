@@ -1,0 +1,98 @@
+//! What was drawn, and what it says.
+//!
+//! Invariant: frame 0 counts rows, frame 1 + m values of measure m; a group has a sample for each.
+
+use super::foresee::exact_of;
+use super::{Asked, Estimated};
+use crate::answer::Answer;
+use crate::estimate::{Frame, GroupSample, Plan, Stratum, interval, textbook};
+
+/// Drawn rows, by strata and groups.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    /// By frame, by run.
+    pub(super) strata: Vec<Vec<Stratum>>,
+    /// Where a group's samples are, by its number; [`NONE`] if none of its rows were drawn.
+    slots: Vec<u32>,
+    /// The group's number, and its samples by frame.
+    samples: Vec<(usize, Vec<GroupSample>)>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// What drawn rows say at one look.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) frames: Vec<Frame>,
+    /// Of each group that was seen: its samples by frame, with what is exact.
+    pub(super) samples: Vec<Vec<GroupSample>>,
+    pub(super) groups: Vec<(usize, Vec<Estimated>)>,
+    pub(super) error: f64,
+    /// Indices of groups that may exist and were not seen, ascending.
+    pub(super) unseen: Vec<u64>,
+    pub(super) holds: bool,
+}
+
+impl Tally {
+    pub(super) fn new(strata: Vec<Vec<Stratum>>) -> Tally {
+        Tally { strata, slots: Vec::new(), samples: Vec::new() }
+    }
+
+    /// The samples of a group, by frame.
+    #[inline]
+    pub(super) fn of_group(&mut self, group: usize) -> &mut [GroupSample] {
+        if group >= self.slots.len() {
+            self.slots.resize(group + 1, NONE);
+        }
+        if self.slots[group] == NONE {
+            self.slots[group] = self.samples.len() as u32;
+            self.samples.push((group, vec![GroupSample::default(); self.strata.len()]));
+        }
+        &mut self.samples[self.slots[group] as usize].1
+    }
+
+    /// Forgets what was drawn of the runs that are read again.
+    pub(super) fn forget(&mut self, is_read_again: &[bool]) {
+        for (_, samples) in &mut self.samples {
+            samples.iter_mut().for_each(|sample| sample.forget(|run| is_read_again[run as usize]));
+        }
+    }
+
+    /// Intervals of all groups that were seen, in the sample or exactly.
+    pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
+        let frames: Vec<Frame> = self.strata.iter().map(|strata| Frame::new(strata.clone())).collect();
+        let none = vec![GroupSample::default(); frames.len()];
+        let groups = self.slots.len().max(into.totals.groups());
+        let (mut samples, mut found, mut error) = (Vec::new(), Vec::new(), 0.0f64);
+        for group in 0..groups {
+            let drawn = self.slots.get(group).filter(|&&slot| slot != NONE).map(|&slot| &self.samples[slot as usize].1);
+            let is_drawn = drawn.is_some_and(|drawn| drawn[0].matches() > 0);
+            if !is_drawn && exact_of(into, group, None).0 == 0 && !asked.question.groups.is_empty() {
+                continue;
+            }
+            let mut of_group = drawn.unwrap_or(&none).clone();
+            for (at, sample) in of_group.iter_mut().enumerate() {
+                let (count, sum) = exact_of(into, group, at.checked_sub(1));
+                sample.set_exact(count, sum);
+            }
+            let cells = asked.goals.iter().map(|goal| {
+                let at = goal.measure.map_or(0, |measure| measure + 1);
+                let (frame, sample) = (&frames[at], &of_group[at]);
+                Estimated {
+                    interval: interval(goal.aggregate, frame, sample, plan),
+                    textbook: textbook(goal.aggregate, frame, sample, plan.confidence()),
+                }
+            });
+            let cells: Vec<Estimated> = cells.collect();
+            error = cells.iter().map(|cell| cell.interval.relative_error()).fold(error, f64::max);
+            found.push((group, cells));
+            samples.push(of_group);
+        }
+        Look { frames, samples, groups: found, error, unseen: Vec::new(), holds: error <= asked.max_error }
+    }
+
+    /// Numbers of the groups of which rows were drawn.
+    pub(super) fn drawn_groups(&self) -> impl Iterator<Item = usize> {
+        self.samples.iter().filter(|(_, samples)| samples[0].matches() > 0).map(|(group, _)| *group)
+    }
+}
