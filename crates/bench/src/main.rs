@@ -11,9 +11,9 @@ mod machine;
 mod mixed;
 mod peer;
 mod retail;
+mod sample;
 mod skip;
 mod thin;
-mod sample;
 mod tpch;
 mod wire;
 

@@ -1,8 +1,8 @@
 //! Statements that the index may answer, in words of their own.
 
+use crate::dialect::Sureness;
 use arrow::array::{Array, ArrayRef};
 use datafusion::scalar::ScalarValue;
-use crate::dialect::Sureness;
 
 /// `SELECT aggregates and groups FROM one table WHERE conditions GROUP BY ...`.
 #[derive(Clone, PartialEq, Debug)]

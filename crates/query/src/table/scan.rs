@@ -131,7 +131,7 @@ impl Skipped {
 }
 
 impl Scan<'_> {
-    fn plan(mut self) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(super) fn plan(mut self) -> Result<Arc<dyn ExecutionPlan>> {
         self.options.global.bloom_filter_on_read = false;
         let codes = match &self.predicate {
             Some(predicate) => level_codes(&self.entry.def, predicate, self.read.dictionaries.as_deref()),

@@ -7,3 +7,4 @@ mod files;
 mod golden;
 mod ladder;
 mod round_trip;
+mod sample_model;

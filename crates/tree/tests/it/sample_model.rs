@@ -1,8 +1,7 @@
 //! Estimates against the exact answer: intervals hold as often as they say, what is read in full is the exact answer bit for bit, and no
 //! group is lost.
 
-mod common;
-
+use crate::common::*;
 use alluvia_space::{LevelCodes, TableDef};
 use alluvia_tree::estimate::Aggregate;
 use alluvia_tree::sample::{Asked, Estimates, Goal, Otherwise, Sampled, Source, sample};
@@ -13,7 +12,6 @@ use alluvia_tree::{
 use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
 use arrow::compute::take;
-use common::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
