@@ -229,14 +229,14 @@ fn a_ladder_is_what_its_seed_draws() {
 fn intervals_hold_as_often_as_they_say() {
     let trials = std::env::var("SAMPLE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(150u64);
     let data = data(5, &[110_000, 50_000, 900], 30);
-    // Half of all trials or so stop at the first look: there the choice to stop does most harm.
+    // Each error is a little above what is foreseen of the rung of 1/64: then that one is read first.
     for (filters, goal, max_error) in [
-        (vec![(ITEM, codes(1..12))], GOALS[0], 0.02),
-        (vec![(ITEM, vec![2, 9])], GOALS[1], 0.1),
-        (vec![(ITEM, codes(1..20))], GOALS[2], 0.03),
-        (vec![(ITEM, codes(4..20)), (COUNTRY, codes(1..15))], GOALS[3], 0.05),
-        (vec![(ITEM, codes(1..20))], GOALS[4], 0.05),
-        (vec![(ITEM, codes(1..9)), (CITY, codes(1..20))], GOALS[5], 0.12),
+        (vec![(ITEM, codes(1..12))], GOALS[0], 0.08),
+        (vec![(ITEM, vec![2, 9])], GOALS[1], 0.25),
+        (vec![(ITEM, codes(1..20))], GOALS[2], 0.085),
+        (vec![(ITEM, codes(4..20)), (COUNTRY, codes(1..15))], GOALS[3], 0.11),
+        (vec![(ITEM, codes(1..20))], GOALS[4], 0.11),
+        (vec![(ITEM, codes(1..9))], GOALS[5], 0.15),
     ] {
         let question = question(&data, &filters, &[]);
         let keys = keys(&data, &question);
