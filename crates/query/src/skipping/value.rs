@@ -1,8 +1,8 @@
 //! Values of literals, ordered as comparisons order them.
 //!
 //! Invariants:
-//! - Two values of one column compare here as `=` and `<` compare them in rows: text by bytes, floats by IEEE 754's total order
-//!   (both zeroes are two values, NaN is above infinity), times as instants.
+//! - Two values of one column compare here as `=` and `<` compare them in rows: text by bytes, times as instants, floats by
+//!   IEEE 754's total order, but that both zeroes are one value. A NaN in a statement is not understood.
 //! - A value is only made of a literal of the column's own type: what is cast to compare is not understood here.
 
 use alluvia_space::DataType;
@@ -37,8 +37,8 @@ impl Value {
             {
                 Value::Whole(*value)
             }
-            (DataType::Real, S::Float32(Some(value))) => Value::Float(ascending_32(value.to_bits()).into()),
-            (DataType::Double, S::Float64(Some(value))) => Value::Float(ascending_64(value.to_bits())),
+            (DataType::Real, S::Float32(Some(value))) => Value::Float(ascending_32(one_zero_32(*value)?).into()),
+            (DataType::Double, S::Float64(Some(value))) => Value::Float(ascending_64(one_zero_64(*value)?)),
             (DataType::Text, S::Utf8(Some(text)) | S::LargeUtf8(Some(text)) | S::Utf8View(Some(text))) => {
                 Value::Bytes(text.clone().into_bytes())
             }
@@ -136,6 +136,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// Bits of a number; of one zero for both.
+fn one_zero_64(value: f64) -> Option<u64> {
+    (!value.is_nan()).then(|| (value + 0.0).to_bits())
+}
+
+fn one_zero_32(value: f32) -> Option<u32> {
+    (!value.is_nan()).then(|| (value + 0.0).to_bits())
+}
+
 /// Bits of a float as a number that ascends in total order, and back.
 fn ascending_64(bits: u64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -199,6 +208,8 @@ mod tests {
         let decimal = DataType::Decimal { precision: 15, scale: 2 };
         assert_eq!(Value::of_literal(&ScalarValue::Decimal128(Some(5), 15, 3), &decimal), None);
         assert_eq!(Value::of_literal(&ScalarValue::Decimal128(Some(5), 9, 2), &decimal), Some(Value::Whole(5)));
+        let double = |value| Value::of_literal(&ScalarValue::Float64(Some(value)), &DataType::Double);
+        assert_eq!((double(f64::NAN), double(-0.0)), (None, double(0.0)));
         let plain = ScalarValue::TimestampMicrosecond(Some(5), None);
         assert_eq!(Value::of_literal(&plain, &DataType::TimestampTz), None);
     }

@@ -147,6 +147,11 @@ impl Fixture {
         self.tail.push(TailRead::new(with_versions(rows, &vec![50; rows.num_rows()])));
     }
 
+    /// Forgets statistics, which are kept by definition, after [`Self::now`] was changed.
+    pub(crate) fn altered(&mut self) {
+        self.scans = ScanCache::new();
+    }
+
     pub(crate) fn entry(&self) -> Arc<TableEntry> {
         let created = Change::CreateTable { def: self.now.clone() };
         let catalog = Catalog::default().apply(Version(1), &[created]).expect("creates");
