@@ -308,8 +308,11 @@ fn narrows(join: &Join, other: &LogicalPlan) -> bool {
 
 /// Whether a plan may lack keys that the table has whose keys they are.
 fn is_part(plan: &LogicalPlan) -> bool {
-    let is_less = |plan: &LogicalPlan| {
-        matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_))
+    let is_less = |plan: &LogicalPlan| match plan {
+        // Conditions may have been pushed into the scan altogether.
+        LogicalPlan::TableScan(scan) => !scan.filters.is_empty(),
+        LogicalPlan::Filter(_) | LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => true,
+        _ => false,
     };
     plan.exists(|plan| Ok(is_less(plan))).unwrap_or(false)
 }
@@ -319,7 +322,7 @@ fn is_steady(plan: &LogicalPlan) -> bool {
     let mut steady = true;
     let look = plan.apply(|plan| {
         steady &= match plan {
-            LogicalPlan::TableScan(_) => source_of(plan).is_some(),
+            LogicalPlan::TableScan(scan) => source_of(plan).is_some() && scan.filters.iter().all(is_plain),
             LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => true,
             LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
