@@ -387,7 +387,8 @@ impl Scan<'_> {
             None => &[],
         };
         let mut options = self.options.clone();
-        options.global.pushdown_filters |= sieve.share <= LATE_SHARE_MAX;
+        // Weights alone are sieved while pages are decoded: the reader goes on without a condition that it cannot prepare there.
+        options.global.pushdown_filters |= sieve.share <= LATE_SHARE_MAX && !self.is_filtered;
         let source = ParquetSource::new(Arc::clone(&self.projected.file_schema))
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(SegmentReaderFactory::new(Arc::clone(&self.context.used)));
