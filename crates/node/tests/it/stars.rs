@@ -70,7 +70,7 @@ fn statement(random: &mut Random) -> String {
             conditions.push(small_condition(random));
         }
     }
-    if joined % 2 == 0 {
+    if joined.is_multiple_of(2) {
         from += " JOIN shelves h ON s.shelf = h.id";
         choices.extend(["h.hall", "h.width"]);
         if random.below(2) == 0 {

@@ -13,11 +13,11 @@ use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_tree::{BLOCK_ROWS, Segment};
 use alluvia_types::{SegmentId, Version};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, UInt64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -174,6 +174,10 @@ impl ScalarUDFImpl for Weigh {
 
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
         Ok(DataType::UInt64)
+    }
+
+    fn return_field_from_args(&self, _arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::new(Field::new(self.name(), DataType::UInt64, false)))
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
