@@ -9,12 +9,14 @@
 //! generation does the rewinding for all.
 
 use crate::codec::encode;
+use crate::keys::Keys;
 use crate::replay::with_hidden_columns;
 use crate::waiting::WaitingBatches;
 use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, NewBatch, ProducerMark, ProducerState, Published, Views,
+    BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
+    Views,
 };
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
@@ -39,6 +41,7 @@ struct Sequencer {
     commit_micros: i64,
     catalog: Arc<Catalog>,
     producers: BTreeMap<String, ProducerState>,
+    keys: Keys,
     /// In the log's buffer or durable, and not yet visible.
     pending: VecDeque<Published>,
     /// How often the log was rewound.
@@ -56,8 +59,16 @@ pub(crate) struct Sequenced {
 }
 
 impl Committer {
-    /// A committer over an opened log whose batches are all published in `views`.
-    pub fn new(log: Arc<Log>, views: Arc<Views>, last_commit_micros: i64, batch_bytes_max: u64) -> Self {
+    /// A committer over an opened log whose batches are all published in `views`. `keys` are those of older batches.
+    pub fn new(
+        log: Arc<Log>,
+        views: Arc<Views>,
+        last_commit_micros: i64,
+        batch_bytes_max: u64,
+        keys: Vec<KeyRecord>,
+    ) -> Self {
+        let mut known = Keys::default();
+        keys.into_iter().chain(views.cut().keys).for_each(|record| known.insert(record));
         let (visible, catalog, producers) = views.committed();
         assert_eq!(visible, log.durable(), "what is durable is visible before the first batch");
         let sequencer = Sequencer {
@@ -65,6 +76,7 @@ impl Committer {
             commit_micros: last_commit_micros,
             catalog,
             producers,
+            keys: known,
             pending: VecDeque::new(),
             generation: 0,
         };
@@ -81,6 +93,13 @@ impl Committer {
     /// The log.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// The visible batch that has used a key within the last seven days.
+    pub fn keyed(&self, key: BatchKey) -> Option<KeyRecord> {
+        let now_micros = self.views.clock().wall_micros();
+        let known = self.sequencer.lock().keys.get(key, now_micros);
+        known.filter(|record| record.version <= self.views.visible())
     }
 
     pub(crate) fn waiting(&self) -> &WaitingBatches {
@@ -179,6 +198,13 @@ impl Committer {
         {
             return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
         }
+        let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
+        if let Some(key) = batch.key {
+            if let Some(KeyRecord { version, .. }) = sequencer.keys.get(key, commit_micros) {
+                return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
+            }
+            sequencer.keys.make_room(commit_micros)?;
+        }
         let version = sequencer.next;
         let catalog = match batch.changes.as_slice() {
             [] => None,
@@ -191,7 +217,6 @@ impl Committer {
         for load in &batch.loads {
             check_definition(current, version, load.table, load.checked_at)?;
         }
-        let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
         let published = published(version, commit_micros, batch, catalog.clone(), body.len() as u64)?;
         let ticket = Some(self.log.append_owned(version, commit_micros, body)?);
 
@@ -202,6 +227,9 @@ impl Committer {
         if let Some(mark) = &published.info.producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
             sequencer.producers.insert(mark.name.clone(), state);
+        }
+        if let Some(key) = published.info.key {
+            sequencer.keys.insert(KeyRecord { key, version, commit_micros, rows: published.info.rows });
         }
         sequencer.commit_micros = commit_micros;
         sequencer.next = version.next();
@@ -254,6 +282,7 @@ impl Committer {
         sequencer.next = visible.next();
         sequencer.catalog = catalog;
         sequencer.producers = producers;
+        sequencer.keys.forget_above(visible);
         sequencer.generation += 1;
         Ok(())
     }
@@ -332,6 +361,7 @@ fn published(
         changes: batch.changes.len(),
         bytes,
         producer: batch.producer,
+        key: batch.key,
     };
     let rows = with_hidden_columns(version, batch.rows, bytes)?;
     Ok(Published { info, catalog, rows, loads: batch.loads })

@@ -61,6 +61,8 @@ pub enum ErrorKind {
     Timeout,
     /// The statement's or the database's memory is used up.
     OutOfMemory,
+    /// A text, a body or a message is longer than it may be.
+    TooLarge,
     /// More work is under way than is allowed.
     Busy,
     /// No room on the disk; the database is read-only until there is.
@@ -116,6 +118,7 @@ impl ErrorKind {
             Producer => "55000",
             Cancelled | Timeout => "57014",
             OutOfMemory => "53200",
+            TooLarge => "54000",
             Busy => "53300",
             DiskFull => "53100",
             Io => "58030",

@@ -169,6 +169,7 @@ impl Session {
             pending,
             store: Arc::clone(self.engine.store()),
             queries: Arc::clone(self.engine.queries()),
+            sessions: Arc::clone(self.engine.sessions()),
             cuboids: Arc::clone(self.engine.cuboids()),
             scans: Arc::clone(self.engine.scans()),
             settings: Arc::new(self.settings_now()),

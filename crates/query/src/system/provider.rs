@@ -14,8 +14,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 9] =
-    ["batches", "columns", "cuboids", "dimensions", "queries", "segments", "settings", "stages", "tables"];
+pub const TABLE_NAMES: [&str; 10] =
+    ["batches", "columns", "cuboids", "dimensions", "queries", "segments", "sessions", "settings", "stages", "tables"];
 
 type Rows = fn(&StatementContext) -> Vec<Vec<Cell>>;
 
@@ -36,6 +36,7 @@ impl SystemTable {
             "dimensions" => (definitions::DIMENSIONS, definitions::dimensions),
             "queries" => (activity::QUERIES, activity::queries),
             "segments" => (storage::SEGMENTS, storage::segments),
+            "sessions" => (activity::SESSIONS, activity::sessions),
             "settings" => (activity::SETTINGS, activity::settings),
             "stages" => (storage::STAGES, storage::stages),
             "tables" => (definitions::TABLES, definitions::tables),

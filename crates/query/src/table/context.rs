@@ -7,6 +7,7 @@
 
 use super::statistics::ScanCache;
 use crate::answer::Cuboids;
+use crate::session::Sessions;
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
 use alluvia_types::{Stage, TableId, Version};
@@ -33,6 +34,8 @@ pub struct StatementContext {
     pub store: Arc<dyn Store>,
     /// Recent queries, for `alluvia.queries`.
     pub queries: Arc<QueryLog>,
+    /// Open sessions, for `alluvia.sessions`.
+    pub(crate) sessions: Arc<Sessions>,
     /// Resident cuboids, for `alluvia.cuboids`.
     pub(crate) cuboids: Arc<Cuboids>,
     /// Statistics of segments, kept between statements.
