@@ -147,7 +147,7 @@ fn text(figures: &Figures, (connections, busy): (usize, usize), requests: &Reque
     out.one(
         "alluvia_log_syncs_total",
         "counter",
-        "Groups of batches that were made durable since the start.",
+        "Groups of batches that the log has made durable, each by one fsync, since the database was made.",
         figures.log_syncs,
     );
     out.one("alluvia_visible_version", "gauge", "The newest version that queries can see.", figures.visible.0);
