@@ -21,10 +21,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
 
 /// Pieces of an answer that wait for the client.
 const WAITING: usize = 2;
+
+/// What the last bytes of an answer that fails get to leave.
+const FLUSHED_IN: Duration = Duration::from_millis(20);
 
 /// What sends an answer; closed once the client has gone.
 pub(crate) type Chunks = mpsc::Sender<Result<Bytes>>;
@@ -120,6 +125,9 @@ async fn run(
         Err(error) => {
             let last = encoder.fail(&Failure::from(error.clone()));
             drop(chunks.send(Ok(last)).await);
+            // An error ends the connection with what is still in its buffer; while the body gives nothing, that is sent.
+            drop(chunks.reserve_many(WAITING).await);
+            sleep(FLUSHED_IN).await;
             drop(chunks.send(Err(error)).await);
         }
     }
