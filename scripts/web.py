@@ -72,7 +72,7 @@ def with_trust(base):
     check(rows(base, "SELECT * FROM t ORDER BY a"), [{"a": 1, "b": "ä"}, {"a": 2, "b": None}], "JSON")
     status, text = ask(base, "/query", "SELECT * FROM t ORDER BY a", Accept="text/csv")
     check((status, list(csv.reader(io.StringIO(text)))), (200, [["a", "b"], ["1", "ä"], ["2", ""]]), "CSV")
-    body = json.dumps({"sql": "SELECT $1 || b AS c FROM t WHERE a = $2", "parameters": ["x", 1], "settings": {"freshness": "1s"}})
+    body = json.dumps({"sql": "SELECT $1 || b AS c FROM t WHERE a = $2", "parameters": ["x", 1], "settings": {"freshness": "0s"}})
     status, text = ask(base, "/query", body, Content_Type="application/json")
     check((status, json.loads(text).get("rows")), (200, [{"c": "xä"}]), "parameters")
     status, text = ask(base, "/query", "SELECT * FROM nowhere")
