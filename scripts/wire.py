@@ -32,7 +32,7 @@ def check(found, expected, what):
 @contextmanager
 def served(binary, data, *settings):
     """A server on a free port; gives the port and what it said first."""
-    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0"]
+    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0", "--http-listen", "off"]
     for setting in settings:
         args += ["--set", setting]
     with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as server:

@@ -71,13 +71,14 @@ fn test() {
     demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
 }
 
-/// Segments open in DuckDB and pyarrow as they are; PostgreSQL's clients talk to the server.
+/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL and of HTTP talk to the server.
 fn interop() {
     let venv = data::venv();
     let binary = built("alluvia");
     let binary = binary.to_str().expect("paths here are UTF-8");
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
+    python(&venv, &["scripts/web.py", binary]).run();
 }
 
 fn docs() {

@@ -20,8 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pipeline", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
     ("query", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
     ("node", &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "query"]),
-    ("server-pg", &["types", "query"]),
-    ("cli", &["types", "space", "snapshot", "query", "node", "server-pg"]),
+    ("access", &["types"]),
+    ("server-pg", &["types", "access", "query"]),
+    ("server-http", &["types", "access", "query"]),
+    ("cli", &["types", "access", "space", "snapshot", "query", "node", "server-pg", "server-http"]),
     ("bench", &["types", "space", "storage", "snapshot", "query", "node"]),
 ];
 

@@ -14,18 +14,31 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 12] = [
+const SETTINGS: [(&str, &str, &str); 17] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
+    ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("memory_limit", "", "Memory to use in all, such as 4GB; three quarters of the machine's if empty."),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
     ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
     ("tls_certificate", "", "File with the server's certificate chain, in PEM. Read again on SIGHUP."),
     ("tls_key", "", "File with its private key, in PEM."),
-    ("connections_max", "200", "Connections that may be logged in at once."),
+    ("connections_max", "200", "Connections that may be logged in at once, of each protocol."),
     ("authentication_timeout", "10s", "What a client has to log in."),
     ("idle_timeout", "0s", "A connection that sends nothing for so long is ended; 0s never does."),
     ("message_bytes_max", "64MB", "The longest message of a client."),
+    ("body_bytes_max", "1GB", "The longest body of rows over HTTP, also unpacked."),
+    (
+        "http_header_timeout",
+        "30s",
+        "What an HTTP client has to send a request's head, and a connection to send the next request.",
+    ),
+    (
+        "transfer_timeout",
+        "1min",
+        "An HTTP client that sends nothing more of a body, or takes nothing of an answer, for so long is gone.",
+    ),
+    ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0s logs none."),
     ("stop_timeout", "10s", "What running statements get to finish when the server stops."),
 ];
 
@@ -44,6 +57,9 @@ pub struct ConfigArgs {
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+    /// Address and port of HTTP; off for none.
+    #[arg(long, value_name = "ADDRESS")]
+    pub http_listen: Option<String>,
     /// Memory to use in all, such as 4GB.
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
@@ -135,7 +151,12 @@ impl Config {
                 warnings.push(format!("{name} is ignored: {}", error.message()));
             }
         }
-        let flags = [("listen", &args.listen), ("memory_limit", &args.memory_limit), ("threads", &args.threads)];
+        let flags = [
+            ("listen", &args.listen),
+            ("http_listen", &args.http_listen),
+            ("memory_limit", &args.memory_limit),
+            ("threads", &args.threads),
+        ];
         for (name, value) in flags {
             if let Some(value) = value {
                 config.set(name, value.clone(), Origin::Flag(format!("--{}", name.replace('_', "-"))))?;

@@ -1,4 +1,4 @@
-//! `alluvia serve`: a database for clients of PostgreSQL.
+//! `alluvia serve`: a database for clients of PostgreSQL and of HTTP.
 //!
 //! Invariants:
 //! - It says that it is ready only when it is, and where it listens.
@@ -7,8 +7,10 @@
 
 use crate::config::{Config, ConfigArgs};
 use crate::say;
+use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier, random_password};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
-use alluvia_server_pg::{Access, Passwords, Server, ServerOptions, Tls, Verifier, random_password};
+use alluvia_server_http as http;
+use alluvia_server_pg::{Server, ServerOptions};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use std::fs::{self, OpenOptions};
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// The user that the first password is for.
 const FIRST_USER: &str = "alluvia";
@@ -44,30 +47,59 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     let tls = tls(&config)?;
     let db = Arc::new(Database::open_with(&args.dir, database_options(&config)?)?);
+    db.engine().log_slower_than(config.duration("log_slower_than")?);
+    let attempts = Arc::<Attempts>::default();
     let options = ServerOptions {
         access: access(&config, &passwords_file)?,
+        attempts: Arc::clone(&attempts),
         tls: tls.clone(),
         connections_max: config.number("connections_max")?,
         authentication_timeout: config.duration("authentication_timeout")?,
         idle_timeout: config.duration("idle_timeout")?,
-        message_bytes_max: parse_bytes(config.get("message_bytes_max"))
-            .map_err(|error| error.at("message_bytes_max"))? as usize,
+        message_bytes_max: bytes(&config, "message_bytes_max")? as usize,
         stop_wait: config.duration("stop_timeout")?,
     };
-    let server = listen(&config, &options, &db).await?;
+    let server = listen(&config, "listen", |address| {
+        let (options, db) = (options.clone(), Arc::clone(&db));
+        async move { Server::bind(address, options, move || db.session()).await }
+    });
+    let server = server.await?;
+    let http_server = match config.get("http_listen") {
+        "off" => None,
+        _ => Some(listen_http(&config, &options, &db).await?),
+    };
     // Before it says that it is ready: whoever reads that may stop it at once.
     let stop = stopped()?;
     reload_on_hangup(&config, tls.clone())?;
     let address = server.local_addr()?;
+    let with_tls = if tls.is_some() { ", with TLS" } else { "" };
     say(&format!(
-        "alluvia {} serves {} to PostgreSQL's clients on {address}{}\n  psql -h {} -p {} -U {FIRST_USER} alluvia\n",
+        "alluvia {} serves {} to PostgreSQL's clients on {address}{with_tls}\n",
         env!("CARGO_PKG_VERSION"),
         args.dir.display(),
-        if tls.is_some() { ", with TLS" } else { "" },
-        address.ip(),
-        address.port(),
     ))?;
-    server.run(stop).await;
+    let (stopping, stopped) = watch::channel(false);
+    let http_server = match http_server {
+        None => None,
+        Some(server) => {
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            say(&format!("  and to HTTP's on {scheme}://{}\n", server.local_addr()?))?;
+            let mut stopped = stopped.clone();
+            Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
+        }
+    };
+    // Whoever waits for the server to be ready waits for this line.
+    say(&format!("  psql -h {} -p {} -U {FIRST_USER} alluvia\n", address.ip(), address.port()))?;
+    server
+        .run(async move {
+            stop.await;
+            stopping.send_replace(true);
+        })
+        .await;
+    if let Some(server) = http_server {
+        let ended = server.await;
+        ended.map_err(|error| Error::internal(format!("the HTTP server ended early: {error}")))?;
+    }
     // The threads of the database end here, and its log is sealed.
     drop(db);
     say("stopped\n")?;
@@ -99,18 +131,41 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
     Ok(options)
 }
 
-async fn listen(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<Server> {
-    let text = config.get("listen");
+fn bytes(config: &Config, name: &str) -> Result<u64> {
+    parse_bytes(config.get(name)).map_err(|error| error.at(name))
+}
+
+async fn listen_http(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<http::Server> {
+    let options = http::ServerOptions {
+        access: options.access.clone(),
+        attempts: Arc::clone(&options.attempts),
+        tls: options.tls.clone(),
+        connections_max: options.connections_max,
+        header_timeout: config.duration("http_header_timeout")?,
+        transfer_timeout: config.duration("transfer_timeout")?,
+        statement_bytes_max: options.message_bytes_max,
+        body_bytes_max: bytes(config, "body_bytes_max")?,
+        stop_wait: options.stop_wait,
+    };
+    let bind = |address| http::Server::bind(address, options.clone(), Arc::clone(db.engine()));
+    listen(config, "http_listen", bind).await
+}
+
+/// Binds at the address of a setting, or the next free port if nobody stated one.
+async fn listen<S, F>(config: &Config, setting: &str, bind: impl Fn(SocketAddr) -> F) -> Result<S>
+where
+    F: Future<Output = Result<S>>,
+{
+    let text = config.get(setting);
     let mut address: SocketAddr = text.parse().map_err(|_| {
-        Error::new(ErrorKind::InvalidSetting, format!("listen cannot be '{text}'"))
+        Error::new(ErrorKind::InvalidSetting, format!("{setting} cannot be '{text}'"))
             .with_hint("write an address and a port: 127.0.0.1:5432, [::1]:5432, 0.0.0.0:5432")
     })?;
     let last_port = address.port().saturating_add(PORTS_TRIED);
     loop {
-        let db = Arc::clone(db);
-        match Server::bind(address, options.clone(), move || db.session()).await {
+        match bind(address).await {
             Err(error)
-                if error.kind() == ErrorKind::Locked && !config.is_stated("listen") && address.port() < last_port =>
+                if error.kind() == ErrorKind::Locked && !config.is_stated(setting) && address.port() < last_port =>
             {
                 address.set_port(address.port() + 1);
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! body    := extras:bytes32 tables:u32 table*
-//! extras  := JSON of {changes, loads, producer}; empty when all three are
+//! extras  := JSON of {changes, loads, producer, key}; empty when all of them are
 //! table   := table_id:u32 checked_at:u64 batches:u32 batch*
 //! batch   := message:bytes32 data:bytes64        an Arrow IPC record batch, without its schema
 //! bytesN  := length:uN byte*
@@ -13,7 +13,7 @@
 //! is ten times their size.
 
 use alluvia_catalog::{Catalog, Change};
-use alluvia_snapshot::{NewBatch, NewRows, ProducerMark, StagedLoad};
+use alluvia_snapshot::{BatchKey, NewBatch, NewRows, ProducerMark, StagedLoad};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
@@ -34,6 +34,8 @@ pub struct Body {
     pub loads: Vec<StagedLoad>,
     /// The producer's number.
     pub producer: Option<ProducerMark>,
+    /// The client's key.
+    pub key: Option<BatchKey>,
     /// Rows, still in bytes: their schema is known once the changes are applied.
     rows: Vec<EncodedRows>,
 }
@@ -53,16 +55,18 @@ struct Extras {
     loads: Vec<StagedLoad>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     producer: Option<ProducerMark>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<BatchKey>,
 }
 
 /// Encodes a batch. Needs no lock and no version.
 pub fn encode(batch: &NewBatch) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(1024);
-    if batch.changes.is_empty() && batch.loads.is_empty() && batch.producer.is_none() {
+    let NewBatch { changes, loads, producer, key, .. } = batch;
+    if changes.is_empty() && loads.is_empty() && producer.is_none() && key.is_none() {
         put_bytes32(&mut out, &[]);
     } else {
-        let extras =
-            Extras { changes: batch.changes.clone(), loads: batch.loads.clone(), producer: batch.producer.clone() };
+        let extras = Extras { changes: changes.clone(), loads: loads.clone(), producer: producer.clone(), key: *key };
         let json = serde_json::to_vec(&extras).map_err(|error| Error::internal(format!("batch body: {error}")))?;
         put_bytes32(&mut out, &json);
     }
@@ -111,7 +115,8 @@ pub fn decode(bytes: &[u8]) -> Result<Body> {
     if !input.bytes.is_empty() {
         return Err(damaged("bytes are left over at its end"));
     }
-    Ok(Body { changes: extras.changes, loads: extras.loads, producer: extras.producer, rows })
+    let Extras { changes, loads, producer, key } = extras;
+    Ok(Body { changes, loads, producer, key, rows })
 }
 
 impl Body {

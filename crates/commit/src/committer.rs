@@ -9,12 +9,14 @@
 //! generation does the rewinding for all.
 
 use crate::codec::encode;
+use crate::keys::Keys;
 use crate::replay::{Run, runs};
 use crate::waiting::WaitingBatches;
 use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, NewBatch, ProducerMark, ProducerState, Published, Views,
+    BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
+    Views,
 };
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
@@ -39,6 +41,7 @@ struct Sequencer {
     commit_micros: i64,
     catalog: Arc<Catalog>,
     producers: BTreeMap<String, ProducerState>,
+    keys: Keys,
     /// In the log's buffer or durable, and not yet visible.
     pending: VecDeque<Published>,
     /// How often the log was rewound.
@@ -56,8 +59,16 @@ pub(crate) struct Sequenced {
 }
 
 impl Committer {
-    /// A committer over an opened log whose batches are all published in `views`.
-    pub fn new(log: Arc<Log>, views: Arc<Views>, last_commit_micros: i64, batch_bytes_max: u64) -> Self {
+    /// A committer over an opened log whose batches are all published in `views`. `keys` are those of older batches.
+    pub fn new(
+        log: Arc<Log>,
+        views: Arc<Views>,
+        last_commit_micros: i64,
+        batch_bytes_max: u64,
+        keys: Vec<KeyRecord>,
+    ) -> Self {
+        let mut known = Keys::default();
+        keys.into_iter().chain(views.cut().keys).for_each(|record| known.insert(record));
         let (visible, catalog, producers) = views.committed();
         assert_eq!(visible, log.durable(), "what is durable is visible before the first batch");
         let sequencer = Sequencer {
@@ -65,6 +76,7 @@ impl Committer {
             commit_micros: last_commit_micros,
             catalog,
             producers,
+            keys: known,
             pending: VecDeque::new(),
             generation: 0,
         };
@@ -81,6 +93,13 @@ impl Committer {
     /// The log.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// The visible batch that has used a key within the last seven days.
+    pub fn keyed(&self, key: BatchKey) -> Option<KeyRecord> {
+        let now_micros = self.views.clock().wall_micros();
+        let known = self.sequencer.lock().keys.get(key, now_micros);
+        known.filter(|record| record.version <= self.views.visible())
     }
 
     pub(crate) fn waiting(&self) -> &WaitingBatches {
@@ -180,6 +199,13 @@ impl Committer {
         {
             return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
         }
+        let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
+        if let Some(key) = prepared.batch.key {
+            if let Some(KeyRecord { version, .. }) = sequencer.keys.get(key, commit_micros) {
+                return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
+            }
+            sequencer.keys.make_room(commit_micros)?;
+        }
         let version = sequencer.next;
         let changed = match prepared.batch.changes.as_slice() {
             [] => None,
@@ -187,7 +213,6 @@ impl Committer {
         };
         let current = changed.as_ref().unwrap_or(&sequencer.catalog);
         prepared.check_definitions(current, version)?;
-        let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
         let published = prepared.published(version, commit_micros, current, changed.clone())?;
         let ticket = Some(self.log.append_owned(version, commit_micros, body)?);
 
@@ -198,6 +223,9 @@ impl Committer {
         if let Some(mark) = &published.info.producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
             sequencer.producers.insert(mark.name.clone(), state);
+        }
+        if let Some(key) = published.info.key {
+            sequencer.keys.insert(KeyRecord { key, version, commit_micros, rows: published.info.rows });
         }
         sequencer.commit_micros = commit_micros;
         sequencer.next = version.next();
@@ -250,6 +278,7 @@ impl Committer {
         sequencer.next = visible.next();
         sequencer.catalog = catalog;
         sequencer.producers = producers;
+        sequencer.keys.forget_above(visible);
         sequencer.generation += 1;
         Ok(())
     }
@@ -345,8 +374,8 @@ impl Prepared {
         current: &Catalog,
         changed: Option<Arc<Catalog>>,
     ) -> Result<Published> {
-        let Prepared { batch: NewBatch { changes, loads, producer, .. }, runs, tables, rows, bytes } = self;
-        let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer };
+        let Prepared { batch: NewBatch { changes, loads, producer, key, .. }, runs, tables, rows, bytes } = self;
+        let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer, key };
         let versioned = |run: Run| {
             let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
             run.versioned(version, entry)

@@ -4,6 +4,7 @@
 //! - C1: a batch gets its version and its place in the log under one lock, so log order is version order.
 //! - C2: what is acknowledged (durability `sync`) is durable and visible; what is visible is durable.
 //! - C3: a producer's batch is applied at most once, also after a restart: its number travels in the log with it.
+//!   So is one with a client's key, for seven days.
 //! - C4: rows are applied by the definition they were checked against, or not at all.
 //!
 //! The room is synchronous and owns no threads: whoever waits longest leads the group commit, or whichever thread of the
@@ -11,6 +12,7 @@
 
 mod codec;
 mod committer;
+mod keys;
 mod replay;
 mod waiting;
 

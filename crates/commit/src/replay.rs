@@ -27,7 +27,8 @@ impl Committer {
             let ranges = (!load.ranges.is_empty()).then_some(load.ranges.as_slice());
             spaces.require(load.table, Some(&load.dictionary), ranges);
         }
-        let batch = NewBatch { changes: body.changes, rows, loads: body.loads, producer: body.producer };
+        let (changes, loads) = (body.changes, body.loads);
+        let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key };
         let current = changed.as_ref().unwrap_or(catalog);
         let prepared = Prepared::new(batch, record.body.len() as u64)?;
         prepared.published(record.version, record.commit_micros, current, changed.clone())

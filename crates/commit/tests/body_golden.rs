@@ -5,7 +5,7 @@
 
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_commit::{decode, encode};
-use alluvia_snapshot::{NewBatch, NewRows, ProducerMark, StagedLoad};
+use alluvia_snapshot::{BatchKey, NewBatch, NewRows, ProducerMark, StagedLoad};
 use alluvia_space::{Column, DataType, KeyRange, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Disk, FileChecks, RealDisk};
 use alluvia_tree::SegmentMeta;
@@ -142,7 +142,7 @@ fn everything() -> NewBatch {
         rows: 5,
     };
     let producer = Some(ProducerMark { name: "lädt".to_owned(), epoch: 2, sequence: 41 });
-    NewBatch { changes, rows, loads: vec![load], producer }
+    NewBatch { changes, rows, loads: vec![load], producer, key: None }
 }
 
 fn path(name: &str) -> PathBuf {
@@ -194,4 +194,12 @@ fn holds(name: &str, batch: NewBatch) {
 fn format_01_is_written_as_it_was_and_read() {
     holds("body-01-rows.bin", rows_alone());
     holds("body-01-all.bin", everything());
+}
+
+#[test]
+fn a_key_is_written_as_it_was_and_read() {
+    let key = BatchKey(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+    let written = encode(&NewBatch { key: Some(key), ..NewBatch::default() }).expect("it encodes");
+    assert_eq!(written, golden("body-01-key.bin", &written));
+    assert_eq!(decode(&written).expect("it decodes").key, Some(key));
 }

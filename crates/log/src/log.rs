@@ -335,6 +335,11 @@ impl Log {
         pending + state.in_flight.iter().map(|group| group.bytes).sum::<u64>()
     }
 
+    /// Groups written since the first file; each is one fsync.
+    pub fn groups(&self) -> u64 {
+        self.state.lock().last_sequence
+    }
+
     /// Length of all files, with what is being written.
     pub fn bytes_on_disk(&self) -> u64 {
         let state = self.state.lock();

@@ -12,7 +12,7 @@
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
 use alluvia_log::Log;
-use alluvia_snapshot::{MANIFEST_NAME, Manifest, Spaces, TableFiles};
+use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Manifest, Spaces, TableFiles};
 use alluvia_storage::{Cache, Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
 use alluvia_tree::{Segment, SegmentMeta, TreeContext, segment_of_file};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Version};
@@ -84,6 +84,9 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     let mut metas: Vec<SegmentMeta> = manifest.segments().cloned().collect();
     let (catalog, last) = log(disk.as_ref(), dir, &manifest, &spaces, &mut metas, &mut report)?;
 
+    if let Err(error) = KeyFiles::load(disk.as_ref(), dir) {
+        report.find(error)?;
+    }
     report.tables = catalog.tables().count();
     for entry in catalog.tables() {
         if let Err(error) = spaces.existing(&entry.def) {

@@ -7,8 +7,8 @@ use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, open, remove_orphans};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, Newer, ProducerMark, Snapshot, Spaces,
-    StageInfo, Store, StoreInfo, Views, Want,
+    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KEYS_PREFIX, KeyFiles, KeyRecord, Load, Memo,
+    NewBatch, Newer, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -110,6 +110,7 @@ impl Core {
         let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
         next_segment = next_segment.max(highest.0 + 1);
         let catalog = views.catalog();
+        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
         let highest_table = catalog.tables().map(|entry| entry.def.id.0).max().unwrap_or(0);
         let next_table = manifest.next_table.max(highest_table + 1);
         let pipeline = Arc::new(Pipeline::new(
@@ -121,8 +122,9 @@ impl Core {
             options.pipeline(),
             next_segment,
             next_table,
+            key_files,
         ));
-        let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max());
+        let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max(), keys);
         Ok(Core {
             disk,
             dir: dir.into(),
@@ -217,7 +219,7 @@ fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
     let foreign = entries.iter().find(|entry| {
         let name = entry.name.as_str();
-        !KNOWN_NAMES.contains(&name) && !name.starts_with("dict-")
+        !KNOWN_NAMES.contains(&name) && !name.starts_with("dict-") && !name.starts_with(KEYS_PREFIX)
     });
     match foreign {
         Some(entry) => Err(Error::new(
@@ -287,6 +289,10 @@ impl Store for Core {
         Some((mark, state.version))
     }
 
+    fn keyed(&self, key: BatchKey) -> Option<KeyRecord> {
+        self.committer.keyed(key)
+    }
+
     fn organise(&self, stage: Stage) -> Result<()> {
         self.committer.flush()?;
         let version = self.views.visible();
@@ -327,6 +333,8 @@ impl Store for Core {
             tail_bytes_max,
             writers_waiting,
             log_bytes: log.bytes_on_disk(),
+            log_groups: log.groups(),
+            published: self.views.published(),
             read_only: log.failure().map(|error| error.to_string()),
             cache_bytes: self.cache.used_bytes(),
             pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),

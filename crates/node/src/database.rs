@@ -104,6 +104,11 @@ impl Database {
         self.engine.session()
     }
 
+    /// The engine that all sessions share, for servers.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// The engine below the SQL.
     pub fn core(&self) -> &Arc<Core> {
         &self.core

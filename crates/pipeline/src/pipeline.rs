@@ -3,7 +3,7 @@
 use crate::options::PipelineOptions;
 use crate::workers::Workers;
 use alluvia_log::Log;
-use alluvia_snapshot::Views;
+use alluvia_snapshot::{KeyFiles, Views};
 use alluvia_tree::TreeContext;
 use alluvia_types::SegmentId;
 use parking_lot::Mutex;
@@ -23,6 +23,7 @@ pub struct Pipeline {
     /// Shared with the workers, which name what they write.
     pub(crate) next_segment: Arc<AtomicU64>,
     pub(crate) next_table: AtomicU32,
+    pub(crate) keys: Mutex<KeyFiles>,
     /// Held while the manifest is computed, written and installed (P1).
     pub(crate) editing: Mutex<()>,
     /// One sort, and one merge, at a time.
@@ -42,6 +43,7 @@ impl Pipeline {
         options: PipelineOptions,
         next_segment: u64,
         next_table: u32,
+        keys: KeyFiles,
     ) -> Self {
         Pipeline {
             dir,
@@ -52,6 +54,7 @@ impl Pipeline {
             options,
             next_segment: Arc::new(AtomicU64::new(next_segment)),
             next_table: AtomicU32::new(next_table),
+            keys: Mutex::new(keys),
             editing: Mutex::new(()),
             sorting: Mutex::new(()),
             merging: Mutex::new(()),

@@ -4,7 +4,7 @@ use crate::chunk::{fixed, pieces, sorted_chunk};
 use crate::editor::Checkpoint;
 use crate::pipeline::Pipeline;
 use crate::workers::scatter;
-use alluvia_snapshot::{Space, TableBase};
+use alluvia_snapshot::{KEYS_KEPT, Space, TableBase};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::{Segment, SegmentWriter, TreeContext};
 use alluvia_types::{Result, SegmentId, Stage, TableId};
@@ -36,6 +36,9 @@ impl Pipeline {
         if cut.through == cut.base.through {
             return Ok(false);
         }
+        // Before the manifest: after it the log gives up the batches that have them.
+        let oldest_micros = self.views.clock().wall_micros().saturating_sub(KEYS_KEPT.as_micros() as i64);
+        self.keys.lock().add(self.tree().disk.as_ref(), &cut.keys, oldest_micros)?;
         let mut additions: BTreeMap<TableId, Addition> = BTreeMap::new();
         let mut work = Vec::new();
         for (table, rows) in cut.tails {

@@ -10,9 +10,9 @@ use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
-use crate::session::{QueryMemory, Session, TotalMemory, error_of, stoppable_rules, wrap};
+use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
 use crate::skipping::{PredicateCache, Tended};
-use crate::system::{QueryLog, SettingRow};
+use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Store;
@@ -26,9 +26,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Statements that `alluvia.queries` remembers.
 const QUERIES_REMEMBERED: usize = 1_000;
@@ -68,8 +70,13 @@ pub struct Engine {
     predicates: Arc<PredicateCache>,
     predicates_tended: Tended,
     kept: Arc<Kept>,
-    sessions: AtomicU64,
     numbers: AtomicU64,
+    /// How many sessions there have been.
+    sessions_made: AtomicU64,
+    sessions: Arc<Sessions>,
+    statements: Statements,
+    /// Statements that take longer are logged; zero is never. Microseconds.
+    slow_micros: AtomicU64,
 }
 
 impl Engine {
@@ -104,8 +111,11 @@ impl Engine {
             predicates: Arc::new(predicates),
             predicates_tended: Tended::default(),
             kept: Arc::default(),
-            sessions: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
+            sessions_made: AtomicU64::new(0),
+            sessions: Arc::default(),
+            statements: Statements::default(),
+            slow_micros: AtomicU64::new(0),
             store,
             options,
             runtime,
@@ -115,7 +125,74 @@ impl Engine {
 
     /// A new session. Cheap.
     pub fn session(self: &Arc<Engine>) -> Session {
-        Session::new(Arc::clone(self), self.sessions.fetch_add(1, Ordering::Relaxed) + 1)
+        Session::new(Arc::clone(self), self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The sessions that are open.
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
+    }
+
+    /// Counters of statements.
+    pub(crate) fn statements(&self) -> &Statements {
+        &self.statements
+    }
+
+    /// From now on statements that take longer are logged, as warnings; zero logs none.
+    pub fn log_slower_than(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.slow_micros.store(micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_slow(&self, duration: Duration) -> bool {
+        let slow = self.slow_micros.load(Ordering::Relaxed);
+        slow > 0 && duration.as_micros() > u128::from(slow)
+    }
+
+    /// Where statements spill, and bodies are spooled.
+    pub(crate) fn spill_dir(&self) -> &Path {
+        &self.options.spill_dir
+    }
+
+    /// How the database stands, and what was counted since it was opened.
+    pub fn figures(&self) -> Figures {
+        let (info, catalog) = (self.store.info(), self.store.catalog());
+        let stages = self.store.stages().into_iter().filter_map(|stage| {
+            let table = catalog.by_id(stage.table)?.def.name.clone();
+            let (watermark, lag) = (stage.watermark, stage.staleness);
+            Some(StageFigures {
+                table,
+                stage: stage.stage,
+                watermark,
+                lag,
+                rows: stage.rows,
+                bytes: stage.bytes,
+                parts: stage.parts,
+            })
+        });
+        let mut sessions: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for session in self.sessions.list() {
+            *sessions.entry(session.client.lock().protocol).or_default() += 1;
+        }
+        Figures {
+            statements: self.statements.figures(),
+            sessions: sessions.into_iter().collect(),
+            visible: info.visible,
+            batches: info.published.batches,
+            rows: info.published.rows,
+            bytes: info.published.bytes,
+            log_syncs: info.log_groups,
+            log_bytes: info.log_bytes,
+            tail_bytes: info.tail_bytes,
+            tail_bytes_max: info.tail_bytes_max,
+            writers_waiting: info.writers_waiting,
+            cache_bytes: info.cache_bytes,
+            query_bytes: self.memory_used_bytes(),
+            cuboid_bytes: self.cuboids.list().iter().map(|cuboid| cuboid.bytes()).sum(),
+            read_only: info.read_only,
+            pipeline_error: info.pipeline_error,
+            stages: stages.collect(),
+        }
     }
 
     /// A number that no statement was given before, now or before the last restart: what a sample without a seed is drawn by.

@@ -23,6 +23,14 @@ pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement};
 pub use engine::{Engine, EngineOptions};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
-pub use session::{BatchBuilder, Described, Outcome, Prepared, Session, TransactionStatus, from_datafusion};
-pub use system::{QueryLog, QueryRow, SettingRow};
+pub use session::{
+    BatchBuilder, Client, Described, Ingest, Ingested, Outcome, Prepared, Session, TransactionStatus, from_datafusion,
+};
+pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};
+
+/// The SQL name of a type that results have: the type of a column that would hold it, else as Arrow shows it.
+pub fn sql_type(data_type: &arrow::datatypes::DataType) -> String {
+    let known = alluvia_space::DataType::from_arrow(data_type);
+    known.map_or_else(|| data_type.to_string().to_uppercase(), |known| known.sql_name())
+}

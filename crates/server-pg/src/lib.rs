@@ -8,7 +8,6 @@
 //!
 //! The protocol is written here rather than taken from a crate: docs/DEPENDENCIES.md says why.
 
-mod access;
 mod cancel;
 mod connection;
 mod copy;
@@ -16,13 +15,10 @@ mod extended;
 mod io;
 mod portal;
 mod report;
-mod scram;
 mod server;
 mod simple;
 mod startup;
 mod types;
 mod wire;
 
-pub use access::{Access, Passwords};
-pub use scram::{Verifier, random_password};
-pub use server::{Server, ServerOptions, Tls};
+pub use server::{Server, ServerOptions};

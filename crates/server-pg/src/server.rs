@@ -5,19 +5,16 @@
 //!   who logs in at once gets in, and who is logged in is not touched.
 //! - Stopping: idle connections end at once; statements have a time to finish, are then cancelled, and are waited for.
 
-use crate::access::Access;
 use crate::cancel::Cancels;
 use crate::io::{Io, Socket};
-use crate::scram::Decoys;
-use crate::startup::{Attempts, start};
+use crate::startup::start;
+use alluvia_access::{Access, Attempts, Decoys, Tls, check_address};
 use alluvia_query::Session;
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
 use parking_lot::Mutex;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,8 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::default_provider;
 
 /// Connections that may be logging in at once.
 const STARTING_MAX: usize = 256;
@@ -38,6 +33,8 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 pub struct ServerOptions {
     /// Who may connect.
     pub access: Access,
+    /// Wrong passwords by address, shared with the process's other servers.
+    pub attempts: Arc<Attempts>,
     /// Certificate and key; without, connections are in the clear.
     pub tls: Option<Tls>,
     /// Connections that may be logged in at once.
@@ -66,6 +63,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
             access: Access::Trust,
+            attempts: Arc::default(),
             tls: None,
             connections_max: 200,
             authentication_timeout: Duration::from_secs(10),
@@ -74,49 +72,6 @@ impl Default for ServerOptions {
             stop_wait: Duration::from_secs(10),
         }
     }
-}
-
-/// A certificate with its key; can be replaced while the server runs.
-#[derive(Clone)]
-pub struct Tls {
-    config: Arc<Mutex<Arc<ServerConfig>>>,
-}
-
-impl Tls {
-    /// Of a chain of certificates and a private key, both in PEM.
-    pub fn new(certificates: &[u8], key: &[u8]) -> Result<Tls> {
-        Ok(Tls { config: Arc::new(Mutex::new(tls_config(certificates, key)?)) })
-    }
-
-    /// Connections that begin from now on get this certificate.
-    pub fn replace(&self, certificates: &[u8], key: &[u8]) -> Result<()> {
-        *self.config.lock() = tls_config(certificates, key)?;
-        Ok(())
-    }
-
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.lock())
-    }
-}
-
-fn tls_config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>> {
-    let wrong = |what: &str, error: &dyn fmt::Display| {
-        Error::new(ErrorKind::InvalidSetting, format!("the TLS {what} cannot be used: {error}"))
-            .with_hint("certificate and key are files in PEM, the server's own certificate first")
-    };
-    let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| wrong("certificate", &error))?;
-    if chain.is_empty() {
-        return Err(wrong("certificate", &"there is none in the file"));
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong("key", &error))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong("configuration", &error))?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|error| wrong("certificate", &error))?;
-    Ok(Arc::new(config))
 }
 
 /// How far a server is from its end.
@@ -135,7 +90,6 @@ pub(crate) struct Shared {
     pub(crate) sessions: Box<dyn Fn() -> Session + Send + Sync>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) decoys: Decoys,
-    pub(crate) attempts: Attempts,
     pub(crate) clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
     pub(crate) logged_in: AtomicUsize,
@@ -186,20 +140,7 @@ impl Server {
         options: ServerOptions,
         sessions: impl Fn() -> Session + Send + Sync + 'static,
     ) -> Result<Server> {
-        if !address.ip().is_loopback() {
-            let lacks = match (&options.access, &options.tls) {
-                (Access::Trust, _) => Some("a password"),
-                (_, None) => Some("TLS"),
-                _ => None,
-            };
-            if let Some(lacks) = lacks {
-                return Err(Error::new(
-                    ErrorKind::InvalidSetting,
-                    format!("{address} can be reached from other machines, and the server asks for no {lacks}"),
-                )
-                .with_hint("give it a certificate and a key, and let it ask for passwords; or listen on 127.0.0.1"));
-            }
-        }
+        check_address(address, &options.access, options.tls.as_ref())?;
         let listener = TcpListener::bind(address).await.map_err(|error| {
             let kind = if error.kind() == std::io::ErrorKind::AddrInUse { ErrorKind::Locked } else { ErrorKind::Io };
             Error::new(kind, format!("cannot listen on {address}: {error}"))
@@ -210,7 +151,6 @@ impl Server {
             sessions: Box::new(sessions),
             cancels: Arc::default(),
             decoys: Decoys::new()?,
-            attempts: Attempts::default(),
             clock: SystemClock::default(),
             stop: stopping,
             logged_in: AtomicUsize::new(0),
@@ -273,7 +213,6 @@ impl Server {
 async fn connect(stream: TcpStream, peer: SocketAddr, number: u64, shared: Arc<Shared>) {
     // Answers are small, and waited for.
     let _ = stream.set_nodelay(true);
-    let peer: IpAddr = peer.ip();
     let io = Io::new(Socket::Plain(stream), shared.options.message_bytes_max);
     let limit = shared.options.authentication_timeout;
     let started = timeout(limit, start(io, peer, Arc::clone(&shared))).await;

@@ -6,18 +6,15 @@
 //!   connections.
 //! - Settings of the start are as SET takes them: one that is not known ends the connection.
 
-use crate::access::Access;
 use crate::connection::Connection;
 use crate::io::{Io, Socket, is_gone};
-use crate::scram::{Exchange, MECHANISM};
 use crate::server::{LoggedIn, Shared};
 use crate::wire::{First, Message, PROTOCOL_3, Severity};
+use alluvia_access::{Access, Exchange, MECHANISM};
+use alluvia_query::Client;
 use alluvia_types::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
@@ -28,54 +25,9 @@ const SASL: u32 = 10;
 const SASL_CONTINUE: u32 = 11;
 const SASL_FINAL: u32 = 12;
 
-/// Wrong passwords of one address are forgotten after so long without one.
-const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// From so many on an address is refused.
-const WRONG_MAX: u32 = 20;
-/// The wait after the first wrong password; it doubles with each.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// Addresses that are remembered.
-const ADDRESSES_MAX: usize = 10_000;
-
-/// Wrong passwords by address.
-#[derive(Default)]
-pub(crate) struct Attempts {
-    wrong: Mutex<HashMap<IpAddr, (u32, Duration)>>,
-}
-
-impl Attempts {
-    fn check(&self, peer: IpAddr, now: Duration) -> Result<()> {
-        match self.wrong.lock().get(&peer) {
-            Some((count, last)) if *count >= WRONG_MAX && now.saturating_sub(*last) < FORGET_AFTER => {
-                Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
-                    .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Counts a wrong password; gives how long its sender has to wait.
-    fn wrong(&self, peer: IpAddr, now: Duration) -> Duration {
-        let mut wrong = self.wrong.lock();
-        wrong.retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
-        if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
-            // An attack from everywhere: nobody is remembered, everybody waits.
-            return LONGEST_WAIT;
-        }
-        let (count, last) = wrong.entry(peer).or_default();
-        (*count, *last) = (count.saturating_add(1), now);
-        FIRST_WAIT.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST_WAIT)
-    }
-
-    fn right(&self, peer: IpAddr) {
-        self.wrong.lock().remove(&peer);
-    }
-}
-
 /// Starts a connection; `None` if it is over, and the client was told why.
-pub(crate) async fn start(mut io: Io, peer: IpAddr, shared: Arc<Shared>) -> Option<(Connection, LoggedIn)> {
-    match begin(&mut io, peer, &shared).await {
+pub(crate) async fn start(mut io: Io, peer: SocketAddr, shared: Arc<Shared>) -> Option<(Connection, LoggedIn)> {
+    match begin(&mut io, peer.ip(), &shared).await {
         Ok(None) => None,
         Ok(Some(parameters)) => {
             let Some(place) = shared.log_in() else {
@@ -87,7 +39,7 @@ pub(crate) async fn start(mut io: Io, peer: IpAddr, shared: Arc<Shared>) -> Opti
                 let _ = io.flush().await;
                 return None;
             };
-            let connection = open(io, parameters, &shared).await?;
+            let connection = open(io, parameters, peer, &shared).await?;
             Some((connection, place))
         }
         Err(error) => {
@@ -163,7 +115,7 @@ async fn encrypt(io: &mut Io, shared: &Arc<Shared>) -> Result<()> {
 
 /// SCRAM-SHA-256.
 async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> Result<()> {
-    shared.attempts.check(peer, shared.now())?;
+    shared.options.attempts.check(peer, shared.now())?;
     let Access::Passwords(passwords) = &shared.options.access else { return Ok(()) };
     let broken =
         |what: &str| Error::new(ErrorKind::Protocol, format!("the client's password message cannot be read: {what}"));
@@ -181,13 +133,13 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
     let last = password(io).await?;
     match exchange.finish(&text(&last)?)? {
         Some(answer) => {
-            shared.attempts.right(peer);
+            shared.options.attempts.right(peer);
             io.out.authentication(SASL_FINAL, answer.as_bytes());
             Ok(())
         }
         None => {
             tracing::warn!(%peer, user, "a wrong password");
-            sleep(shared.attempts.wrong(peer, shared.now())).await;
+            sleep(shared.options.attempts.wrong(peer, shared.now())).await;
             Err(Error::new(ErrorKind::Authentication, format!("password authentication failed for user {user:?}")))
         }
     }
@@ -201,8 +153,10 @@ async fn password(io: &mut Io) -> Result<bytes::Bytes> {
 }
 
 /// Makes the session and tells the client of it.
-async fn open(io: Io, parameters: Vec<(String, String)>, shared: &Arc<Shared>) -> Option<Connection> {
+async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, shared: &Arc<Shared>) -> Option<Connection> {
     let session = Arc::new((shared.sessions)());
+    let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone());
+    session.introduce(Client { user: user.unwrap_or_default(), protocol: "postgresql", address: peer.to_string() });
     let registered = shared.cancels.register(session.cancel_handle());
     let (process, secret) = (registered.process, registered.secret);
     let mut connection = match Connection::new(io, session, Arc::clone(shared), registered) {
@@ -314,19 +268,5 @@ mod tests {
         for wrong in ["-c", "-c freshness", "freshness=5s"] {
             assert!(command_line(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn wrong_passwords_make_an_address_wait_and_then_refuse_it() {
-        let attempts = Attempts::default();
-        let (here, there): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let waits: Vec<Duration> =
-            (0..WRONG_MAX).map(|at| attempts.wrong(here, Duration::from_secs(at.into()))).collect();
-        assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[19] == LONGEST_WAIT);
-        let now = Duration::from_secs(30);
-        assert!(attempts.check(here, now).is_err() && attempts.check(there, now).is_ok());
-        assert!(attempts.check(here, now + FORGET_AFTER).is_ok());
-        attempts.right(here);
-        assert!(attempts.check(here, now).is_ok());
     }
 }

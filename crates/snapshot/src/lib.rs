@@ -7,6 +7,7 @@
 //! - Readers never block: they pin `Arc`s; files die with the last of them.
 
 mod freshness;
+mod keys;
 mod manifest;
 mod ports;
 mod snapshot;
@@ -15,12 +16,13 @@ mod tail;
 mod views;
 
 pub use freshness::VisibleTimes;
+pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KEYS_PREFIX, KeyFiles, KeyRecord};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use ports::{
-    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, NewRows, ProducerMark, StageInfo,
-    StagedLoad, Store, StoreInfo, Want,
+    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, NewRows, ProducerMark, PublishedTotals,
+    StageInfo, StagedLoad, Store, StoreInfo, Want,
 };
 pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

@@ -1,5 +1,6 @@
 //! The ports through which `query` reads, writes and asks for work. `node` implements them; `query` knows nothing behind them.
 
+use crate::keys::{BatchKey, KeyRecord};
 use crate::snapshot::{Newer, Snapshot};
 use alluvia_catalog::{Catalog, Change, DictionaryMark};
 use alluvia_space::{KeyRange, TableDef};
@@ -77,6 +78,8 @@ pub struct NewBatch {
     pub loads: Vec<StagedLoad>,
     /// The producer's number for this batch.
     pub producer: Option<ProducerMark>,
+    /// The client's key for this batch: another one with the same key is not applied for seven days.
+    pub key: Option<BatchKey>,
 }
 
 /// What became of a batch.
@@ -133,6 +136,8 @@ pub struct BatchInfo {
     pub bytes: u64,
     /// Who numbered it.
     pub producer: Option<ProducerMark>,
+    /// Its client's key.
+    pub key: Option<BatchKey>,
 }
 
 /// One table's stage, for `alluvia.stages`.
@@ -154,6 +159,17 @@ pub struct StageInfo {
     pub parts: u64,
 }
 
+/// What became visible since the database was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PublishedTotals {
+    /// Batches.
+    pub batches: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Their bytes, in the log and in staged segments.
+    pub bytes: u64,
+}
+
 /// The whole database, for `alluvia.settings` and messages.
 #[derive(Clone, Debug)]
 pub struct StoreInfo {
@@ -167,6 +183,10 @@ pub struct StoreInfo {
     pub writers_waiting: u64,
     /// Bytes of the log on disk.
     pub log_bytes: u64,
+    /// Groups of batches in the log since the database was made; each was one fsync.
+    pub log_groups: u64,
+    /// What became visible since the database was opened.
+    pub published: PublishedTotals,
     /// `None` when writes are accepted, else why not.
     pub read_only: Option<String>,
     /// Bytes in the block cache.
@@ -213,6 +233,8 @@ pub trait Store: Send + Sync + Debug {
     fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>>;
     /// The last sequence of a producer.
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)>;
+    /// The visible batch that has used a key within the last seven days.
+    fn keyed(&self, key: BatchKey) -> Option<KeyRecord>;
     /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to hurry.
     fn organise(&self, stage: Stage) -> Result<()>;
     /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.

@@ -9,8 +9,9 @@
 //!   what one sort takes from the tail under their hands.
 
 use crate::freshness::VisibleTimes;
+use crate::keys::KeyRecord;
 use crate::manifest::{Base, ProducerState, TableBase};
-use crate::ports::{BatchInfo, Freshness, StageInfo, StagedLoad, Want};
+use crate::ports::{BatchInfo, Freshness, PublishedTotals, StageInfo, StagedLoad, Want};
 use crate::snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
@@ -69,8 +70,11 @@ struct State {
     /// Staged loads above the base's watermark, by version.
     attached: BTreeMap<Version, Vec<Attached>>,
     producers: BTreeMap<String, ProducerState>,
+    /// Keys of batches above the base's watermark.
+    keys: Vec<KeyRecord>,
     times: VisibleTimes,
     batches: VecDeque<BatchInfo>,
+    published: PublishedTotals,
     tail_bytes: u64,
     pinned: Mutex<Pinned>,
     pipeline_error: Option<Error>,
@@ -85,6 +89,8 @@ pub struct Cut {
     pub catalog: Arc<Catalog>,
     /// The producers as of it.
     pub producers: BTreeMap<String, ProducerState>,
+    /// Keys of batches above the base's watermark.
+    pub keys: Vec<KeyRecord>,
     /// Tail rows above the base's watermark.
     pub tails: Vec<(TableId, Vec<RecordBatch>)>,
     /// Staged loads above the base's watermark, with their versions.
@@ -112,8 +118,10 @@ impl Views {
             tails: HashMap::new(),
             attached: BTreeMap::new(),
             producers,
+            keys: Vec::new(),
             times: VisibleTimes::new(visible),
             batches: VecDeque::new(),
+            published: PublishedTotals::default(),
             tail_bytes: 0,
             pinned: Mutex::default(),
             pipeline_error: None,
@@ -172,6 +180,11 @@ impl Views {
         self.state.read().producers.get(name).copied()
     }
 
+    /// What became visible since the database was opened.
+    pub fn published(&self) -> PublishedTotals {
+        self.state.read().published
+    }
+
     /// Makes durable batches visible, in version order (V1). While recovering, they count as visible for ever.
     pub fn publish(&self, batches: Vec<Published>, recovering: bool) -> Result<()> {
         if batches.is_empty() {
@@ -215,6 +228,16 @@ impl Views {
             if let Some(mark) = &batch.info.producer {
                 let reached = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
                 state.producers.insert(mark.name.clone(), reached);
+            }
+            if let Some(key) = batch.info.key {
+                let BatchInfo { commit_micros, rows, .. } = batch.info;
+                state.keys.push(KeyRecord { key, version, commit_micros, rows });
+            }
+            if !recovering {
+                let staged = batch.loads.iter().flat_map(|load| &load.segments).map(|meta| meta.bytes()).sum::<u64>();
+                state.published.batches += 1;
+                state.published.rows += batch.info.rows;
+                state.published.bytes += batch.info.bytes + staged;
             }
             if state.batches.len() == BATCHES_REMEMBERED {
                 state.batches.pop_front();
@@ -311,6 +334,7 @@ impl Views {
             through: state.visible,
             catalog: Arc::clone(&state.catalog),
             producers: state.producers.clone(),
+            keys: state.keys.clone(),
             tails: tails.filter(|(_, runs)| !runs.is_empty()).collect(),
             attached: attached.collect(),
             base: Arc::clone(&state.base),
@@ -324,7 +348,7 @@ impl Views {
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, pinned, .. } = &mut *state;
+        let State { tails, tail_bytes, attached, pinned, keys, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
             tail.drop_through(through, pinned.get_mut());
@@ -332,6 +356,7 @@ impl Views {
         }
         tails.retain(|_, tail| tail.rows() > 0);
         *attached = attached.split_off(&through.next());
+        keys.retain(|record| record.version > through);
         state.base = Arc::new(base);
         state.pipeline_error = None;
         #[cfg(feature = "paranoid")]

@@ -67,6 +67,8 @@ pub enum ErrorKind {
     OutOfMemory,
     /// A sample does not reach `max_error`, and nothing else was to be tried.
     Inaccurate,
+    /// A text, a body or a message is longer than it may be.
+    TooLarge,
     /// More work is under way than is allowed.
     Busy,
     /// No room on the disk; the database is read-only until there is.
@@ -124,7 +126,7 @@ impl ErrorKind {
             Producer => "55000",
             Cancelled | Timeout => "57014",
             OutOfMemory => "53200",
-            Inaccurate => "54000",
+            Inaccurate | TooLarge => "54000",
             Busy => "53300",
             DiskFull => "53100",
             Io => "58030",

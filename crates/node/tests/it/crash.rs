@@ -6,15 +6,20 @@
 use crate::support::{contents, create, insert, new_rows, open, rows};
 use alluvia_catalog::{Change, alter};
 use alluvia_node::Core;
-use alluvia_snapshot::{Durability, NewBatch, ProducerMark, Store};
+use alluvia_snapshot::{BatchKey, Durability, NewBatch, ProducerMark, Store};
 use alluvia_space::DataType;
 use alluvia_storage::{FaultDisk, Survival};
-use alluvia_types::{ManualClock, Result, Version};
+use alluvia_types::{ManualClock, Result, TableId, Version};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// The one producer of the workload, which sends one batch, and that twice.
 const PRODUCER: &str = "numbered";
+
+/// The one key of the workload.
+fn key() -> BatchKey {
+    BatchKey::new(TableId(1), "bare")
+}
 
 type Contents = BTreeMap<String, Vec<String>>;
 
@@ -50,6 +55,23 @@ fn workload(core: &Core, acknowledged: &mut dyn FnMut(Version)) -> Result<()> {
     acknowledged(committed.version);
     let again = core.submit(numbered(), Durability::Sync)?;
     assert!(again.duplicate && again.version == committed.version, "sent again is not applied again");
+
+    // With a key: the same, before and after its batch has left the log.
+    let keyed = || NewBatch {
+        rows: vec![new_rows(&core.catalog(), first, rows(&[(530, "keyed")]))],
+        key: Some(key()),
+        ..NewBatch::default()
+    };
+    let committed = core.submit(keyed(), Durability::Sync)?;
+    assert!(!committed.duplicate);
+    acknowledged(committed.version);
+    for sort in [false, true] {
+        if sort {
+            core.sort()?;
+        }
+        let again = core.submit(keyed(), Durability::Sync)?;
+        assert!(again.duplicate && again.version == committed.version, "sent again is not applied again");
+    }
 
     // A staged load and an insert race for the same stage.
     let entry = core.catalog().by_id(first).cloned().expect("it was created");
@@ -100,6 +122,17 @@ fn verify(disk: &Arc<FaultDisk>, states: &[Contents], acknowledged: Version, wha
             assert!(again.duplicate && again.version == version, "{what}: {again:?}");
         }
         None => assert!(!has_numbered, "{what}: the batch is there without its number"),
+    }
+    // So does a key.
+    let has_keyed = rows_of_first.is_some_and(|rows| rows.iter().any(|row| row.contains("keyed")));
+    match core.keyed(key()) {
+        Some(known) => {
+            assert!(has_keyed, "{what}: the key is there without its batch");
+            let again = NewBatch { key: Some(key()), ..NewBatch::default() };
+            let again = core.submit(again, Durability::Sync).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(again.duplicate && again.version == known.version && known.rows == 1, "{what}: {again:?}");
+        }
+        None => assert!(!has_keyed, "{what}: the batch is there without its key"),
     }
     // It goes on working, through every stage.
     let (table, _) = create(&core, "after").unwrap_or_else(|error| panic!("{what}: cannot go on: {error}"));

@@ -9,6 +9,7 @@
 //! holds a few batches whatever the size of row groups, files with one row group are as fast as others, and the order of rows is
 //! the file's.
 
+use crate::copy::arrow_frames::{Frames, caught};
 use crate::copy::assign::{Assigner, BadRow, storage_batch, storage_batch_without};
 use crate::copy::bind::Wanted;
 use crate::copy::columns::{TextAs, is_level_text};
@@ -68,14 +69,14 @@ impl ColumnarInput {
     pub(crate) fn read_parquet(
         &self,
         file: &InputFile,
+        name: &str,
         progress: &Progress,
         cancel: &CancelToken,
         mut emit: impl FnMut(Part) -> Result<()>,
     ) -> Result<()> {
-        let name = file.name();
-        let unreadable = |error: parquet::errors::ParquetError| unreadable(&name, "Parquet", &error);
+        let unreadable = |error: parquet::errors::ParquetError| unreadable(name, "Parquet", &error);
         let plain = ArrowReaderMetadata::load(&file.open()?, ArrowReaderOptions::new()).map_err(unreadable)?;
-        let bound = self.bind(plain.schema(), &name)?;
+        let bound = self.bind(plain.schema(), name)?;
         let hinted = self.hinted(&plain, &bound);
         let options = ArrowReaderOptions::new().with_schema(hinted);
         let metadata = ArrowReaderMetadata::try_new(plain.metadata().clone(), options).map_err(unreadable)?;
@@ -91,7 +92,7 @@ impl ColumnarInput {
                     .map_err(unreadable)?;
                 let schema = metadata.schema().project(&fields).map_err(internal)?;
                 let converter = self.converter(&schema, &fields, &bound)?;
-                let name = name.clone();
+                let name = name.to_owned();
                 Ok(move || match reader.next() {
                     None => Ok(None),
                     Some(Ok(batch)) => converter.convert(batch).map(Some),
@@ -100,7 +101,7 @@ impl ColumnarInput {
             })
             .collect::<Result<Vec<_>>>()?;
         if readers.is_empty() {
-            return Err(nothing_in_common(&self.table, &name));
+            return Err(nothing_in_common(&self.table, name));
         }
         let total_rows = metadata.metadata().file_metadata().num_rows().max(1) as u64;
         let mut done_rows = 0;
@@ -142,10 +143,10 @@ impl ColumnarInput {
                 current = Some(batch.slice(rows, batch.num_rows() - rows));
                 return Ok(Some(batch.slice(0, rows)));
             }
-            match reader.next() {
-                None => return Ok(None),
-                Some(Ok(batch)) => current = Some(batch),
-                Some(Err(error)) => return Err(unreadable_batch(name, "Arrow", &error)),
+            match caught(|| reader.next().transpose()) {
+                Ok(None) => return Ok(None),
+                Ok(Some(batch)) => current = Some(batch),
+                Err(error) => return Err(unreadable_batch(name, "Arrow", &error)),
             }
         };
         let worker = || |batch: RecordBatch| converter.convert(batch.project(&fields).map_err(internal)?);
@@ -301,8 +302,8 @@ pub(crate) fn arrow_stream(
             start = next()?;
         }
     }
-    let stream: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(start).chain(bytes));
-    StreamReader::try_new_buffered(stream, None).map_err(|error| unreadable_batch(name, "Arrow", &error))
+    let stream: Box<dyn Read + Send> = Box::new(Frames::new(std::io::Cursor::new(start).chain(bytes)));
+    caught(|| StreamReader::try_new_buffered(stream, None)).map_err(|error| unreadable_batch(name, "Arrow", &error))
 }
 
 /// The schema of a Parquet file.
@@ -340,6 +341,12 @@ fn unreadable(name: &str, what: &str, error: &dyn std::fmt::Display) -> Error {
 }
 
 fn unreadable_batch(name: &str, what: &str, error: &arrow::error::ArrowError) -> Error {
+    // What the reader below has to say says more.
+    if let arrow::error::ArrowError::IoError(_, error) = error
+        && let Some(own) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())
+    {
+        return own.clone().at(name);
+    }
     unreadable(name, what, error)
 }
 

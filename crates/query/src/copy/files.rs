@@ -124,8 +124,11 @@ pub(crate) fn open_unpacked(
     let whole = Cursor::new(start).chain(raw);
     Ok(match packing {
         Compression::Auto | Compression::None => Box::new(whole),
-        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-        Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(whole).map_err(failed)?),
+        Compression::Gzip => Box::new(Unpacked { inner: flate2::read::MultiGzDecoder::new(whole), packing: "gzip" }),
+        Compression::Zstd => {
+            let inner = zstd::stream::read::Decoder::new(whole).map_err(failed)?;
+            Box::new(Unpacked { inner, packing: "zstd" })
+        }
     })
 }
 
@@ -146,6 +149,25 @@ pub(crate) fn open_text(
         }
         [0xef, 0xbb, 0xbf] => Ok(text),
         _ => Ok(Box::new(Cursor::new(start).chain(text))),
+    }
+}
+
+/// Tells damaged packed bytes from a failing disk: the former are the user's to mend.
+struct Unpacked<R> {
+    inner: R,
+    packing: &'static str,
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buffer).map_err(|error| {
+            let is_own = error.get_ref().is_some_and(|inner| inner.is::<Error>());
+            if is_own || error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Interrupted {
+                return error;
+            }
+            let message = format!("it cannot be unpacked as {}: {error}", self.packing);
+            io::Error::other(Error::new(ErrorKind::InvalidValue, message).with_hint("is it complete, and packed so?"))
+        })
     }
 }
 

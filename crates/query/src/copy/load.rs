@@ -14,9 +14,11 @@
 //! on the store, and the short channels before it bound what is in flight.
 
 use crate::copy::bind::Wanted;
+use crate::copy::body::{BodyOptions, Spooled};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::files::{Cancellable, InputFile, Roots, SyncedFile, open_text, open_unpacked, resolve};
+use crate::copy::json_array::Elements;
 use crate::copy::json_in::JsonInput;
 use crate::copy::options::{Compression, CopyOptions, Direction, Format, Header, OnError};
 use crate::copy::rejects::Rejects;
@@ -27,14 +29,11 @@ use crate::copy::text_in::TextInput;
 use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Durability, NewBatch, ProducerMark, Store};
+use alluvia_snapshot::{BatchKey, Durability, NewBatch, ProducerMark, Store};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::io::Read;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
-
-/// What messages call standard input.
-const STDIN: &str = "standard input";
 
 /// One COPY FROM.
 pub(crate) struct LoadJob {
@@ -46,6 +45,8 @@ pub(crate) struct LoadJob {
     pub(crate) mark: Option<ProducerMark>,
     pub(crate) on_commit: OnCommit,
     pub(crate) stdin: Option<Box<dyn Read + Send>>,
+    /// What is known of it.
+    pub(crate) body: BodyOptions,
     pub(crate) roots: Roots,
     pub(crate) entry: Arc<TableEntry>,
     /// As the statement lists them; empty means all.
@@ -92,8 +93,17 @@ impl LoadJob {
                     .with_hint("COPY ... FROM STDIN works in alluvia sql; in a program name a file, or hand in Streams")
             })?;
             let stdin = Cancellable::new(stdin, self.cancel.clone());
-            let format = self.options.format_of(None)?;
-            self.read_stream(stdin, STDIN, None, format, &wanted, |part| committer.take(STDIN, part))?;
+            let (format, name) = (self.options.format_of(None)?, self.body.name.as_str());
+            let take = |part| committer.take(name, part);
+            match (format, &self.body.spool_dir) {
+                (Format::Parquet, Some(dir)) => {
+                    let unpacked = open_unpacked(stdin, name, self.options.compression, &self.progress)?;
+                    let spooled = Spooled::new(self.body.bounded(unpacked), dir, name)?;
+                    let silent = Progress::default();
+                    self.columnar(&wanted).read_parquet(&spooled.file, name, &silent, &self.cancel, take)?;
+                }
+                _ => self.read_stream(stdin, name, None, format, &wanted, take)?,
+            }
         }
         for file in &files {
             let name = file.name();
@@ -121,7 +131,7 @@ impl LoadJob {
             )
             .with_hint("Parquet files say inside how they are packed; leave the option out"));
         }
-        self.columnar(wanted).read_parquet(file, &self.progress, &self.cancel, emit)
+        self.columnar(wanted).read_parquet(file, name, &self.progress, &self.cancel, emit)
     }
 
     fn read_stream(
@@ -138,7 +148,7 @@ impl LoadJob {
         match format {
             Format::Csv => {
                 let (dialect, header) = (self.options.dialect(file), self.options.header);
-                let text = open_text(bytes, name, packing, &self.progress)?;
+                let text = self.body.bounded(open_text(bytes, name, packing, &self.progress)?);
                 CsvInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
                     text,
                     name,
@@ -148,7 +158,7 @@ impl LoadJob {
             }
             Format::Text => {
                 let (dialect, header) = (self.options.dialect(file), self.options.header == Header::Yes);
-                let text = open_text(bytes, name, packing, &self.progress)?;
+                let text = self.body.bounded(open_text(bytes, name, packing, &self.progress)?);
                 TextInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
                     text,
                     name,
@@ -161,11 +171,12 @@ impl LoadJob {
                     .with_hint("use csv, ndjson, parquet or arrow"))
             }
             Format::JsonLines => {
-                let text = open_text(bytes, name, packing, &self.progress)?;
+                let text = self.body.bounded(open_text(bytes, name, packing, &self.progress)?);
+                let text = if self.body.is_array { Box::new(Elements::new(text)) } else { text };
                 JsonInput { table, wanted: wanted.clone(), on_error }.read(text, name, &self.cancel, emit)
             }
             Format::Arrow => {
-                let bytes = open_unpacked(bytes, name, packing, &self.progress)?;
+                let bytes = self.body.bounded(open_unpacked(bytes, name, packing, &self.progress)?);
                 self.columnar(wanted).read_arrow(bytes, name, &self.cancel, emit)
             }
             Format::Parquet => Err(Error::new(ErrorKind::NotSupported, "Parquet cannot be read from standard input")
@@ -210,6 +221,8 @@ struct Committer {
     producer: Option<String>,
     /// The number of the one batch otherwise.
     mark: Option<ProducerMark>,
+    /// The client's key of it.
+    key: Option<BatchKey>,
     /// Batches that were committed by an earlier run.
     committed_before: u64,
     /// The batch being made, from 1.
@@ -237,6 +250,7 @@ impl Committer {
             batch_rows: job.options.batch_rows,
             producer,
             mark: job.mark.clone(),
+            key: job.body.key,
             committed_before: known.map_or(0, |(mark, _)| mark.sequence),
             sequence: 1,
             rows_in_batch: 0,
@@ -314,7 +328,7 @@ impl Committer {
         let done = std::mem::replace(&mut self.sink, next).finish()?;
         let mark = |name: &String| ProducerMark { name: name.clone(), epoch: 1, sequence: self.sequence };
         let producer = self.producer.as_ref().map(mark).or_else(|| self.mark.clone());
-        let mut batch = NewBatch { producer, ..NewBatch::default() };
+        let mut batch = NewBatch { producer, key: self.key, ..NewBatch::default() };
         done.add_to(&mut batch);
         // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
         self.progress.set_phase(Phase::Committing);

@@ -10,14 +10,17 @@
 //! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`
 //! and `assign`. All arrive as `rows::Part`s, which `load` makes into batches (`sink`) and commits.
 
+mod arrow_frames;
 mod assign;
 mod bind;
+mod body;
 mod columnar;
 mod columns;
 mod csv_in;
 mod csv_out;
 mod files;
 mod infer;
+mod json_array;
 mod json_in;
 mod json_scan;
 mod load;
@@ -38,6 +41,7 @@ mod text_in;
 mod values;
 
 pub(crate) use assign::{Assigner, assign};
+pub use body::BodyOptions;
 pub(crate) use columns::{ColumnBuilder, TextAs};
 pub use infer::{Inferred, InferredColumn, infer};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
@@ -107,6 +111,8 @@ pub struct CopyContext {
     pub streams: Streams,
     /// The only directories that files may be in; `None` allows any.
     pub data_roots: Option<Vec<PathBuf>>,
+    /// What is known of standard input.
+    pub body: BodyOptions,
 }
 
 /// What a COPY FROM did.
@@ -149,6 +155,7 @@ pub async fn copy_from(
         mark: context.mark,
         on_commit: context.on_commit,
         stdin: context.streams.stdin,
+        body: context.body,
         roots: context.data_roots,
         entry: table,
         columns,

@@ -175,6 +175,21 @@ const CUBOID_PROCEDURES: [(&str, OfCuboid); 3] = [
     ("unpin_cuboid", Procedure::UnpinCuboid),
 ];
 
+/// Ends what a session runs.
+const CANCEL: &str = "cancel";
+
+fn session_of(args: &ast::FunctionArguments) -> Result<u64> {
+    let wrong = || {
+        Error::new(ErrorKind::Syntax, format!("{SYSTEM}.{CANCEL} takes the number of a session"))
+            .with_hint("alluvia.sessions lists them: CALL alluvia.cancel(7)")
+    };
+    let ast::FunctionArguments::List(list) = args else { return Err(wrong()) };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr))] = list.args.as_slice() else {
+        return Err(wrong());
+    };
+    literal_text(expr).and_then(|text| text.parse().ok()).ok_or_else(wrong)
+}
+
 /// CALL of a procedure.
 pub(crate) fn call_of(function: &ast::Function) -> Result<Kind> {
     let parts = parts_of(&function.name)?;
@@ -186,10 +201,14 @@ pub(crate) fn call_of(function: &ast::Function) -> Result<Kind> {
         let named = CuboidName::of_arguments(&format!("{SYSTEM}.{name}"), &function.args)?;
         return Ok(Kind::Call(of_cuboid(named)));
     }
+    if name == CANCEL {
+        return Ok(Kind::Call(Procedure::Cancel(session_of(&function.args)?)));
+    }
     let Some((_, procedure)) = PLAIN_PROCEDURES.into_iter().find(|(known, _)| *known == name) else {
         let plain = PLAIN_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}()"));
         let of_cuboids = CUBOID_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}('table', 'levels')"));
-        let known: Vec<String> = plain.chain(of_cuboids).collect();
+        let of_sessions = [format!("{SYSTEM}.{CANCEL}(session_id)")];
+        let known: Vec<String> = plain.chain(of_cuboids).chain(of_sessions).collect();
         return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
             .with_hint(format!("procedures are {}", known.join(", "))));
     };

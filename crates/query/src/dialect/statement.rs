@@ -282,6 +282,8 @@ pub(crate) enum Procedure {
     UnpinCuboid(CuboidName),
     /// Forget a cuboid.
     DropCuboid(CuboidName),
+    /// End what a session runs.
+    Cancel(u64),
 }
 
 /// The text of a string literal.

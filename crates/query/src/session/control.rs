@@ -223,6 +223,10 @@ impl Session {
             }
             Procedure::PinCuboid(name) => return self.pin_cuboid(name).await,
             Procedure::UnpinCuboid(name) => return self.unpin_cuboid(name, false).await,
+            Procedure::Cancel(id) => {
+                self.engine.sessions().cancel(id)?;
+                return Ok(Outcome::done("CALL"));
+            }
             Procedure::DropCuboid(name) => return self.unpin_cuboid(name, true).await,
         };
         let store = Arc::clone(self.engine.store());

@@ -5,7 +5,7 @@
 //! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or dropped.
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
 
-use crate::copy::{CopyContext, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to};
+use crate::copy::{BodyOptions, CopyContext, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to};
 use crate::dialect::names::{name_of, user_table};
 use crate::dialect::{Hints, Kind, Statement, query_of_table};
 use crate::session::core::{Run, Session, State};
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    fn copy_context(&self, run: &Run, streams: &Mutex<Streams>) -> CopyContext {
+    pub(super) fn copy_context(&self, run: &Run, streams: &Mutex<Streams>) -> CopyContext {
         let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
         CopyContext {
             store: Arc::clone(self.engine.store()),
@@ -106,6 +106,7 @@ impl Session {
             on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
             streams: std::mem::take(&mut *streams.lock()),
             data_roots: None,
+            body: BodyOptions::default(),
         }
     }
 }

@@ -15,9 +15,11 @@ use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
 use crate::session::outcome::Outcome;
 use crate::session::progress::{CancelHandle, CancelToken, Phase, Progress};
+use crate::session::registry::{Client, Place};
 use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
+use crate::table::Used;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, ErrorKind, Result, Version};
@@ -36,6 +38,7 @@ pub struct Session {
     cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
     pub(crate) cursors: Cursors,
+    place: Place,
 }
 
 /// Where a session stands between statements.
@@ -92,20 +95,35 @@ impl Session {
             seen: Version(0),
             unseen: None,
         };
+        let (state, cancel) = (Arc::new(Mutex::new(state)), CancelHandle::default());
+        let start_micros = engine.store().clock().wall_micros();
+        let place = engine.sessions().register(id, start_micros, cancel.clone(), Arc::clone(&state));
         Session {
             engine,
             id,
-            state: Arc::new(Mutex::new(state)),
+            state,
             turn: tokio::sync::Mutex::new(()),
-            cancel: CancelHandle::default(),
+            cancel,
             progress: Mutex::default(),
             cursors: Cursors::default(),
+            place,
         }
     }
 
     /// The number by which `alluvia.queries` knows this session.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// States who the session is for, for `alluvia.sessions`.
+    pub fn introduce(&self, client: Client) {
+        *self.place.entry.client.lock() = client;
+    }
+
+    /// What the running statement has read of tables so far.
+    pub fn reading(&self) -> Option<Used> {
+        let query_id = self.place.entry.running.lock().as_ref()?.query_id;
+        self.engine.queries().used(query_id)
     }
 
     /// Where the session stands.
@@ -216,7 +234,7 @@ impl Session {
         *self.progress.lock() = Arc::clone(&progress);
         let settings = self.state.lock().settings.clone();
         let mut stop = Stop::new(token.clone(), settings.statement_timeout);
-        let record = Record::begin(&self.engine, self.id, text);
+        let record = Record::begin(&self.engine, &self.place.entry, text);
         let run = Arc::new(Run {
             token: token.clone(),
             progress: Arc::clone(&progress),

@@ -3,6 +3,7 @@
 //! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`guard`] and
 //! [`supervise`] keep a statement from harming anything but itself.
 
+mod body;
 pub(crate) mod client_settings;
 mod control;
 mod copying;
@@ -22,6 +23,7 @@ mod outcome;
 mod planning;
 mod prepared;
 pub mod progress;
+mod registry;
 mod select;
 pub(crate) mod settings;
 mod supervise;
@@ -29,13 +31,16 @@ mod transaction;
 mod values;
 mod verify;
 
+pub use body::{Ingest, Ingested};
 pub use core::{Session, TransactionStatus};
 pub use describe::Described;
 pub use errors::from_datafusion;
 pub use ingest::BatchBuilder;
 pub use outcome::Outcome;
 pub use prepared::Prepared;
+pub use registry::Client;
 
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};
 pub(crate) use planning::stoppable_rules;
+pub(crate) use registry::{Entry, Sessions};

@@ -12,6 +12,7 @@ use crate::session::core::Session;
 use crate::session::guard::guarded;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
+use crate::system::kind_of;
 use crate::table::UsedCounters;
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use arrow::datatypes::DataType as ArrowType;
@@ -127,6 +128,7 @@ impl Session {
         self.forget_progress();
         let used = UsedCounters::at(version, store.lag(version), Stage::Ingested);
         let took: Duration = clock.monotonic().saturating_sub(start);
+        self.engine.statements().ended(kind_of(text), took, Ok(()));
         self.engine.queries().ran(self.id, text, start_micros, took, batch.num_rows() as u64, &used);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))

@@ -177,6 +177,7 @@ impl Session {
             sample_fraction,
             store: Arc::clone(self.engine.store()),
             queries: Arc::clone(self.engine.queries()),
+            sessions: Arc::clone(self.engine.sessions()),
             cuboids: Arc::clone(self.engine.cuboids()),
             predicates: Arc::clone(self.engine.predicates()),
             skipping: run.settings.predicate_cache.then(|| Arc::clone(self.engine.predicates())),

@@ -7,6 +7,9 @@ use crate::session::core::{State, limit};
 use crate::session::errors::{error_of, wrap};
 use crate::session::guard::guarded_poll;
 use crate::session::progress::CancelToken;
+use crate::session::registry::{Entry, RunningNow};
+use crate::system::cut;
+use crate::system::kind_of;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -56,16 +59,22 @@ impl Stop {
 /// A statement's line in `alluvia.queries`.
 pub(crate) struct Record {
     engine: Arc<Engine>,
+    session: Arc<Entry>,
     id: u64,
+    kind: usize,
     start: Duration,
 }
 
 impl Record {
     /// The statement begins.
-    pub(crate) fn begin(engine: &Arc<Engine>, session: u64, text: &str) -> Record {
+    pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
         let clock = engine.store().clock();
-        let id = engine.queries().begin(session, text, clock.wall_micros());
-        Record { id, start: clock.monotonic(), engine: Arc::clone(engine) }
+        let start_micros = clock.wall_micros();
+        let id = engine.queries().begin(session.id, text, start_micros);
+        let sql = cut(text).to_owned();
+        *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros });
+        let (engine, session, kind) = (Arc::clone(engine), Arc::clone(session), kind_of(text));
+        Record { id, kind, start: clock.monotonic(), session, engine }
     }
 
     /// Its id in the ring.
@@ -76,6 +85,16 @@ impl Record {
     /// It is over.
     pub(crate) fn end(self, rows: u64, result: Result<(), &Error>) {
         let duration = self.engine.store().clock().monotonic().saturating_sub(self.start);
+        if self.engine.is_slow(duration)
+            && let Some(now) = self.session.running.lock().clone()
+        {
+            let (session, user) = (self.session.id, self.session.client.lock().user.clone());
+            let seconds = duration.as_secs_f64();
+            let error = result.err().map(|error| error.message());
+            tracing::warn!(session, user, seconds, rows, error, sql = now.sql, "a slow statement");
+        }
+        self.session.ended(self.id);
+        self.engine.statements().ended(self.kind, duration, result);
         self.engine.queries().end(self.id, duration, rows, result);
     }
 }

@@ -1,5 +1,5 @@
-//! `alluvia.queries`, `alluvia.settings`, `alluvia.cuboids` and `alluvia.predicate_cache`: what runs, under which settings, and what
-//! is kept ready for it.
+//! `alluvia.queries`, `alluvia.sessions`, `alluvia.settings`, `alluvia.cuboids` and `alluvia.predicate_cache`: what runs, under which
+//! settings, and what is kept ready for it.
 
 use super::build::{Cell, Kind};
 use super::queries::QueryRow;
@@ -27,6 +27,19 @@ pub(crate) const QUERIES: &[(&str, Kind)] = &[
     ("tail_rows", Kind::Count),
     ("bytes_read", Kind::Count),
     ("sample", Kind::Text),
+];
+
+/// Columns of `alluvia.sessions`.
+pub(crate) const SESSIONS: &[(&str, Kind)] = &[
+    ("session_id", Kind::Count),
+    ("user_name", Kind::Text),
+    ("protocol", Kind::Text),
+    ("client_address", Kind::Text),
+    ("started_at", Kind::Time),
+    ("state", Kind::Text),
+    ("query_id", Kind::Count),
+    ("sql", Kind::Text),
+    ("sql_started_at", Kind::Time),
 ];
 
 /// Columns of `alluvia.settings`.
@@ -105,6 +118,27 @@ pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
         Some(named(&shape)?.into_iter().chain(figures).collect())
     });
     resident.chain(missing).collect()
+}
+
+pub(crate) fn sessions(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let row = |session: &std::sync::Arc<crate::session::Entry>| {
+        let client = session.client.lock().clone();
+        let state = session.state();
+        let running = session.running.lock().clone();
+        let text = |text: String| (!text.is_empty()).then_some(text);
+        vec![
+            session.id.into(),
+            text(client.user).into(),
+            client.protocol.into(),
+            text(client.address).into(),
+            Cell::Time(session.start_micros),
+            state.into(),
+            running.as_ref().map(|now| now.query_id).into(),
+            running.as_ref().map(|now| now.sql.clone()).into(),
+            running.map_or(Cell::Null, |now| Cell::Time(now.start_micros)),
+        ]
+    };
+    context.sessions.list().iter().map(row).collect()
 }
 
 pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {

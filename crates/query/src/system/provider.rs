@@ -14,7 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 10] = [
+pub const TABLE_NAMES: [&str; 11] = [
     "batches",
     "columns",
     "cuboids",
@@ -22,6 +22,7 @@ pub const TABLE_NAMES: [&str; 10] = [
     "predicate_cache",
     "queries",
     "segments",
+    "sessions",
     "settings",
     "stages",
     "tables",
@@ -47,6 +48,7 @@ impl SystemTable {
             "predicate_cache" => (activity::PREDICATES, activity::predicates),
             "queries" => (activity::QUERIES, activity::queries),
             "segments" => (storage::SEGMENTS, storage::segments),
+            "sessions" => (activity::SESSIONS, activity::sessions),
             "settings" => (activity::SETTINGS, activity::settings),
             "stages" => (storage::STAGES, storage::stages),
             "tables" => (definitions::TABLES, definitions::tables),

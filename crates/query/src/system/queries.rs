@@ -13,6 +13,15 @@ use std::time::Duration;
 /// Longer statements are cut in the ring; the end of a long INSERT tells nothing.
 const SQL_BYTES_MAX: usize = 4_096;
 
+/// The beginning of a text, as long as is kept.
+pub(crate) fn cut(sql: &str) -> &str {
+    let mut cut = sql.len().min(SQL_BYTES_MAX);
+    while !sql.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    &sql[..cut]
+}
+
 /// One statement, as `alluvia.queries` shows it.
 #[derive(Clone, Debug)]
 pub struct QueryRow {
@@ -63,11 +72,7 @@ impl QueryLog {
 
     /// A statement begins; the returned id ends it.
     pub fn begin(&self, session: u64, sql: &str, start_micros: i64) -> u64 {
-        let mut cut = sql.len().min(SQL_BYTES_MAX);
-        while !sql.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        let sql = sql[..cut].to_owned();
+        let sql = cut(sql).to_owned();
         let mut state = self.state.lock();
         state.last_id += 1;
         let id = state.last_id;
@@ -124,6 +129,14 @@ impl QueryLog {
             };
             row.used = running.counters.take().map(|counters| counters.used());
         });
+    }
+
+    /// What a statement has read so far; `None` if it reads no table, or has fallen out of the ring.
+    pub(crate) fn used(&self, id: u64) -> Option<Used> {
+        let state = self.state.lock();
+        let first = state.rows.front()?.row.id;
+        let running = state.rows.get(usize::try_from(id.checked_sub(first)?).ok()?)?;
+        running.counters.as_ref().map(|counters| counters.used()).or(running.row.used)
     }
 
     /// Newest first.

@@ -7,6 +7,7 @@
 
 use super::statistics::ScanCache;
 use crate::answer::{Cuboids, Kept};
+use crate::session::Sessions;
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
@@ -37,6 +38,8 @@ pub struct StatementContext {
     pub store: Arc<dyn Store>,
     /// Recent queries, for `alluvia.queries`.
     pub queries: Arc<QueryLog>,
+    /// Open sessions, for `alluvia.sessions`.
+    pub(crate) sessions: Arc<Sessions>,
     /// Resident cuboids, for `alluvia.cuboids`.
     pub(crate) cuboids: Arc<Cuboids>,
     /// Predicates and the blocks they match nowhere, for `alluvia.predicate_cache`.

@@ -8,8 +8,8 @@ use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, Newer, ProducerMark, SegmentRead,
-    Snapshot, StageInfo, Store, StoreInfo, TableRead, TailRead, Want,
+    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyRecord, Load, Memo, NewBatch, Newer, ProducerMark,
+    SegmentRead, Snapshot, StageInfo, Store, StoreInfo, TableRead, TailRead, Want,
 };
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
@@ -183,6 +183,7 @@ impl Fixture {
             sample_fraction: 1.0,
             store: Arc::new(FixedStore::default()),
             queries: QueryLog::new(10),
+            sessions: Arc::default(),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
             predicates: Arc::clone(&self.predicates),
             skipping: self.skips.then(|| Arc::clone(&self.predicates)),
@@ -316,6 +317,10 @@ impl Store for FixedStore {
         refused()
     }
 
+    fn keyed(&self, _key: BatchKey) -> Option<KeyRecord> {
+        None
+    }
+
     fn producer(&self, _name: &str) -> Option<(ProducerMark, Version)> {
         None
     }
@@ -341,6 +346,7 @@ impl Store for FixedStore {
             changes: 0,
             bytes: 99,
             producer: Some(ProducerMark { name: "p".to_owned(), epoch: 1, sequence: 2 }),
+            key: None,
         }]
     }
 
@@ -367,6 +373,8 @@ impl Store for FixedStore {
             tail_bytes_max: 2,
             writers_waiting: 0,
             log_bytes: 3,
+            log_groups: 1,
+            published: Default::default(),
             read_only: None,
             cache_bytes: 4,
             pipeline_error: None,

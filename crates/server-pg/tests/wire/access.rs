@@ -1,7 +1,8 @@
 //! Passwords, TLS, and what may not be served without them.
 
 use crate::support::{serve, serve_with, state, texts};
-use alluvia_server_pg::{Access, Passwords, Server, ServerOptions, Tls, Verifier};
+use alluvia_access::{Access, Passwords, Tls, Verifier};
+use alluvia_server_pg::{Server, ServerOptions};
 use alluvia_types::ErrorKind;
 
 fn passwords() -> Access {

@@ -11,8 +11,8 @@ use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
 use alluvia_snapshot::{
-    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, Newer, ProducerMark, Snapshot, StageInfo,
-    StagedLoad, Store, StoreInfo, Want,
+    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyRecord, Load, Memo, NewBatch, Newer, ProducerMark,
+    Snapshot, StageInfo, StagedLoad, Store, StoreInfo, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_tree::SegmentMeta;
@@ -117,6 +117,10 @@ impl Store for FakeStore {
         let state = self.state.lock();
         let last = state.producers.iter().rfind(|mark| mark.name == name)?;
         Some((last.clone(), Version(1)))
+    }
+
+    fn keyed(&self, _key: BatchKey) -> Option<KeyRecord> {
+        None
     }
 
     fn catalog(&self) -> Arc<Catalog> {
@@ -247,6 +251,7 @@ impl Bench {
             mark: None,
             on_commit: self.on_commit(),
             stdin: None,
+            body: Default::default(),
             roots: None,
             entry: Arc::new(TableEntry::new(self.table.clone(), Version(3))),
             columns: Vec::new(),

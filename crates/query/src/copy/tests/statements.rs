@@ -20,6 +20,7 @@ use std::time::Duration;
 
 fn context(bench: &Bench) -> CopyContext {
     CopyContext {
+        body: Default::default(),
         store: bench.store.clone(),
         durability: Durability::Sync,
         progress: bench.progress.clone(),

@@ -15,7 +15,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 /// The name of the mechanism.
-pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
+pub const MECHANISM: &str = "SCRAM-SHA-256";
 const ITERATIONS: u32 = 4096;
 const SALT_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
@@ -65,6 +65,12 @@ impl Verifier {
         }
     }
 
+    /// Whether it is this password's; compared in constant time.
+    pub fn is_of(&self, password: &str) -> bool {
+        let other = Verifier::with(password, &self.salt, self.iterations);
+        is_same(&other.stored_key, &self.stored_key)
+    }
+
     /// Reads what `Display` writes.
     pub fn parse(text: &str) -> Option<Verifier> {
         let rest = text.trim().strip_prefix(MECHANISM)?.strip_prefix('$')?;
@@ -81,7 +87,8 @@ impl Verifier {
     }
 }
 
-fn sign(key: &[u8], data: &[u8]) -> [u8; KEY_BYTES] {
+/// HMAC-SHA-256.
+pub(crate) fn sign(key: &[u8], data: &[u8]) -> [u8; KEY_BYTES] {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
     let mut bytes = [0; KEY_BYTES];
     bytes.copy_from_slice(tag.as_ref());
@@ -108,18 +115,24 @@ pub fn random_password() -> Result<String> {
     Ok(random::<24>()?.iter().map(|byte| char::from(LETTERS[usize::from(byte & 63)])).collect())
 }
 
+/// A new key.
+pub(crate) fn random_key() -> Result<[u8; KEY_BYTES]> {
+    random()
+}
+
 /// A key of this process, for the salts of users who do not exist.
-pub(crate) struct Decoys {
+pub struct Decoys {
     key: [u8; KEY_BYTES],
 }
 
 impl Decoys {
-    pub(crate) fn new() -> Result<Decoys> {
+    /// With a new key.
+    pub fn new() -> Result<Decoys> {
         Ok(Decoys { key: random()? })
     }
 
     /// A verifier that no password meets.
-    pub(crate) fn verifier(&self, user: &str) -> Verifier {
+    pub fn verifier(&self, user: &str) -> Verifier {
         let salt = sign(&self.key, user.as_bytes());
         Verifier {
             iterations: NonZeroU32::new(ITERATIONS).unwrap_or(NonZeroU32::MIN),
@@ -131,7 +144,7 @@ impl Decoys {
 }
 
 /// An exchange after its first message.
-pub(crate) struct Exchange {
+pub struct Exchange {
     verifier: Verifier,
     nonce: String,
     /// What both sides sign, up to the client's last message.
@@ -146,7 +159,7 @@ fn broken(what: &str) -> Error {
 
 impl Exchange {
     /// Takes the client's first message; gives the exchange and the server's answer.
-    pub(crate) fn begin(message: &str, verifier: Verifier) -> Result<(Exchange, String)> {
+    pub fn begin(message: &str, verifier: Verifier) -> Result<(Exchange, String)> {
         let server_nonce = BASE64.encode(random::<18>()?);
         Exchange::begin_with(message, verifier, &server_nonce)
     }
@@ -175,7 +188,7 @@ impl Exchange {
     }
 
     /// Takes the client's last message; gives the server's, if the proof is right.
-    pub(crate) fn finish(self, message: &str) -> Result<Option<String>> {
+    pub fn finish(self, message: &str) -> Result<Option<String>> {
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(|| broken("it has no proof"))?;
         let mut attributes = without_proof.split(',');
         let binding = attributes.next().and_then(|binding| binding.strip_prefix("c="));
@@ -201,7 +214,7 @@ impl Exchange {
 }
 
 /// Compares in a time that does not depend on where they differ.
-fn is_same(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES]) -> bool {
+pub(crate) fn is_same(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES]) -> bool {
     let differ = a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b));
     std::hint::black_box(differ) == 0
 }

@@ -62,7 +62,7 @@ impl Passwords {
     }
 
     /// A user's verifier.
-    pub(crate) fn get(&self, user: &str) -> Option<&Verifier> {
+    pub fn get(&self, user: &str) -> Option<&Verifier> {
         self.users.get(user)
     }
 }

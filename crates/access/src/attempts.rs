@@ -1,0 +1,75 @@
+//! Wrong passwords by address.
+//!
+//! Invariant: who gives wrong passwords waits, longer each time, and is refused after many.
+
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Wrong passwords of one address are forgotten after so long without one.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// From so many on an address is refused.
+const WRONG_MAX: u32 = 20;
+/// The wait after the first wrong password; it doubles with each.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// Addresses that are remembered.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// Wrong passwords by address. Times are monotonic, since any one moment.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    wrong: Mutex<HashMap<IpAddr, (u32, Duration)>>,
+}
+
+impl Attempts {
+    /// Refuses an address that has given too many wrong passwords lately.
+    pub fn check(&self, peer: IpAddr, now: Duration) -> Result<()> {
+        match self.wrong.lock().get(&peer) {
+            Some((count, last)) if *count >= WRONG_MAX && now.saturating_sub(*last) < FORGET_AFTER => {
+                Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
+                    .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a wrong password; gives how long its sender has to wait.
+    pub fn wrong(&self, peer: IpAddr, now: Duration) -> Duration {
+        let mut wrong = self.wrong.lock();
+        wrong.retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
+        if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
+            // An attack from everywhere: nobody is remembered, everybody waits.
+            return LONGEST_WAIT;
+        }
+        let (count, last) = wrong.entry(peer).or_default();
+        (*count, *last) = (count.saturating_add(1), now);
+        FIRST_WAIT.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST_WAIT)
+    }
+
+    /// A right password forgives the wrong ones.
+    pub fn right(&self, peer: IpAddr) {
+        self.wrong.lock().remove(&peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_passwords_make_an_address_wait_and_then_refuse_it() {
+        let attempts = Attempts::default();
+        let (here, there): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let waits: Vec<Duration> =
+            (0..WRONG_MAX).map(|at| attempts.wrong(here, Duration::from_secs(at.into()))).collect();
+        assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[19] == LONGEST_WAIT);
+        let now = Duration::from_secs(30);
+        assert!(attempts.check(here, now).is_err() && attempts.check(there, now).is_ok());
+        assert!(attempts.check(here, now + FORGET_AFTER).is_ok());
+        attempts.right(here);
+        assert!(attempts.check(here, now).is_ok());
+    }
+}

@@ -1,0 +1,19 @@
+//! Who may connect, whatever the protocol: users and what is known of their passwords, wrong passwords by address, certificates,
+//! and which addresses may be listened on.
+//!
+//! Invariants:
+//! - A password is never kept, only a verifier from which it cannot be had; what is compared is compared in constant time.
+//! - Guessing is slow, whatever the protocol and the number of connections: all servers of a process share one [`Attempts`].
+//! - No server listens where other machines can reach it unless clients must log in, over TLS ([`check_address`]).
+
+mod attempts;
+mod basic;
+mod passwords;
+mod scram;
+mod tls;
+
+pub use attempts::Attempts;
+pub use basic::Checked;
+pub use passwords::{Access, Passwords};
+pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};
+pub use tls::{Tls, check_address};

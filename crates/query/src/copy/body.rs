@@ -1,0 +1,114 @@
+//! Input that comes from a client rather than from a file: bounded, spooled where it has to be read from its end.
+//!
+//! Invariant: what a body unpacks to is bounded as it is: a small body that unpacks to a large one is refused at the bound.
+#![allow(clippy::disallowed_methods)] // spooled bodies are no part of the database
+
+use crate::copy::files::InputFile;
+use alluvia_snapshot::BatchKey;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a load knows of its standard input.
+#[derive(Clone, Debug)]
+pub struct BodyOptions {
+    /// What messages call it.
+    pub name: String,
+    /// The most that it may unpack to; `None` for no bound.
+    pub bytes_max: Option<u64>,
+    /// Where it is spooled if it has to be read from its end; `None` refuses formats that are.
+    pub spool_dir: Option<PathBuf>,
+    /// The client's key of the batch.
+    pub key: Option<BatchKey>,
+    /// JSON comes as one array of objects rather than an object a line.
+    pub is_array: bool,
+}
+
+impl Default for BodyOptions {
+    fn default() -> Self {
+        BodyOptions { name: "standard input".to_owned(), bytes_max: None, spool_dir: None, key: None, is_array: false }
+    }
+}
+
+impl BodyOptions {
+    /// The reader with its bound.
+    pub(crate) fn bounded(&self, inner: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+        match self.bytes_max {
+            None => inner,
+            Some(bytes_max) => Box::new(Bounded { inner, left: bytes_max, bytes_max }),
+        }
+    }
+}
+
+/// A reader that fails past its bound.
+struct Bounded {
+    inner: Box<dyn Read + Send>,
+    left: u64,
+    bytes_max: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            let message = format!("the body unpacks to more than {} bytes", self.bytes_max);
+            io::Error::other(
+                Error::new(ErrorKind::TooLarge, message).with_hint("send it in parts, or raise the server's limit"),
+            )
+        })?;
+        Ok(count)
+    }
+}
+
+/// A body in a file; the file goes with this.
+pub(crate) struct Spooled {
+    pub(crate) file: InputFile,
+}
+
+impl Spooled {
+    /// Takes all of a body.
+    pub(crate) fn new(mut body: impl Read, dir: &Path, name: &str) -> Result<Spooled> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("body-{}-{number}", std::process::id()));
+        let failed = |error: io::Error| Error::io(&path, "writing", &error);
+        fs::create_dir_all(dir).map_err(failed)?;
+        let mut out = File::create(&path).map_err(failed)?;
+        let mut spooled = Spooled { file: InputFile { path: path.clone(), bytes: 0, modified_micros: 0 } };
+        spooled.file.bytes = io::copy(&mut body, &mut out).map_err(|error| Error::io(name, "reading", &error))?;
+        Ok(spooled)
+    }
+}
+
+impl Drop for Spooled {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_ends_at_its_bound() {
+        let options = |bytes_max| BodyOptions { bytes_max: Some(bytes_max), ..BodyOptions::default() };
+        let read = |bytes_max| {
+            let mut all = Vec::new();
+            options(bytes_max).bounded(Box::new(io::Cursor::new(vec![7; 100]))).read_to_end(&mut all).map(|_| all.len())
+        };
+        assert_eq!(read(100).unwrap(), 100);
+        assert_eq!(Error::io("x", "reading", &read(99).unwrap_err()).kind(), ErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn a_spooled_body_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let spooled = Spooled::new(io::Cursor::new(b"rows"), dir.path(), "the body").unwrap();
+        assert_eq!((spooled.file.bytes, fs::read(&spooled.file.path).unwrap().as_slice()), (4, b"rows".as_slice()));
+        drop(spooled);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! The sessions that are open: for `alluvia.sessions`, and for ending what another session runs.
+//!
+//! Invariants:
+//! - A session is listed from its making until it is dropped.
+//! - A statement is shown as running from its start until its last row is taken or its stream dropped.
+
+use crate::session::core::State;
+use crate::session::progress::CancelHandle;
+use crate::session::transaction::Transaction;
+use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who a session is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Client {
+    /// Empty where nobody said.
+    pub user: String,
+    /// `embedded`, `postgresql`, `http`.
+    pub protocol: &'static str,
+    /// Address and port; empty within a process.
+    pub address: String,
+}
+
+/// A statement that runs now.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningNow {
+    pub(crate) query_id: u64,
+    pub(crate) sql: String,
+    pub(crate) start_micros: i64,
+}
+
+/// What is known of an open session.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) start_micros: i64,
+    pub(crate) client: Mutex<Client>,
+    pub(crate) running: Mutex<Option<RunningNow>>,
+    cancel: CancelHandle,
+    state: Arc<Mutex<State>>,
+}
+
+impl Entry {
+    /// `active`, `idle`, `idle in transaction` or `failed transaction`.
+    pub(crate) fn state(&self) -> &'static str {
+        if self.running.lock().is_some() {
+            return "active";
+        }
+        match self.state.lock().transaction {
+            Transaction::None => "idle",
+            Transaction::Open(_) => "idle in transaction",
+            Transaction::Failed(_) => "failed transaction",
+        }
+    }
+
+    /// The statement is over; a later one stays.
+    pub(crate) fn ended(&self, query_id: u64) {
+        let mut running = self.running.lock();
+        if running.as_ref().is_some_and(|now| now.query_id == query_id) {
+            *running = None;
+        }
+    }
+}
+
+/// All open sessions of a database.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    open: Mutex<BTreeMap<u64, Arc<Entry>>>,
+}
+
+/// A session's place among them; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    sessions: Arc<Sessions>,
+    pub(crate) entry: Arc<Entry>,
+}
+
+impl Sessions {
+    /// Lists a session.
+    pub(crate) fn register(
+        self: &Arc<Sessions>,
+        id: u64,
+        start_micros: i64,
+        cancel: CancelHandle,
+        state: Arc<Mutex<State>>,
+    ) -> Place {
+        let client = Client { user: String::new(), protocol: "embedded", address: String::new() };
+        let entry = Entry { id, start_micros, client: Mutex::new(client), running: Mutex::default(), cancel, state };
+        let entry = Arc::new(entry);
+        self.open.lock().insert(id, Arc::clone(&entry));
+        Place { sessions: Arc::clone(self), entry }
+    }
+
+    /// Those that are open, the oldest first.
+    pub(crate) fn list(&self) -> Vec<Arc<Entry>> {
+        self.open.lock().values().cloned().collect()
+    }
+
+    /// Ends what a session runs. Whether it then has ended, and how, its own client is told.
+    pub(crate) fn cancel(&self, id: u64) -> Result<()> {
+        let entry = self.open.lock().get(&id).cloned();
+        let missing = |what: &str| {
+            Error::new(ErrorKind::UndefinedObject, format!("session {id} {what}"))
+                .with_hint("alluvia.sessions lists the open sessions, and what they run")
+        };
+        let entry = entry.ok_or_else(|| missing("is not open"))?;
+        if entry.running.lock().is_none() {
+            return Err(missing("runs nothing"));
+        }
+        entry.cancel.cancel();
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.sessions.open.lock().remove(&self.entry.id);
+    }
+}

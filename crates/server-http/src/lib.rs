@@ -1,0 +1,27 @@
+//! HTTP/1.1 over [`alluvia_query::Session`]: queries, ingest, health, metrics.
+//!
+//! Invariants:
+//! - This room only translates: it never touches storage, and one request is one session.
+//! - What a client sends is bounded before memory is spent on it: headers, bodies, connections, time without a byte.
+//! - An answer that fails half-way ends its body without the end that HTTP asks for, so that nobody takes it for the whole.
+//! - A client that goes away cancels what runs for it; a batch that is committing is waited for.
+//! - An ingested body is one batch: all of it, or nothing.
+//!
+//! The routes and their answers are described in `docs/openapi.yaml`, which is served, and which the tests walk.
+
+mod answer;
+mod auth;
+mod connection;
+mod events;
+mod failure;
+mod ingest;
+mod media;
+mod metrics;
+mod query;
+mod request;
+mod routes;
+mod server;
+mod work;
+
+pub use failure::status_of;
+pub use server::{Server, ServerOptions};

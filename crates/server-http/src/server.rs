@@ -1,0 +1,310 @@
+//! Listening, and the life of connections.
+//!
+//! Invariants:
+//! - Connections are bounded. When there are enough, the one that has been without a request for longest makes room for a new one;
+//!   one that has a request under way does not.
+//! - Stopping: connections without a request end at once; statements have a time to finish, are then cancelled, and are waited for.
+
+use crate::connection::connect;
+use crate::metrics::Requests;
+use crate::routes::router;
+use alluvia_access::{Access, Attempts, Checked, Tls, check_address};
+use alluvia_query::Engine;
+use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+/// What statements that were cancelled get before the server ends without them.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+/// What a client is told for whom there is no room.
+const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n\
+    content-length: 88\r\n\r\n{\"error\":{\"code\":\"53300\",\"message\":\"all connections are busy\",\"hint\":\"try again later\"}}";
+
+/// How a server serves.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Who may ask.
+    pub access: Access,
+    /// Wrong passwords by address, shared with the process's other servers.
+    pub attempts: Arc<Attempts>,
+    /// Certificate and key; with them all connections are encrypted, without them none.
+    pub tls: Option<Tls>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// What a client has to send the head of a request, and a connection to send the next one.
+    pub header_timeout: Duration,
+    /// A client that sends nothing more of a body, or takes nothing of an answer, for so long is gone.
+    pub transfer_timeout: Duration,
+    /// The longest statement.
+    pub statement_bytes_max: usize,
+    /// The longest body of rows, also unpacked.
+    pub body_bytes_max: u64,
+    /// What running statements get to finish when the server stops.
+    pub stop_wait: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            access: Access::Trust,
+            attempts: Arc::default(),
+            tls: None,
+            connections_max: 200,
+            header_timeout: Duration::from_secs(30),
+            transfer_timeout: Duration::from_secs(60),
+            statement_bytes_max: 64 << 20,
+            body_bytes_max: 1 << 30,
+            stop_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How far a server is from its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub(crate) enum Stopping {
+    No,
+    /// Who has no request ends.
+    Idle,
+    /// Statements are cancelled.
+    All,
+}
+
+/// Completes once the server is so far from running on.
+pub(crate) async fn reached(stop: &mut watch::Receiver<Stopping>, wanted: Stopping) {
+    if stop.wait_for(|stopping| *stopping >= wanted).await.is_err() {
+        // The server itself has gone, and its connections go with it.
+        std::future::pending().await
+    }
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) checked: Checked,
+    pub(crate) clock: SystemClock,
+    pub(crate) stop: watch::Receiver<Stopping>,
+    pub(crate) places: Places,
+    pub(crate) requests: Requests,
+    /// The server ends when the last task that holds this has: every one that runs a statement does.
+    _at_work: mpsc::Sender<()>,
+}
+
+impl Shared {
+    /// Time since some moment, for what is counted by time.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+pub(crate) struct Places {
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    turn: u64,
+    by_number: HashMap<u64, OnePlace>,
+}
+
+struct OnePlace {
+    /// Set once its task is spawned.
+    abort: Option<AbortHandle>,
+    /// When it became idle, counted in turns; `None` while it has a request.
+    idle_since: Option<u64>,
+}
+
+impl Places {
+    /// Makes room for one more, if it can.
+    fn admit(&self, number: u64, places_max: usize) -> bool {
+        let mut open = self.open.lock();
+        if open.by_number.len() >= places_max {
+            let idle = open.by_number.iter().filter(|(_, place)| place.abort.is_some());
+            let oldest = idle.filter_map(|(number, place)| Some((place.idle_since?, *number))).min();
+            let Some((_, oldest)) = oldest else { return false };
+            if let Some(abort) = open.by_number.remove(&oldest).and_then(|place| place.abort) {
+                abort.abort();
+            }
+        }
+        open.turn += 1;
+        let place = OnePlace { abort: None, idle_since: Some(open.turn) };
+        open.by_number.insert(number, place);
+        true
+    }
+
+    fn spawned(&self, number: u64, abort: AbortHandle) {
+        if let Some(place) = self.open.lock().by_number.get_mut(&number) {
+            place.abort = Some(abort);
+        }
+    }
+
+    /// A request came.
+    pub(crate) fn busy(&self, number: u64) {
+        if let Some(place) = self.open.lock().by_number.get_mut(&number) {
+            place.idle_since = None;
+        }
+    }
+
+    /// Its answer is sent.
+    pub(crate) fn idle(&self, number: u64) {
+        let mut open = self.open.lock();
+        open.turn += 1;
+        let turn = open.turn;
+        if let Some(place) = open.by_number.get_mut(&number) {
+            place.idle_since = Some(turn);
+        }
+    }
+
+    pub(crate) fn ended(&self, number: u64) {
+        self.open.lock().by_number.remove(&number);
+    }
+
+    /// Connections that are open, and those of them that have a request.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let open = self.open.lock();
+        (open.by_number.len(), open.by_number.values().filter(|place| place.idle_since.is_none()).count())
+    }
+
+    /// Ends those that have no request.
+    fn end_idle(&self) {
+        for place in self.open.lock().by_number.values().filter(|place| place.idle_since.is_some()) {
+            place.abort.iter().for_each(AbortHandle::abort);
+        }
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Stopping>,
+    work_ended: mpsc::Receiver<()>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens. Refuses an address that others can reach unless clients must log in, over TLS.
+    pub async fn bind(address: SocketAddr, options: ServerOptions, engine: Arc<Engine>) -> Result<Server> {
+        check_address(address, &options.access, options.tls.as_ref())?;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let kind = if error.kind() == std::io::ErrorKind::AddrInUse { ErrorKind::Locked } else { ErrorKind::Io };
+            Error::new(kind, format!("cannot listen on {address}: {error}"))
+        })?;
+        let (stop, stopping) = watch::channel(Stopping::No);
+        let (at_work, work_ended) = mpsc::channel(1);
+        let shared = Shared {
+            options,
+            engine,
+            checked: Checked::new()?,
+            clock: SystemClock::default(),
+            stop: stopping,
+            places: Places::default(),
+            requests: Requests::default(),
+            _at_work: at_work,
+        };
+        Ok(Server { listener, shared: Arc::new(shared), stop, work_ended })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(|error| Error::new(ErrorKind::Io, format!("the listening socket: {error}")))
+    }
+
+    /// Serves until `stop` completes; returns when all statements have ended.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Server { listener, shared, stop: signal, mut work_ended } = self;
+        let router = router(Arc::clone(&shared));
+        let mut tasks = JoinSet::new();
+        let mut number = 0;
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = tasks.join_next() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((mut stream, peer)) => {
+                    number += 1;
+                    if shared.places.admit(number, shared.options.connections_max) {
+                        let task = connect(stream, peer, number, Arc::clone(&shared), router.clone());
+                        shared.places.spawned(number, tasks.spawn(task));
+                    } else {
+                        tasks.spawn(async move {
+                            let told = async { stream.write_all(NO_ROOM).await };
+                            let _ = timeout(Duration::from_secs(1), told).await;
+                        });
+                    }
+                }
+                Err(error) => {
+                    // No file descriptors are left, or the like: those that end give theirs back.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        drop(listener);
+        let wait = shared.options.stop_wait;
+        for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT)] {
+            signal.send_replace(stopping);
+            shared.places.end_idle();
+            let all = async { while tasks.join_next().await.is_some() {} };
+            if timeout(wait, all).await.is_ok() {
+                break;
+            }
+        }
+        tasks.shutdown().await;
+        drop(router);
+        drop(shared);
+        let _ = timeout(LAST_WAIT, work_ended.recv()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_without_room_is_told_is_as_long_as_it_says() {
+        let text = std::str::from_utf8(NO_ROOM).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+    }
+
+    #[test]
+    fn the_longest_idle_makes_room_and_the_busy_do_not() {
+        let places = Places::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tasks: Vec<_> = (0..3).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
+        for (number, task) in tasks.iter().enumerate() {
+            assert!(places.admit(number as u64, 3));
+            places.spawned(number as u64, task.abort_handle());
+        }
+        places.busy(0);
+        places.idle(1);
+        // 2 has been idle for longest.
+        assert!(places.admit(3, 3));
+        runtime.block_on(async { tokio::task::yield_now().await });
+        assert_eq!(tasks.iter().map(|task| task.is_finished()).collect::<Vec<_>>(), [false, false, true]);
+        places.busy(1);
+        places.busy(3);
+        assert!(!places.admit(4, 3));
+        assert_eq!(places.count(), (3, 3));
+    }
+}

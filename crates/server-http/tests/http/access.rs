@@ -1,0 +1,96 @@
+//! Passwords, TLS, other origins, and what may not be served without them.
+
+use crate::support::{serve, serve_with};
+use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier};
+use alluvia_server_http::{Server, ServerOptions};
+use alluvia_types::ErrorKind;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+fn passwords() -> Access {
+    let mut passwords = Passwords::default();
+    passwords.set("alluvia", Verifier::new("right \u{e4}").unwrap());
+    Access::Passwords(passwords)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_right_password_is_answered() {
+    let attempts = Arc::<Attempts>::default();
+    let options = ServerOptions { access: passwords(), attempts: Arc::clone(&attempts), ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    let ask = |scheme: &str, credentials: &str| {
+        let header = format!("{scheme} {}", BASE64.encode(credentials));
+        served
+            .ask("POST", "/query")
+            .header("authorization", &header)
+            .body("SELECT user_name, protocol FROM alluvia.sessions")
+            .send()
+    };
+    for scheme in ["Basic", "Bearer", "basic"] {
+        let answer = ask(scheme, "alluvia:right \u{e4}").await;
+        assert_eq!(answer.json()["rows"], serde_json::json!([{"user_name": "alluvia", "protocol": "http"}]));
+    }
+    for wrong in ["alluvia:wrong", "nobody:right \u{e4}", "alluvia:", "alluvia"] {
+        assert_eq!(ask("Basic", wrong).await.error(), (401, "28P01".to_owned()), "{wrong}");
+    }
+    let nothing = served.query("SELECT 1").await;
+    assert_eq!((nothing.status, nothing.headers["www-authenticate"].starts_with("Basic")), (401, true));
+    for (path, status) in [("/metrics", 401), ("/healthz", 200), ("/readyz", 200), ("/openapi.yaml", 200)] {
+        assert_eq!(served.ask("GET", path).send().await.status, status, "{path}");
+    }
+    let ingest = served.ask("POST", "/ingest/t").header("content-type", "text/csv").body("1\n").send();
+    assert_eq!(ingest.await.status, 401);
+    // Who has guessed too often, over whatever protocol, waits; who has shown the password before does not.
+    for _ in 0..20 {
+        attempts.wrong("127.0.0.1".parse().unwrap(), std::time::Duration::from_secs(1_000_000));
+    }
+    assert_eq!(ask("Basic", "alluvia:wrong").await.status, 429);
+    assert_eq!(ask("Basic", "alluvia:right \u{e4}").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_addresses_need_passwords_and_tls() {
+    let served = serve().await;
+    let tls = Tls::new(include_bytes!("certificate.pem"), include_bytes!("key.pem")).unwrap();
+    for (access, tls, allowed) in [
+        (Access::Trust, None, false),
+        (Access::Trust, Some(tls.clone()), false),
+        (passwords(), None, false),
+        (passwords(), Some(tls), true),
+    ] {
+        let options = ServerOptions { access, tls, ..ServerOptions::default() };
+        let bound = Server::bind("0.0.0.0:0".parse().unwrap(), options, Arc::clone(served.db.engine())).await;
+        assert_eq!(bound.as_ref().err().map(|error| error.kind()), (!allowed).then_some(ErrorKind::InvalidSetting));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_certificate_nothing_is_answered_in_the_clear() {
+    let tls = Tls::new(include_bytes!("certificate.pem"), include_bytes!("key.pem")).unwrap();
+    let served = serve_with(ServerOptions { tls: Some(tls), ..ServerOptions::default() }).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all).await;
+    assert!(!all.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&all));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_other_origins_cannot_ask() {
+    let served = serve().await;
+    let ask = |origin: &str| served.ask("POST", "/query").header("origin", origin).body("SELECT 1 AS a").send();
+    assert_eq!(ask("https://evil.example").await.error(), (403, "28P01".to_owned()));
+    assert_eq!(ask(&format!("http://{}", served.address)).await.status, 200);
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).await.unwrap();
+    assert!(all.starts_with(b"HTTP/1.1 403"));
+    // Nothing allows other origins to read answers.
+    let options = served.ask("OPTIONS", "/query").header("origin", &format!("http://{}", served.address)).send().await;
+    assert_eq!(options.status, 405);
+    assert!(!options.headers.keys().any(|name| name.starts_with("access-control")));
+}

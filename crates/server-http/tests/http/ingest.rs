@@ -1,0 +1,225 @@
+//! `POST /ingest/TABLE`: formats, atomicity, keys.
+
+use crate::support::{Served, database, serve, serve_with};
+use alluvia_server_http::{Server, ServerOptions};
+use arrow::array::{Int32Array, RecordBatch, StringArray};
+use arrow::ipc::writer::{FileWriter, StreamWriter};
+use parquet::arrow::ArrowWriter;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::Arc;
+
+async fn table(served: &Served) {
+    assert_eq!(served.query("CREATE TABLE t (a INT NOT NULL, b TEXT)").await.status, 200);
+}
+
+fn batch() -> RecordBatch {
+    let (a, b) = (Int32Array::from(vec![1, 2, 3]), StringArray::from(vec![Some("x"), None, Some("ä,\"")]));
+    RecordBatch::try_from_iter([("a", Arc::new(a) as _), ("b", Arc::new(b) as _)]).unwrap()
+}
+
+/// The same three rows in every format.
+fn bodies() -> Vec<(&'static str, Vec<u8>)> {
+    let batch = batch();
+    let mut stream = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    stream.write(&batch).unwrap();
+    let mut file = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    file.write(&batch).unwrap();
+    let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    parquet.write(&batch).unwrap();
+    vec![
+        ("text/csv", b"a,b\n1,x\n2,\n3,\"\xc3\xa4,\"\"\"\n".to_vec()),
+        ("application/x-ndjson", "{\"a\":1,\"b\":\"x\"}\n{\"a\":2}\n{\"b\":\"ä,\\\"\",\"a\":3}\n".into()),
+        ("application/json", "[{\"a\": 1, \"b\": \"x\"},\n {\"a\": 2}, {\"b\": \"ä,\\\"\",\n\"a\": 3}]\n".into()),
+        ("application/vnd.apache.arrow.stream", stream.into_inner().unwrap()),
+        ("application/vnd.apache.arrow.file", file.into_inner().unwrap()),
+        ("application/vnd.apache.parquet", parquet.into_inner().unwrap()),
+    ]
+}
+
+fn packed(body: &[u8], encoding: &str) -> Vec<u8> {
+    match encoding {
+        "gzip" => {
+            let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            out.write_all(body).unwrap();
+            out.finish().unwrap()
+        }
+        "zstd" => zstd::encode_all(body, 1).unwrap(),
+        _ => body.to_vec(),
+    }
+}
+
+async fn count(served: &Served) -> Value {
+    served.rows("SELECT count(*) AS n FROM t").await[0]["n"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::disallowed_methods)] // it looks at what is left on the disk
+async fn every_format_and_packing_brings_the_same_rows() {
+    let served = serve().await;
+    table(&served).await;
+    let mut version = 1;
+    for (content_type, body) in bodies() {
+        for encoding in ["identity", "gzip", "zstd"] {
+            let ask = served
+                .ask("POST", "/ingest/t")
+                .header("content-type", content_type)
+                .header("content-encoding", encoding);
+            let body = packed(&body, encoding);
+            let answer = if version % 2 == 0 { ask.body(body).chunked() } else { ask.body(body) }.send().await;
+            version += 1;
+            assert_eq!(answer.status, 200, "{content_type} {encoding}: {}", answer.text());
+            assert_eq!(answer.json(), json!({"rows": 3, "version": version, "duplicate": false}));
+        }
+    }
+    let rows = served.rows("SELECT a, b, count(*) AS n FROM t GROUP BY a, b ORDER BY a").await;
+    assert_eq!(
+        rows,
+        json!([{"a": 1, "b": "x", "n": 18}, {"a": 2, "b": null, "n": 18}, {"a": 3, "b": "ä,\"", "n": 18}])
+    );
+    // What was spooled is gone.
+    let left: Vec<_> = std::fs::read_dir(served.dir.path().join("db/spill")).into_iter().flatten().flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().starts_with("body-")), "{left:?}");
+    // Nothing, as a body, is no batch.
+    let nothing = served.ask("POST", "/ingest/t").header("content-type", "text/csv").send().await;
+    assert_eq!(nothing.json(), json!({"rows": 0, "version": null, "duplicate": false}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_say_how_csv_is_read() {
+    let served = serve().await;
+    table(&served).await;
+    let ask = |path: &str, body: &str| served.ask("POST", path).header("content-type", "text/csv").body(body).send();
+    assert_eq!(ask("/ingest/t?header=false&delimiter=;&null=NA&columns=b,a", "x;1\nNA;2\n").await.status, 200);
+    assert_eq!(served.rows("SELECT * FROM t ORDER BY a").await, json!([{"a": 1, "b": "x"}, {"a": 2, "b": null}]));
+    for (path, status) in [
+        ("/ingest/t?delimiter=long", 400),
+        ("/ingest/t?colour=red", 400),
+        ("/ingest/t?columns=c", 400),
+        ("/ingest/nothing", 404),
+        ("/ingest/t/x", 404),
+        ("/ingest/%FF", 400),
+    ] {
+        assert_eq!(ask(path, "1,x\n").await.status, status, "{path}");
+    }
+    let ndjson =
+        served.ask("POST", "/ingest/t?delimiter=;").header("content-type", "application/x-ndjson").body("{}").send();
+    assert_eq!(ndjson.await.error(), (400, "22023".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_row_is_named_and_nothing_is_applied() {
+    let served = serve().await;
+    table(&served).await;
+    let good = "1,x\n".repeat(50_000);
+    for (content_type, body, status, state, place) in [
+        ("text/csv", format!("{good}four,y\n"), 400, "22000", "the body, line 50001, column a"),
+        ("text/csv", "1,x\n,y\n".to_owned(), 400, "23502", "the body, line 2, column a"),
+        ("application/json", "[{\"a\":1},\n\n{\"a\":null}]".to_owned(), 400, "23502", "the body, line 2, column a"),
+        ("application/x-ndjson", "{\"a\":1}\n{\"a\":\n".to_owned(), 400, "22000", "the body, line 2"),
+        ("application/x-ndjson", "{\"a\":1}\n{\"a\":2,\"c\":3}\n".to_owned(), 400, "22000", "the body, line 2"),
+    ] {
+        let answer = served.ask("POST", "/ingest/t").header("content-type", content_type).body(body).send().await;
+        assert_eq!(answer.error(), (status, state.to_owned()), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["where"].as_str(), Some(place), "{}", answer.text());
+    }
+    for (content_type, body) in bodies() {
+        if content_type.contains("apache") {
+            for cut in [0, 3, body.len() / 2] {
+                let answer = served
+                    .ask("POST", "/ingest/t")
+                    .header("content-type", content_type)
+                    .body(&body[..cut])
+                    .send()
+                    .await;
+                assert_eq!(answer.status, 400, "{content_type} cut at {cut}: {}", answer.text());
+            }
+        }
+        let ask =
+            served.ask("POST", "/ingest/t").header("content-type", content_type).header("content-encoding", "gzip");
+        assert_eq!(ask.body(body.clone()).send().await.status / 100, 4, "{content_type}, which is not packed");
+    }
+    let lengths = [&[0xff; 4][..], &i32::MAX.to_le_bytes(), b"x"].concat();
+    let answer = served
+        .ask("POST", "/ingest/t")
+        .header("content-type", "application/vnd.apache.arrow.stream")
+        .body(lengths)
+        .send();
+    assert_eq!(answer.await.error(), (413, "54000".to_owned()));
+    assert_eq!(count(&served).await, json!(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_with_a_key_is_applied_once_also_after_a_restart() {
+    let served = serve().await;
+    table(&served).await;
+    assert_eq!(served.query("CREATE TABLE u (a INT, b TEXT)").await.status, 200);
+    let body = "1,x\n2,y\n";
+    let ask = |served: &Served, table: &str, key: &str, body: &str| {
+        let path = format!("/ingest/{table}");
+        served.ask("POST", &path).header("content-type", "text/csv").header("idempotency-key", key).body(body).send()
+    };
+    let first = ask(&served, "t", "k1", body).await.json();
+    assert_eq!((&first["rows"], &first["duplicate"]), (&json!(2), &json!(false)));
+    let repeated = json!({"rows": 2, "version": first["version"], "duplicate": true});
+    assert_eq!(ask(&served, "t", "\"k1\"", body).await.json(), repeated);
+    // The body of one that is known is not looked at.
+    assert_eq!(ask(&served, "t", "k1", "nonsense").await.json(), repeated);
+    // Another table, another key: another batch. One that failed has not used its key.
+    assert_eq!(ask(&served, "u", "k1", body).await.json()["duplicate"], json!(false));
+    assert_eq!(ask(&served, "t", "k2", "x,y\n").await.status, 400);
+    assert_eq!(ask(&served, "t", "k2", "3,z\n").await.json()["duplicate"], json!(false));
+    // All at once: one of them is applied.
+    let racing = (0..8).map(|_| ask(&served, "t", "k3", "4,r\n"));
+    let raced = futures::future::join_all(racing).await;
+    assert_eq!(raced.iter().filter(|answer| answer.json()["duplicate"] == json!(false)).count(), 1);
+    assert_eq!(count(&served).await, json!(4));
+    // One key is in a file, the others in the log; then all are in files.
+    for sort in [false, true, true] {
+        if sort {
+            assert_eq!(served.query("CALL alluvia.flush()").await.status, 200);
+            assert_eq!(ask(&served, "t", "k1", body).await.json(), repeated);
+        }
+    }
+    let (db, dir) = served.stop().await;
+    drop(db);
+    let db = database(dir.path().join("db"));
+    let server =
+        Server::bind("127.0.0.1:0".parse().unwrap(), ServerOptions::default(), Arc::clone(db.engine())).await.unwrap();
+    let address = server.local_addr().unwrap();
+    tokio::spawn(server.run(std::future::pending()));
+    let ask = |key: &str| {
+        crate::client::Asking::new(address, "POST", "/ingest/t")
+            .header("content-type", "text/csv")
+            .header("idempotency-key", key)
+            .body(body)
+            .send()
+    };
+    assert_eq!(ask("k1").await.json(), repeated);
+    for key in ["k2", "k3"] {
+        assert_eq!(ask(key).await.json()["duplicate"], json!(true), "{key}");
+    }
+    for wrong in ["", "\u{e4}", &"x".repeat(256)] {
+        assert_eq!(ask(wrong).await.status, 400, "{wrong:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_body_is_one_batch_too() {
+    let served = serve_with(ServerOptions { body_bytes_max: 200 << 20, ..ServerOptions::default() }).await;
+    table(&served).await;
+    let line = format!("1,{}\n", "x".repeat(120));
+    let body = line.repeat(300_000);
+    let ask = || {
+        served
+            .ask("POST", "/ingest/t")
+            .header("content-type", "text/csv")
+            .header("idempotency-key", "large")
+            .body(body.clone())
+            .send()
+    };
+    let answer = ask().await;
+    assert_eq!(answer.json(), json!({"rows": 300_000, "version": 2, "duplicate": false}), "{}", answer.text());
+    assert_eq!(ask().await.json(), json!({"rows": 300_000, "version": 2, "duplicate": true}));
+    assert_eq!(count(&served).await, json!(300_000));
+}

@@ -1,0 +1,244 @@
+//! Idempotency keys of batches, and the files that keep them.
+//!
+//! Invariants:
+//! - Before the log gives up a batch that has a key, the key is in a synced file. So files and log together hold every key of the last
+//!   seven days, whatever a crash cuts.
+//! - Files are numbered without a gap, and only the newest is written again; a file that is missing or damaged is found, not passed over.
+
+use alluvia_storage::{Disk, read_atomic, write_atomic};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// How long a key is remembered after its batch was committed.
+pub const KEYS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Magic of a file of keys; the last two bytes are the format version.
+pub const KEYS_MAGIC: &[u8; 8] = b"ALVKEY01";
+/// Beginning of the files' names.
+pub const KEYS_PREFIX: &str = "keys-";
+/// Records of one file; the next one goes into the next file.
+const FILE_RECORDS_MAX: usize = 1 << 13;
+const RECORD_BYTES: usize = 40;
+
+/// What a client's key for a batch of one table comes to: 128 bits of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BatchKey(pub u128);
+
+impl BatchKey {
+    /// Of the text that a client sent. The same text for another table is another key.
+    pub fn new(table: TableId, text: &str) -> BatchKey {
+        BatchKey(xxh3_128(&[&table.0.to_le_bytes(), text.as_bytes()].concat()))
+    }
+}
+
+impl fmt::Debug for BatchKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// JSON has no 128-bit numbers.
+impl Serialize for BatchKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for BatchKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BatchKey, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map(BatchKey).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A key that was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyRecord {
+    /// The key.
+    pub key: BatchKey,
+    /// The version of its batch.
+    pub version: Version,
+    /// Its commit time, microseconds since 1970.
+    pub commit_micros: i64,
+    /// Its rows.
+    pub rows: u64,
+}
+
+/// The files of a data directory. Whoever writes the manifest writes them, before it.
+#[derive(Debug)]
+pub struct KeyFiles {
+    dir: PathBuf,
+    /// Number and newest commit time of the files that are full, oldest first.
+    full: VecDeque<(u64, i64)>,
+    /// The file that is written again.
+    newest: u64,
+    records: Vec<KeyRecord>,
+}
+
+fn path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{KEYS_PREFIX}{number:08}"))
+}
+
+/// The number of a file of keys.
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix(KEYS_PREFIX)?.parse().ok()
+}
+
+impl KeyFiles {
+    /// Reads the files of `dir`; gives all records, oldest first.
+    pub fn load(disk: &dyn Disk, dir: &Path) -> Result<(KeyFiles, Vec<KeyRecord>)> {
+        let entries = disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error))?;
+        let mut numbers: Vec<u64> = entries.iter().filter_map(|entry| number_of(&entry.name)).collect();
+        numbers.sort_unstable();
+        let mut files = KeyFiles { dir: dir.into(), full: VecDeque::new(), newest: 1, records: Vec::new() };
+        let mut all = Vec::new();
+        for (at, &number) in numbers.iter().enumerate() {
+            if at > 0 && numbers[at - 1] + 1 != number {
+                let missing = path(dir, number - 1);
+                return Err(Error::new(ErrorKind::Corrupt, format!("{} is missing", missing.display())).with_hint(HINT));
+            }
+            let records = read(disk, &path(dir, number))?;
+            all.extend_from_slice(&records);
+            if at + 1 < numbers.len() {
+                files.full.push_back((number, newest_micros(&records)));
+            } else {
+                (files.newest, files.records) = (number, records);
+            }
+        }
+        Ok((files, all))
+    }
+
+    /// Keeps records, durably, and removes files that only hold ones older than `oldest_micros`. What is kept already is passed over.
+    pub fn add(&mut self, disk: &dyn Disk, records: &[KeyRecord], oldest_micros: i64) -> Result<()> {
+        let last = self.records.last().map_or(Version(0), |record| record.version);
+        let mut new: VecDeque<KeyRecord> = records.iter().filter(|record| record.version > last).copied().collect();
+        while !new.is_empty() {
+            if self.records.len() >= FILE_RECORDS_MAX {
+                self.full.push_back((self.newest, newest_micros(&self.records)));
+                self.newest += 1;
+                self.records = Vec::new();
+            }
+            let room = (FILE_RECORDS_MAX - self.records.len()).min(new.len());
+            let mut grown = self.records.clone();
+            grown.extend(new.drain(..room));
+            // What was not written is not remembered as written.
+            write_atomic(disk, &path(&self.dir, self.newest), KEYS_MAGIC, &encode(&grown))?;
+            self.records = grown;
+        }
+        while let Some(&(number, newest)) = self.full.front()
+            && newest < oldest_micros
+        {
+            let path = path(&self.dir, number);
+            disk.remove(&path).map_err(|error| Error::io(&path, "removing", &error))?;
+            self.full.pop_front();
+        }
+        Ok(())
+    }
+}
+
+const HINT: &str = "it holds idempotency keys and no rows: restore it, or move all files keys-* away; batches of the last 7 days that \
+                    are then sent again with their keys are applied again";
+
+fn newest_micros(records: &[KeyRecord]) -> i64 {
+    records.last().map_or(i64::MIN, |record| record.commit_micros)
+}
+
+fn encode(records: &[KeyRecord]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(records.len() * RECORD_BYTES);
+    for record in records {
+        bytes.extend_from_slice(&record.key.0.to_le_bytes());
+        bytes.extend_from_slice(&record.version.0.to_le_bytes());
+        bytes.extend_from_slice(&record.commit_micros.to_le_bytes());
+        bytes.extend_from_slice(&record.rows.to_le_bytes());
+    }
+    bytes
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<KeyRecord>> {
+    let bytes = read_atomic(disk, path, KEYS_MAGIC).map_err(|error| match error.kind() {
+        ErrorKind::Corrupt => error.with_hint(HINT),
+        _ => error,
+    })?;
+    let damaged = || Error::new(ErrorKind::Corrupt, format!("{} has half a record", path.display())).with_hint(HINT);
+    let (records, []) = bytes.as_chunks::<RECORD_BYTES>() else { return Err(damaged()) };
+    let eight = |record: &[u8; RECORD_BYTES], at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&record[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let decode = |record: &[u8; RECORD_BYTES]| KeyRecord {
+        key: BatchKey(u128::from(eight(record, 0)) | u128::from(eight(record, 8)) << 64),
+        version: Version(eight(record, 16)),
+        commit_micros: eight(record, 24) as i64,
+        rows: eight(record, 32),
+    };
+    Ok(records.iter().map(decode).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_storage::FaultDisk;
+
+    fn record(version: u64) -> KeyRecord {
+        let key = BatchKey::new(TableId(3), &format!("key {version}"));
+        KeyRecord { key, version: Version(version), commit_micros: version as i64 * 10, rows: version * 2 }
+    }
+
+    #[test]
+    fn keys_are_read_back_and_old_files_go() {
+        let (disk, dir) = (FaultDisk::new(), Path::new("/db"));
+        disk.create_dir_all(dir).unwrap();
+        let (mut files, none) = KeyFiles::load(disk.as_ref(), dir).unwrap();
+        assert!(none.is_empty());
+        let count = FILE_RECORDS_MAX as u64 + 10;
+        let all: Vec<KeyRecord> = (1..=count).map(record).collect();
+        files.add(disk.as_ref(), &all[..100], 0).unwrap();
+        // A sort that failed after this sends them again.
+        files.add(disk.as_ref(), &all[50..], 0).unwrap();
+        let (mut files, read) = KeyFiles::load(disk.as_ref(), dir).unwrap();
+        assert_eq!(read, all);
+        files.add(disk.as_ref(), &[], FILE_RECORDS_MAX as i64 * 10).unwrap();
+        assert!(disk.exists(&path(dir, 1)), "its newest record is not older than that");
+        files.add(disk.as_ref(), &[record(count + 1)], FILE_RECORDS_MAX as i64 * 10 + 1).unwrap();
+        let (_, read) = KeyFiles::load(disk.as_ref(), dir).unwrap();
+        assert_eq!(
+            read.iter().map(|record| record.version.0).collect::<Vec<_>>(),
+            (FILE_RECORDS_MAX as u64 + 1..=count + 1).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn damage_and_gaps_are_found() {
+        let (disk, dir) = (FaultDisk::new(), Path::new("/db"));
+        disk.create_dir_all(dir).unwrap();
+        for number in 1..=3 {
+            write_atomic(disk.as_ref(), &path(dir, number), KEYS_MAGIC, &encode(&[record(number)])).unwrap();
+        }
+        assert_eq!(KeyFiles::load(disk.as_ref(), dir).unwrap().1.len(), 3);
+        disk.corrupt(&path(dir, 3), 25, 4);
+        assert_eq!(KeyFiles::load(disk.as_ref(), dir).unwrap_err().kind(), ErrorKind::Corrupt);
+        write_atomic(disk.as_ref(), &path(dir, 3), KEYS_MAGIC, &[0; RECORD_BYTES + 1]).unwrap();
+        assert_eq!(KeyFiles::load(disk.as_ref(), dir).unwrap_err().kind(), ErrorKind::Corrupt);
+        disk.remove(&path(dir, 2)).unwrap();
+        assert!(KeyFiles::load(disk.as_ref(), dir).unwrap_err().message().contains("keys-00000002 is missing"));
+    }
+
+    /// Golden bytes: they are read for ever.
+    #[test]
+    fn a_record_has_forty_bytes() {
+        let record = KeyRecord { key: BatchKey(1 << 64 | 2), version: Version(3), commit_micros: -4, rows: 5 };
+        let bytes = encode(&[record]);
+        assert_eq!(bytes[..16], [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            bytes[16..],
+            [[3, 0, 0, 0, 0, 0, 0, 0], [0xfc, 255, 255, 255, 255, 255, 255, 255], [5, 0, 0, 0, 0, 0, 0, 0]].concat()
+        );
+        assert_eq!(BatchKey::new(TableId(7), "a"), BatchKey::new(TableId(7), "a"));
+        assert_ne!(BatchKey::new(TableId(7), "a"), BatchKey::new(TableId(8), "a"));
+    }
+}

@@ -1,0 +1,139 @@
+"""HTTP with the standard library's client.
+
+Usage: web.py PATH_TO_ALLUVIA
+"""
+
+import csv
+import http.client
+import io
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from contextlib import contextmanager
+
+PASSED = 0
+
+
+def check(found, expected, what):
+    global PASSED
+    assert found == expected, f"{what}: {found!r}, and {expected!r} is expected"
+    PASSED += 1
+
+
+@contextmanager
+def served(binary, data, *settings):
+    """A server on free ports; gives where HTTP is, and what it said."""
+    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+    for setting in settings:
+        args += ["--set", setting]
+    with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as server:
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if line.startswith("  psql "):
+                break
+        base = next(line.split(" on ")[1].strip() for line in said if "HTTP" in line)
+        try:
+            yield base, "".join(said)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            check(server.wait(30), 0, "the server stops")
+
+
+def ask(base, path, body=None, **headers):
+    """Status and body."""
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    if body is not None:
+        headers.setdefault("Content-Type", "text/plain")
+        body = body if isinstance(body, bytes) else body.encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(base + path, data=body, headers=headers), timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def rows(base, sql):
+    status, text = ask(base, "/query", sql)
+    assert status == 200, text
+    return json.loads(text)["rows"]
+
+
+def with_trust(base):
+    check(ask(base, "/query", "CREATE TABLE t (a INT, b TEXT)")[0], 200, "DDL")
+    check(ask(base, "/query", "INSERT INTO t VALUES (1, 'ä'), (2, NULL)")[0], 200, "INSERT")
+    check(rows(base, "SELECT * FROM t ORDER BY a"), [{"a": 1, "b": "ä"}, {"a": 2, "b": None}], "JSON")
+    status, text = ask(base, "/query", "SELECT * FROM t ORDER BY a", Accept="text/csv")
+    check((status, list(csv.reader(io.StringIO(text)))), (200, [["a", "b"], ["1", "ä"], ["2", ""]]), "CSV")
+    body = json.dumps({"sql": "SELECT $1 || b AS c FROM t WHERE a = $2", "parameters": ["x", 1], "settings": {"freshness": "0s"}})
+    status, text = ask(base, "/query", body, Content_Type="application/json")
+    check((status, json.loads(text).get("rows")), (200, [{"c": "xä"}]), "parameters")
+    status, text = ask(base, "/query", "SELECT * FROM nowhere")
+    check((status, json.loads(text)["error"]["code"]), (404, "42P01"), "an error")
+    first = json.loads(ask(base, "/ingest/t", "3,x\n4,y\n", Content_Type="text/csv", Idempotency_Key="k")[1])
+    again = json.loads(ask(base, "/ingest/t", "3,x\n4,y\n", Content_Type="text/csv", Idempotency_Key="k")[1])
+    check((first["rows"], first["duplicate"], again), (2, False, {**first, "duplicate": True}), "a key")
+    status, text = ask(base, "/ingest/t", '{"a": 5}\n{"a": "five"}\n', Content_Type="application/x-ndjson")
+    check((status, json.loads(text)["error"]["where"]), (400, "the body, line 2, column a"), "a bad row")
+    check(rows(base, "SELECT count(*) AS n FROM t"), [{"n": 4}], "rows")
+    check(ask(base, "/readyz")[0], 200, "ready")
+    check("alluvia_rows_ingested_total 4" in ask(base, "/metrics")[1], True, "metrics")
+    check(ask(base, "/openapi.yaml")[1].splitlines()[1].startswith("openapi: 3"), True, "the description")
+    try:
+        ask(base, "/query", "SELECT 10 / (150000 - value) AS n FROM generate_series(1, 1000000)", Accept="text/csv")
+        raise AssertionError("an answer that was cut was taken for whole")
+    except http.client.IncompleteRead:
+        check(True, True, "an answer that is cut")
+    status, text = ask(base, "/query", "SELECT 1 AS a", Accept="text/event-stream")
+    check("event: end" in text, True, "events")
+
+
+def with_cancel(base):
+    answers = []
+    long = "SELECT count(*) FROM generate_series(1, 1000000000000)"
+    thread = threading.Thread(target=lambda: answers.append(ask(base, "/query", long)))
+    thread.start()
+    running = []
+    while not running:
+        running = rows(base, f"SELECT session_id AS id FROM alluvia.sessions WHERE sql = '{long}'")
+    check(ask(base, "/query", f"CALL alluvia.cancel({running[0]['id']})")[0], 200, "cancel")
+    thread.join()
+    check(answers[0][0], 499, "a cancelled statement")
+
+
+def with_passwords(binary, data):
+    with served(binary, data, "authentication=password") as (base, said):
+        password = said.split("shown this once: ")[1].split()[0]
+        check(ask(base, "/query", "SELECT 1")[0], 401, "no password")
+        for scheme in ("Basic", "Bearer"):
+            right = f"{scheme} {b64encode(f'alluvia:{password}'.encode()).decode()}"
+            check(ask(base, "/query", "SELECT 1", Authorization=right)[0], 200, scheme)
+        wrong = f"Basic {b64encode(b'alluvia:wrong').decode()}"
+        check(ask(base, "/query", "SELECT 1", Authorization=wrong)[0], 401, "a wrong password")
+        check(ask(base, "/healthz")[0], 200, "health")
+
+
+def main():
+    binary = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        data = pathlib.Path(folder) / "db"
+        with served(binary, data) as (base, _):
+            with_trust(base)
+            with_cancel(base)
+        with served(binary, data) as (base, _):
+            check(rows(base, "SELECT count(*) AS n FROM t"), [{"n": 4}], "after a restart")
+            again = json.loads(ask(base, "/ingest/t", "3,x\n4,y\n", Content_Type="text/csv", Idempotency_Key="k")[1])
+            check((again["rows"], again["duplicate"]), (2, True), "a key after a restart")
+        with_passwords(binary, data)
+    print(f"http: {PASSED} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
