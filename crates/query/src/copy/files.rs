@@ -124,10 +124,13 @@ pub(crate) fn open_unpacked(
     let whole = Cursor::new(start).chain(raw);
     Ok(match packing {
         Compression::Auto | Compression::None => Box::new(whole),
-        Compression::Gzip => Box::new(Unpacked { inner: flate2::read::MultiGzDecoder::new(whole), packing: "gzip" }),
+        Compression::Gzip => {
+            let inner = flate2::read::MultiGzDecoder::new(whole);
+            Box::new(Unpacked { inner, name: name.to_owned(), packing: "gzip" })
+        }
         Compression::Zstd => {
             let inner = zstd::stream::read::Decoder::new(whole).map_err(failed)?;
-            Box::new(Unpacked { inner, packing: "zstd" })
+            Box::new(Unpacked { inner, name: name.to_owned(), packing: "zstd" })
         }
     })
 }
@@ -155,6 +158,7 @@ pub(crate) fn open_text(
 /// Tells damaged packed bytes from a failing disk: the former are the user's to mend.
 struct Unpacked<R> {
     inner: R,
+    name: String,
     packing: &'static str,
 }
 
@@ -165,7 +169,7 @@ impl<R: Read> Read for Unpacked<R> {
             if is_own || error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Interrupted {
                 return error;
             }
-            let message = format!("it cannot be unpacked as {}: {error}", self.packing);
+            let message = format!("{} cannot be unpacked as {}: {error}", self.name, self.packing);
             io::Error::other(Error::new(ErrorKind::InvalidValue, message).with_hint("is it complete, and packed so?"))
         })
     }

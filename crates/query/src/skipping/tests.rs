@@ -151,7 +151,7 @@ async fn planned(session: &SessionContext, predicate: &str) -> Option<Expr> {
     let mut found = None;
     plan.apply(|node| {
         if let LogicalPlan::Filter(filter) = node {
-            found = Some(filter.predicate.clone());
+            found = Some(filter.predicate.clone()).filter(|expr| !expr.to_string().contains("__common_expr"));
         }
         Ok(TreeNodeRecursion::Continue)
     })

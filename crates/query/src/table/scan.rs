@@ -179,6 +179,7 @@ impl Scan<'_> {
         skipped: Skipped,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Draw { below, sample, .. } = self.draw;
+        let sample = sample.filter(|sample| sample.below.is_some());
         let share = share(below) * share(sample.and_then(|sample| sample.below));
         let sieve = Sieve { through: None, below, sample, share };
         let used = Arc::clone(&self.context.used);

@@ -109,7 +109,7 @@ async fn what_is_around_thin_sees_its_rows_alone() {
         ),
         ("SELECT id FROM thin(points, max_rows => 500) AS p WHERE p.y < 30".to_owned(), expect(|_| true)),
         (
-            "SELECT points.id FROM thin(public.points, max_rows := 500) WHERE points.y < 30 ORDER BY 1".to_owned(),
+            "SELECT points.id FROM thin(public.points, max_rows => 500) WHERE points.y < 30 ORDER BY 1".to_owned(),
             expect(|_| true),
         ),
         (
@@ -148,8 +148,9 @@ async fn what_thin_reads_is_in_proportion_to_what_it_shows() {
     for max_rows in [50, 400, 3_000] {
         let plan = world.explained(&format!("SELECT id, x FROM thin(points, max_rows => {max_rows})")).await;
         let read = plan.metric("rows_read");
-        // The rung that holds enough has up to eight times as many, and an eighth of that was read before it.
-        assert!(read <= 12 * max_rows + 2_000, "{max_rows}: {read} rows read\n{}", plan.text);
+        // The rung that holds enough has up to eight times as many, and an eighth of that was read before it; the thinnest has
+        // one row in 64, some 3,125.
+        assert!(read <= 12 * max_rows + 4_000, "{max_rows}: {read} rows read\n{}", plan.text);
         assert!(plan.metric("rungs_read") > 0, "{}", plan.text);
     }
     // What the box leaves out is not read at the thicker rungs.

@@ -119,11 +119,7 @@ fn bound_of(args: &[FunctionArg], describes: bool) -> Result<Bound> {
     let [arg] = args else {
         return Err(wrong("thin takes a table and either max_rows or fraction"));
     };
-    let FunctionArg::Named {
-        name,
-        arg: FunctionArgExpr::Expr(value),
-        operator: FunctionArgOperator::RightArrow | FunctionArgOperator::Assignment,
-    } = arg
+    let FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), operator: FunctionArgOperator::RightArrow } = arg
     else {
         return Err(wrong("thin takes its bound by name"));
     };

@@ -13,6 +13,7 @@ use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Column, Result};
 use datafusion::datasource::TableType;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::logical_plan::{Filter, SubqueryAlias};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScanBuilder, lit};
 use datafusion::physical_plan::ExecutionPlan;
@@ -91,6 +92,21 @@ fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<
     levels
 }
 
+/// Plans a part. Optimizers go over it again in the statement's plan, and must not find joins there that filters already tie to their
+/// scans: such joins cannot be turned around any more.
+async fn planned(session: &dyn Session, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+        return session.create_physical_plan(plan).await;
+    };
+    let mut state = state.clone();
+    let optimizer = &mut state.config_mut().options_mut().optimizer;
+    optimizer.enable_dynamic_filter_pushdown = false;
+    optimizer.enable_join_dynamic_filter_pushdown = false;
+    optimizer.enable_topk_dynamic_filter_pushdown = false;
+    optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    state.create_physical_plan(plan).await
+}
+
 /// The same plan over another draw of its table.
 fn redraw(plan: &LogicalPlan, table: &AlluviaTable) -> Result<LogicalPlan> {
     Ok(match plan {
@@ -147,7 +163,7 @@ impl TableProvider for ThinTable {
                 };
                 let shown: Vec<Expr> = shown.iter().map(show).collect();
                 let plan = LogicalPlanBuilder::from(rows.clone()).project(shown)?.build()?;
-                return session.create_physical_plan(&plan).await;
+                return planned(session, &plan).await;
             }
             Bound::Rows(rows) => rows,
         };
@@ -155,7 +171,7 @@ impl TableProvider for ThinTable {
         for Level { part, below } in &self.levels {
             let draw = Draw { below: *below, part: *part, ..Draw::default() };
             let plan = self.drawn(draw, &columns)?.build()?;
-            inputs.push(session.create_physical_plan(&plan).await?);
+            inputs.push(planned(session, &plan).await?);
         }
         Ok(Arc::new(ThinExec::new(inputs, self.levels.clone(), shown, schema, rows, self.fraction)?))
     }
