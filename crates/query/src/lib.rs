@@ -19,6 +19,6 @@ pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement};
 pub use engine::{Engine, EngineOptions};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
-pub use session::{BatchBuilder, Described, Outcome, Prepared, Session, TransactionStatus, from_datafusion};
+pub use session::{BatchBuilder, Described, Ingested, Outcome, Prepared, Session, TransactionStatus, from_datafusion};
 pub use system::{QueryLog, QueryRow, SettingRow};
 pub use table::{Used, UsedCounters};

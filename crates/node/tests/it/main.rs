@@ -7,6 +7,7 @@ mod cuboids;
 mod faults;
 mod fuzz;
 mod index_answers;
+mod ingest;
 mod kill;
 mod slt;
 mod sql;

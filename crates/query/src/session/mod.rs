@@ -24,6 +24,7 @@ mod prepared;
 pub mod progress;
 mod select;
 pub(crate) mod settings;
+mod stream_in;
 mod supervise;
 mod transaction;
 mod values;
@@ -34,6 +35,7 @@ pub use errors::from_datafusion;
 pub use ingest::BatchBuilder;
 pub use outcome::Outcome;
 pub use prepared::Prepared;
+pub use stream_in::Ingested;
 
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};
