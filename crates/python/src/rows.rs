@@ -10,7 +10,7 @@ use crate::database::{Closing, Shared};
 use crate::errors::{OrRaise, misuse};
 use crate::reading::Reading;
 use crate::to_python;
-use crate::waiting::{LOOK, Look, droppable};
+use crate::waiting::{LOOK, Look, droppable, look_of};
 use alluvia_query::Outcome;
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
@@ -33,7 +33,7 @@ const SCHEMA_NAME: &CStr = c"arrow_schema";
 /// Rows that are turned into Python's values at a time.
 const WINDOW_ROWS: usize = 1_024;
 
-/// The columns that a result has beside those of its rows.
+/// Version, lag in seconds, stage, and the counts of [`alluvia_query::Used`] in its order.
 type UsedRow = (u64, f64, String, u64, u64, u64, u64, u64, u64, u64);
 
 /// What the objects of one answer share.
@@ -343,10 +343,6 @@ impl Rows {
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.close());
     }
-}
-
-fn look_of<'a, 'py>(look: &'a Option<Bound<'py, PyAny>>) -> impl FnMut(Python<'_>) -> PyResult<()> + use<'a, 'py> {
-    move |_| look.as_ref().map_or(Ok(()), |look| look.call0().map(drop))
 }
 
 /// Type names as SQL writes them; types that no column can have as Arrow does.

@@ -9,7 +9,7 @@ use crate::errors::{OrRaise, to_py};
 use crate::from_python;
 use crate::rows::Rows;
 use crate::source::Source;
-use crate::waiting::{droppable, finish};
+use crate::waiting::{droppable, finish, look_of};
 use alluvia_query::copy::infer_schema;
 use alluvia_query::{CancelHandle, Command, Ingested, Outcome, Phase, Progress, ScalarValue, TransactionStatus};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -92,7 +92,7 @@ impl Session {
         for (at, value) in parameters.iter().flatten().enumerate() {
             values.push(from_python::parameter(value, at + 1)?);
         }
-        let mut look = |_: Python<'_>| look.as_ref().map_or(Ok(()), |look| look.call0().map(drop));
+        let mut look = look_of(&look);
         let Inner { runtime, cancel, shared } = self.inner.parts();
         let work = run(&session, shared, sql, &values);
         let outcome = finish(py, runtime, cancel, &mut look, work)?;
@@ -112,7 +112,7 @@ impl Session {
     ) -> PyResult<(u64, Option<u64>)> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
         let session = self.inner.session().or_raise(py)?;
-        let mut look = |_: Python<'_>| look.as_ref().map_or(Ok(()), |look| look.call0().map(drop));
+        let mut look = look_of(&look);
         let Inner { runtime, cancel, .. } = self.inner.parts();
         let mut source = Source::of(rows)?;
         let mut first = None;
@@ -148,12 +148,9 @@ impl Session {
         };
         let taken: PyResult<Ingested> = match sent {
             Ok(()) => finish(py, runtime, cancel, &mut look, ended),
-            // The engine's own error says more, where it has one; what was sent is not complete, so nothing was applied.
+            // What was sent is not complete, so nothing is applied.
             Err(raised) => {
-                py.detach(|| {
-                    cancel.cancel();
-                    drop(runtime.block_on(ended));
-                });
+                py.detach(|| drop(runtime.block_on(ended)));
                 Err(raised)
             }
         };

@@ -19,6 +19,11 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// What is looked at while waiting, beside signals; an exception stops the work.
 pub(crate) type Look<'a> = &'a mut dyn FnMut(Python<'_>) -> PyResult<()>;
 
+/// What calls a Python function, if there is one.
+pub(crate) fn look_of<'a, 'py>(look: &'a Option<Bound<'py, PyAny>>) -> impl FnMut(Python<'_>) -> PyResult<()> {
+    move |_| look.as_ref().map_or(Ok(()), |look| look.call0().map(drop))
+}
+
 /// Runs a statement to its end. `cancel` is its session's.
 pub(crate) fn finish<T: Send>(
     py: Python<'_>,
