@@ -24,7 +24,8 @@ pub use dialect::{Command, Statement};
 pub use engine::{Engine, EngineOptions};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
-    BatchBuilder, Client, Described, Ingest, Ingested, Outcome, Prepared, Session, TransactionStatus, from_datafusion,
+    Appended, BatchBuilder, Client, Described, Ingest, Ingested, Outcome, Prepared, Session, TransactionStatus,
+    from_datafusion,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};

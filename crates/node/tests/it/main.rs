@@ -1,5 +1,6 @@
 //! The database as a whole, in one binary: linking DataFusion into each of these modules would double a test run.
 
+mod append_stream;
 mod cancel;
 mod check;
 mod crash;

@@ -129,9 +129,14 @@ impl Assigner {
 
     /// All rows or the first that does not fit. Only for a plan of all columns.
     pub(crate) fn assign(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        self.assign_from(batch, 0)
+    }
+
+    /// As [`Assigner::assign`], for a batch that `before` rows came before: errors count them.
+    pub(crate) fn assign_from(&self, batch: &RecordBatch, before: u64) -> Result<RecordBatch> {
         let (arrays, bad) = self.convert(batch)?;
         if let Some(first) = bad.first() {
-            let message = format!("row {}, {}", first.row + 1, first.reason(&self.table));
+            let message = format!("row {}, {}", before + first.row as u64 + 1, first.reason(&self.table));
             return Err(Error::new(first.bad.kind(), message));
         }
         storage_batch(&self.table, arrays, batch.num_rows())

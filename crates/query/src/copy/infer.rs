@@ -245,6 +245,11 @@ fn infer_json(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
     Ok(Inferred { columns, options, by_position: false })
 }
 
+/// The table that would hold rows of a schema; errors name `source`.
+pub fn infer_schema(schema: &Schema, source: &str) -> Result<Inferred> {
+    from_schema(schema, source, &CopyOptions::default())
+}
+
 fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inferred> {
     let names = folded(schema.fields().iter().map(|field| field.name().clone()).collect());
     let column = |(field, column): (&Arc<arrow::datatypes::Field>, String)| {

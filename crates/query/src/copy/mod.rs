@@ -41,12 +41,13 @@ mod text_in;
 mod values;
 
 pub(crate) use assign::{Assigner, assign};
+pub(crate) use bind::Wanted;
 pub use body::BodyOptions;
 pub(crate) use columns::{ColumnBuilder, TextAs};
-pub use infer::{Inferred, InferredColumn, infer};
+pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
 pub use output::ResultWriter;
-pub(crate) use sink::Sink;
+pub(crate) use sink::{Sink, compact};
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;

@@ -301,6 +301,14 @@ impl Session {
         }
     }
 
+    /// Refuses everything once the transaction failed.
+    pub(super) fn check_usable(&self) -> Result<()> {
+        match self.state.lock().transaction {
+            Transaction::Failed(_) => Err(failed_transaction()),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses what a transaction cannot hold, and everything but its end once it failed.
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
@@ -310,11 +318,7 @@ impl Session {
         match (&self.state.lock().transaction, kind) {
             (Transaction::None, _) => Ok(()),
             (_, Kind::Commit | Kind::Rollback) => Ok(()),
-            (Transaction::Failed(_), _) => Err(Error::new(
-                ErrorKind::FailedTransaction,
-                "the transaction has failed: statements are refused until it ends",
-            )
-            .with_hint("ROLLBACK ends it")),
+            (Transaction::Failed(_), _) => Err(failed_transaction()),
             (Transaction::Open(_), Kind::CreateTable(_)) => refused("CREATE TABLE"),
             (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
             (Transaction::Open(_), Kind::AlterTable(_)) => refused("ALTER TABLE"),
@@ -376,6 +380,11 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn failed_transaction() -> Error {
+    Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
+        .with_hint("ROLLBACK ends it")
 }
 
 /// Commits a batch, if it may be without holding a thread.

@@ -26,7 +26,7 @@ use futures::StreamExt;
 use std::sync::Arc;
 
 /// Rows that travel in the log; more are staged as segments.
-const INLINE_BYTES_MAX: u64 = 32 << 20;
+pub(super) const INLINE_BYTES_MAX: u64 = 32 << 20;
 
 impl Session {
     /// INSERT INTO.

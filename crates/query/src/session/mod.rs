@@ -26,6 +26,7 @@ pub mod progress;
 mod registry;
 mod select;
 pub(crate) mod settings;
+mod stream_in;
 mod supervise;
 mod transaction;
 mod values;
@@ -39,6 +40,7 @@ pub use ingest::BatchBuilder;
 pub use outcome::Outcome;
 pub use prepared::Prepared;
 pub use registry::Client;
+pub use stream_in::Appended;
 
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};

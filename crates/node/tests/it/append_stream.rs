@@ -1,0 +1,157 @@
+//! `Session::append_stream`: streams of batches, each with columns of its own, are one batch or none; the model is INSERT.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use alluvia_node::Database;
+use alluvia_query::Session;
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{Field, Schema};
+use arrow::util::pretty::pretty_format_batches;
+use proptest::prelude::*;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+fn opened() -> (TempDir, Database, Runtime) {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    (scratch, db, runtime)
+}
+
+async fn answer(session: &Session, sql: &str) -> String {
+    let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+    pretty_format_batches(&batches).unwrap().to_string()
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
+    let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+    RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, array)| array).collect()).unwrap()
+}
+
+fn stream(batches: Vec<Result<RecordBatch>>) -> impl futures::Stream<Item = Result<RecordBatch>> + Send + Unpin {
+    futures::stream::iter(batches)
+}
+
+/// A column of some values, in one of the types that hold them.
+fn column(values: &[Option<i32>], kind: u8) -> ArrayRef {
+    match kind {
+        0 => Arc::new(Int32Array::from(values.to_vec())),
+        1 => Arc::new(values.iter().map(|value| value.map(i64::from)).collect::<Int64Array>()),
+        _ => Arc::new(values.iter().map(|value| value.map(|value| value.to_string())).collect::<StringArray>()),
+    }
+}
+
+/// The columns that a batch has, by kind; `None` where it lacks one.
+type Shape = (Option<u8>, Option<u8>, bool);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_stream_is_what_inserting_its_rows_is(
+        batches in prop::collection::vec(
+            ((prop::option::of(0_u8..3), prop::option::of(0_u8..3), any::<bool>()),
+             prop::collection::vec((prop::option::of(-50_i32..50), prop::option::of(-50_i32..50)), 0..20)),
+            1..6),
+        in_transaction in any::<bool>(),
+    ) {
+        let (_scratch, db, runtime) = opened();
+        runtime.block_on(async {
+            let session = db.session();
+            session.sql("CREATE TABLE ours (a INT, b BIGINT, n INT)").await.unwrap();
+            session.sql("CREATE TABLE model (a INT, b BIGINT, n INT)").await.unwrap();
+            let mut sent = Vec::new();
+            let mut count = 0;
+            for (shape, rows) in &batches {
+                let (a, b, swapped): Shape = *shape;
+                let of = |first: bool| rows.iter().map(|row| if first { row.0 } else { row.1 }).collect::<Vec<_>>();
+                let numbers: Vec<Option<i32>> = (count..count + rows.len() as i32).map(Some).collect();
+                let mut columns = vec![("n", column(&numbers, 0))];
+                columns.extend(a.map(|kind| ("A", column(&of(true), kind))));
+                columns.extend(b.map(|kind| ("b", column(&of(false), kind))));
+                if swapped {
+                    columns.reverse();
+                }
+                sent.push(Ok(batch(columns)));
+                for (at, row) in rows.iter().enumerate() {
+                    let text = |kept: bool, value: Option<i32>| match value {
+                        Some(value) if kept => value.to_string(),
+                        _ => "NULL".to_owned(),
+                    };
+                    let (a, b) = (text(a.is_some(), row.0), text(b.is_some(), row.1));
+                    session.sql(&format!("INSERT INTO model VALUES ({a}, {b}, {})", count + at as i32)).await.unwrap();
+                }
+                count += rows.len() as i32;
+            }
+            if in_transaction {
+                session.sql("BEGIN").await.unwrap();
+            }
+            let taken = session.append_stream("ours", stream(sent)).await.unwrap();
+            assert_eq!(taken.rows, count as u64);
+            assert_eq!(taken.committed.is_some(), count > 0 && !in_transaction);
+            let expected = answer(&session, "SELECT * FROM model ORDER BY n").await;
+            assert_eq!(answer(&session, "SELECT * FROM ours ORDER BY n").await, expected);
+            if in_transaction {
+                session.sql("COMMIT").await.unwrap();
+                assert_eq!(answer(&db.session(), "SELECT * FROM ours ORDER BY n").await, expected);
+            }
+        });
+    }
+}
+
+#[test]
+fn many_rows_are_one_version_and_an_error_after_them_leaves_nothing() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a BIGINT, words TEXT)").await.unwrap();
+        // More than travels in the log: it is staged.
+        let text = "x".repeat(100);
+        let part = |from: i64| {
+            let numbers = Arc::new(Int64Array::from_iter_values(from..from + 50_000)) as ArrayRef;
+            let words = Arc::new(StringArray::from_iter_values((0..50_000).map(|_| &text))) as ArrayRef;
+            Ok(batch(vec![("a", numbers), ("words", words)]))
+        };
+        let parts = || (0..10).map(|at| part(at * 50_000)).collect::<Vec<Result<RecordBatch>>>();
+        let broken = Err(Error::new(ErrorKind::Io, "the source broke"));
+        let error =
+            session.append_stream("t", stream(parts().into_iter().chain([broken]).collect())).await.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Io, "the source broke"));
+        let late = Ok(batch(vec![("a", Arc::new(StringArray::from(vec!["1", "one"])) as ArrayRef)]));
+        let error = session.append_stream("t", stream(parts().into_iter().chain([late]).collect())).await.unwrap_err();
+        assert!(error.message().contains("row 500002, column a"), "{error}");
+        assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
+        let taken = session.append_stream("t", stream(parts())).await.unwrap();
+        assert_eq!(taken.rows, 500_000);
+        assert_eq!(taken.committed.unwrap().version.0, 2, "what was refused took no version");
+        let found = answer(&session, "SELECT count(*) AS n, count(DISTINCT a) AS d, sum(a) AS s FROM t").await;
+        assert!(found.contains("| 500000 | 500000 | 124999750000 |"), "{found}");
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a INT NOT NULL, b INT)").await.unwrap();
+        let one = |name: &str| vec![Ok(batch(vec![(name, column(&[Some(1)], 0))]))];
+        let error = session.append_stream("t", stream(one("c"))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UndefinedColumn);
+        assert_eq!(error.hint(), Some("the table's columns are a, b"));
+        assert_eq!(session.append_stream("t", stream(one("b"))).await.unwrap_err().kind(), ErrorKind::NotNull);
+        assert_eq!(session.append_stream("u", stream(one("a"))).await.unwrap_err().kind(), ErrorKind::UndefinedTable);
+        session.sql("BEGIN").await.unwrap();
+        assert_eq!(session.append_stream("t", stream(one("b"))).await.unwrap_err().kind(), ErrorKind::NotNull);
+        assert_eq!(
+            session.append_stream("t", stream(one("a"))).await.unwrap_err().kind(),
+            ErrorKind::FailedTransaction
+        );
+        session.sql("ROLLBACK").await.unwrap();
+        assert_eq!(session.append_stream("t", stream(one("a"))).await.unwrap().rows, 1);
+        let nothing = session.append_stream("t", stream(Vec::new())).await.unwrap();
+        assert_eq!((nothing.rows, nothing.committed), (0, None));
+    });
+}

@@ -1,0 +1,415 @@
+//! The answer of one statement.
+//!
+//! Invariants:
+//! - One thread at a time reads; another one is told so. Who reads has the [`Reading`] out of its place, so that no lock is held while
+//!   the engine works.
+//! - What is taken (`fetch`, iteration, a stream that is not kept) comes once, in order, and the rest can be taken in another way.
+//! - What is only held (`hold`, `peek`, `all`) can be taken later.
+
+use crate::database::{Closing, Shared};
+use crate::errors::{OrRaise, misuse};
+use crate::reading::Reading;
+use crate::to_python;
+use crate::waiting::{LOOK, Look, droppable, look_of};
+use alluvia_query::Outcome;
+use alluvia_types::{Error, Result};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ffi::FFI_ArrowSchema;
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList, PyTuple};
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use tokio::runtime::Handle;
+
+const STREAM_NAME: &CStr = c"arrow_array_stream";
+const SCHEMA_NAME: &CStr = c"arrow_schema";
+/// Rows that are turned into Python's values at a time.
+const WINDOW_ROWS: usize = 1_024;
+
+/// Version, lag in seconds, stage, and the counts of [`alluvia_query::Used`] in its order.
+type UsedRow = (u64, f64, String, u64, u64, u64, u64, u64, u64, u64);
+
+/// What the objects of one answer share.
+struct RowsInner {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    schema: SchemaRef,
+    /// Without its rows.
+    outcome: Mutex<Outcome>,
+    place: Mutex<Place>,
+}
+
+enum Place {
+    /// Nobody reads.
+    Here(Box<Reading>),
+    /// Somebody reads.
+    Away,
+    Closed,
+}
+
+impl Closing for RowsInner {
+    fn stop(&self) {}
+
+    fn close(&self) {
+        // Dropping a stream stops its statement; who has it out drops it when it is brought back.
+        *self.place.lock() = Place::Closed;
+    }
+}
+
+impl RowsInner {
+    fn take_out(&self) -> Result<Box<Reading>> {
+        self.shared.check_process()?;
+        let mut place = self.place.lock();
+        match std::mem::replace(&mut *place, Place::Away) {
+            Place::Here(reading) => Ok(reading),
+            Place::Away => {
+                Err(misuse("another thread is reading this result").with_hint("give each thread a result of its own"))
+            }
+            Place::Closed => {
+                *place = Place::Closed;
+                Err(misuse("the result is closed"))
+            }
+        }
+    }
+
+    fn bring_back(&self, reading: Box<Reading>) {
+        let mut place = self.place.lock();
+        if matches!(*place, Place::Away) {
+            *place = Place::Here(reading);
+        }
+    }
+
+    /// Works on the rows; an error or an exception closes the result.
+    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Reading) -> PyResult<T>) -> PyResult<T> {
+        let mut reading = self.take_out().or_raise(py)?;
+        let done = work(&mut reading);
+        match done {
+            Ok(_) => self.bring_back(reading),
+            Err(_) => {
+                *self.place.lock() = Place::Closed;
+                py.detach(|| drop(reading));
+            }
+        }
+        done
+    }
+
+    /// Holds at least `rows`, or all.
+    fn hold(&self, py: Python<'_>, reading: &mut Reading, rows: usize, look: Look<'_>) -> PyResult<()> {
+        if reading.held_rows() >= rows || reading.is_all_held() {
+            return Ok(());
+        }
+        let _busy = self.shared.enter().or_raise(py)?;
+        let mut look = |py: Python<'_>| {
+            self.check_open().or_raise(py)?;
+            look(py)
+        };
+        droppable(py, &self.runtime, &mut look, reading.hold(rows))?.or_raise(py)
+    }
+
+    /// Whoever reads stops when somebody else closes.
+    fn check_open(&self) -> Result<()> {
+        if matches!(*self.place.lock(), Place::Closed) { Err(misuse("the result is closed")) } else { Ok(()) }
+    }
+
+    /// The next batch, for a reader that is not Python's: it may be on any thread, and whether that has the interpreter is not known, so
+    /// signals are not looked at.
+    fn next_batch(&self) -> Result<Option<RecordBatch>> {
+        let _busy = self.shared.enter()?;
+        let mut reading = self.take_out()?;
+        let next = self.runtime.block_on(async {
+            let mut next = pin!(reading.next());
+            loop {
+                match tokio::time::timeout(LOOK, next.as_mut()).await {
+                    Ok(next) => return next,
+                    Err(_) => self.check_open()?,
+                }
+            }
+        });
+        self.bring_back(reading);
+        next
+    }
+}
+
+/// The answer of one statement: rows, and what the statement used.
+#[pyclass(frozen, module = "alluvia._alluvia")]
+pub(crate) struct Rows {
+    inner: Arc<RowsInner>,
+    /// Rows that are Python's values already, and of which the first batch held still begins with the first.
+    window: Mutex<VecDeque<Py<PyAny>>>,
+}
+
+impl Rows {
+    /// The answer that `outcome` holds.
+    pub(crate) fn new(shared: &Arc<Shared>, runtime: &Handle, mut outcome: Outcome) -> Rows {
+        let (schema, reading) = Reading::of(&mut outcome);
+        let inner = Arc::new(RowsInner {
+            shared: Arc::clone(shared),
+            runtime: runtime.clone(),
+            schema,
+            outcome: Mutex::new(outcome),
+            place: Mutex::new(Place::Here(Box::new(reading))),
+        });
+        let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
+        shared.register(user);
+        Rows { inner, window: Mutex::default() }
+    }
+
+    fn tuples<'py>(&self, py: Python<'py>, batch: &RecordBatch, into: &Bound<'py, PyList>) -> PyResult<()> {
+        let mut start = 0;
+        while start < batch.num_rows() {
+            let rows = WINDOW_ROWS.min(batch.num_rows() - start);
+            for tuple in self.window_of(py, &batch.slice(start, rows))? {
+                into.append(tuple)?;
+            }
+            start += rows;
+        }
+        Ok(())
+    }
+
+    fn window_of<'py>(&self, py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let column = |(field, array): (&Arc<Field>, &ArrayRef)| to_python::values(py, array, field.name());
+        let schema = batch.schema();
+        let columns = schema.fields().iter().zip(batch.columns()).map(column).collect::<PyResult<Vec<_>>>()?;
+        let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
+        let row = |_| {
+            let values: Vec<Bound<'py, PyAny>> = columns.iter_mut().filter_map(Iterator::next).collect();
+            PyTuple::new(py, values)
+        };
+        (0..batch.num_rows()).map(row).collect()
+    }
+}
+
+#[pymethods]
+impl Rows {
+    /// The command tag: `SELECT`, `INSERT 0 5`, `CREATE TABLE`.
+    #[getter]
+    fn tag(&self) -> String {
+        self.inner.outcome.lock().tag.clone()
+    }
+
+    /// What the statement had to tell beside its rows.
+    #[getter]
+    fn notices(&self) -> Vec<String> {
+        self.inner.outcome.lock().notices().to_vec()
+    }
+
+    /// Name, SQL type and nullability of each column; empty for a statement without rows.
+    #[getter]
+    fn columns(&self) -> Vec<(String, String, bool)> {
+        let named = |field: &Arc<Field>| (field.name().clone(), sql_name(field.data_type()), field.is_nullable());
+        self.inner.schema.fields().iter().map(named).collect()
+    }
+
+    /// What was used so far; complete when the rows have ended. `None` for a statement that reads no table.
+    fn used(&self) -> Option<UsedRow> {
+        self.inner.outcome.lock().used().map(|used| {
+            (
+                used.version.0,
+                used.lag.as_secs_f64(),
+                used.stage.to_string(),
+                used.segments,
+                used.segments_skipped,
+                used.blocks_read,
+                used.blocks_skipped,
+                used.rows_read,
+                used.tail_rows,
+                used.bytes_read,
+            )
+        })
+    }
+
+    /// Takes up to `rows` rows, or all that are left, as tuples.
+    #[pyo3(signature = (rows=None, look=None))]
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Option<usize>,
+        look: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let fetched = PyList::empty(py);
+        let wanted = rows.unwrap_or(usize::MAX);
+        self.inner.with(py, |reading| {
+            self.window.lock().clear();
+            while fetched.len() < wanted {
+                self.inner.hold(py, reading, 1, &mut look_of(&look))?;
+                let Some(batch) = reading.take(wanted - fetched.len()) else { break };
+                self.tuples(py, &batch, &fetched)?;
+            }
+            Ok(())
+        })?;
+        Ok(fetched)
+    }
+
+    /// Takes one row; `None` after the last one.
+    fn fetch_one<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.inner.with(py, |reading| {
+            let mut window = self.window.lock();
+            if window.is_empty() {
+                drop(window);
+                self.inner.hold(py, reading, 1, &mut |_| Ok(()))?;
+                let Some(first) = reading.held().next() else { return Ok(None) };
+                let first = first.slice(0, first.num_rows().min(WINDOW_ROWS));
+                let tuples = self.window_of(py, &first)?;
+                window = self.window.lock();
+                window.extend(tuples.into_iter().map(|tuple| tuple.into_any().unbind()));
+            }
+            reading.pass();
+            Ok(window.pop_front().map(|row| row.into_bound(py)))
+        })
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.fetch_one(py)
+    }
+
+    /// Reads all rows that are left, and holds them. Gives how many.
+    #[pyo3(signature = (look=None))]
+    fn hold(&self, py: Python<'_>, look: Option<Bound<'_, PyAny>>) -> PyResult<usize> {
+        self.inner.with(py, |reading| {
+            self.inner.hold(py, reading, usize::MAX, &mut look_of(&look))?;
+            Ok(reading.held_rows())
+        })
+    }
+
+    /// All rows that are left as tuples, which are held and not taken.
+    #[pyo3(signature = (look=None))]
+    fn all<'py>(&self, py: Python<'py>, look: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let tuples = PyList::empty(py);
+        self.inner.with(py, |reading| {
+            self.inner.hold(py, reading, usize::MAX, &mut look_of(&look))?;
+            let held: Vec<RecordBatch> = reading.held().cloned().collect();
+            held.iter().try_for_each(|batch| self.tuples(py, batch, &tuples))
+        })?;
+        Ok(tuples)
+    }
+
+    /// The next rows, up to `rows`, which are not taken, and whether more come after them.
+    fn peek<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<(Bound<'py, PyList>, bool)> {
+        let tuples = PyList::empty(py);
+        let more = self.inner.with(py, |reading| {
+            self.inner.hold(py, reading, rows.saturating_add(1), &mut |_| Ok(()))?;
+            let held: Vec<RecordBatch> = reading.held().cloned().collect();
+            for batch in &held {
+                let rows = batch.num_rows().min(rows - tuples.len());
+                self.tuples(py, &batch.slice(0, rows), &tuples)?;
+            }
+            Ok(reading.held_rows() > rows)
+        })?;
+        Ok((tuples, more))
+    }
+
+    /// The columns as a capsule with an `ArrowSchema`. `plain` as in [`Rows::arrow_stream`].
+    fn arrow_schema<'py>(&self, py: Python<'py>, plain: bool) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = if plain { plain_schema(&self.inner.schema) } else { Arc::clone(&self.inner.schema) };
+        let exported = FFI_ArrowSchema::try_from(schema.as_ref()).map_err(|error| arrow_error(&error)).or_raise(py)?;
+        PyCapsule::new_with_value(py, exported, SCHEMA_NAME)
+    }
+
+    /// The rows as a capsule with an `ArrowArrayStream`. With `plain`, texts and bytes are in the layout that every consumer knows, else
+    /// as views. With `keep`, all rows are read now and stay here; else the stream reads as it is read, and takes them.
+    #[pyo3(signature = (plain, keep, look=None))]
+    fn arrow_stream<'py>(
+        &self,
+        py: Python<'py>,
+        plain: bool,
+        keep: bool,
+        look: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = if plain { plain_schema(&self.inner.schema) } else { Arc::clone(&self.inner.schema) };
+        let source = self.inner.with(py, |reading| {
+            self.window.lock().clear();
+            if !keep {
+                return Ok(Source::Rest(Arc::clone(&self.inner)));
+            }
+            self.inner.hold(py, reading, usize::MAX, &mut look_of(&look))?;
+            Ok(Source::Held(reading.held().cloned().collect()))
+        })?;
+        let stream = FFI_ArrowArrayStream::new(Box::new(Exported { schema, source, plain }));
+        PyCapsule::new_with_value(py, stream, STREAM_NAME)
+    }
+
+    /// Stops the statement and lets go of its rows.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+}
+
+/// Type names as SQL writes them; types that no column can have as Arrow does.
+fn sql_name(data_type: &DataType) -> String {
+    match alluvia_space::DataType::from_arrow(data_type) {
+        Some(known) => known.sql_name(),
+        None => data_type.to_string(),
+    }
+}
+
+enum Source {
+    Held(VecDeque<RecordBatch>),
+    Rest(Arc<RowsInner>),
+}
+
+/// Rows that another library reads, from whatever thread.
+struct Exported {
+    schema: SchemaRef,
+    source: Source,
+    plain: bool,
+}
+
+impl Exported {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        match &mut self.source {
+            Source::Held(held) => Ok(held.pop_front()),
+            Source::Rest(rows) => rows.next_batch(),
+        }
+    }
+}
+
+impl Iterator for Exported {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_batch().map_err(|error| ArrowError::ExternalError(Box::new(error)));
+        match next.transpose()? {
+            Ok(batch) if self.plain => Some(plain_batch(&batch, &self.schema)),
+            next => Some(next),
+        }
+    }
+}
+
+impl RecordBatchReader for Exported {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// The same columns without views, which not every consumer knows.
+fn plain_schema(schema: &SchemaRef) -> SchemaRef {
+    let plain = |field: &Arc<Field>| match field.data_type() {
+        DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        DataType::BinaryView => Arc::new(field.as_ref().clone().with_data_type(DataType::Binary)),
+        _ => Arc::clone(field),
+    };
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(plain).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let cast_to = |(array, field): (&ArrayRef, &Arc<Field>)| cast(array, field.data_type());
+    let columns = batch.columns().iter().zip(schema.fields()).map(cast_to).collect::<Result<Vec<_>, _>>()?;
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
+fn arrow_error(error: &ArrowError) -> Error {
+    Error::internal(format!("the columns cannot be handed over: {error}"))
+}

@@ -1,0 +1,138 @@
+//! Rows that come batch by batch, however many: one atomic batch, in bounded memory.
+//!
+//! Invariants:
+//! - All rows or none: a batch that cannot be read or does not fit ends the statement, and what was staged is dropped.
+//! - Batches may differ in their schemas (a program that sends what it has): each is matched by name on its own.
+//! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded.
+//! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
+
+use crate::copy::{Assigner, Sink, TextAs, Wanted, compact};
+use crate::session::core::{Run, Session, blocking};
+use crate::session::insert::INLINE_BYTES_MAX;
+use crate::session::outcome::Outcome;
+use crate::session::progress::Phase;
+use crate::session::transaction::Transaction;
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{Committed, NewBatch};
+use alluvia_types::{Error, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What [`Session::append_stream`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// Rows taken.
+    pub rows: u64,
+    /// The batch; `None` if there were no rows, or if they wait for the transaction's COMMIT.
+    pub committed: Option<Committed>,
+}
+
+/// Casts batches of changing schemas; knows how many rows came before, so that errors name the row of the whole.
+struct Matched<'a> {
+    entry: &'a TableEntry,
+    known: Option<(SchemaRef, Assigner)>,
+    rows: u64,
+}
+
+impl Matched<'_> {
+    fn assign(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let def = &self.entry.def;
+        let assigner = match &self.known {
+            Some((schema, assigner)) if schema == batch.schema_ref() => assigner,
+            _ => {
+                let schema = batch.schema();
+                let names = schema.fields().iter().map(|field| field.name().as_str());
+                let columns: Vec<&str> = def.columns.iter().map(|column| column.name.as_str()).collect();
+                let hint = format!("the table's columns are {}", columns.join(", "));
+                let targets = Wanted::new(def, &[])?.by_name(def, names, "the data");
+                let targets = targets.map_err(|error| error.with_hint(hint))?;
+                let place = |column| targets.iter().position(|target| *target == Some(column));
+                let mapping: Vec<Option<usize>> = (0..def.columns.len()).map(place).collect();
+                let assigner = Assigner::new(&schema, def, &mapping, TextAs::Plain)?;
+                &self.known.insert((schema, assigner)).1
+            }
+        };
+        let assigned = assigner.assign_from(batch, self.rows)?;
+        self.rows += batch.num_rows() as u64;
+        Ok(assigned)
+    }
+}
+
+impl Session {
+    /// Takes all rows of `rows` into a table: as one atomic, durable batch, visible when this returns (with `durability = sync`),
+    /// or into the open transaction. Columns are matched by name (exactly, else without regard to case), missing ones are NULL,
+    /// values are cast as INSERT casts them. An error of `rows` ends the statement with nothing applied, and is the error given.
+    pub async fn append_stream<S>(&self, table: &str, rows: S) -> Result<Appended>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
+    {
+        let appended = Mutex::new(None);
+        let place = &appended;
+        let text = format!("/* rows from a program into */ {table}");
+        self.run(&text, |run| async move {
+            self.check_usable()?;
+            let entry = self.user_table(table)?;
+            let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
+                self.append_pending(&run, &entry, rows).await?
+            } else {
+                self.append_batch(&run, &entry, rows).await?
+            };
+            *place.lock() = Some(taken);
+            Ok(Outcome::tagged("INGEST"))
+        })
+        .await?;
+        appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
+    }
+
+    async fn append_batch<S>(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: S) -> Result<Appended>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
+    {
+        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
+        let store = Arc::clone(self.engine.store());
+        let mut sink = Sink::new(store, Arc::clone(&entry.def), entry.changed_at, inline_bytes_max as usize);
+        let mut matched = Matched { entry, known: None, rows: 0 };
+        run.progress.set_phase(Phase::Running);
+        while let Some(next) = rows.next().await {
+            let next = next?;
+            run.token.check()?;
+            if next.num_rows() == 0 {
+                continue;
+            }
+            let next = matched.assign(&next)?;
+            run.progress.add_rows(next.num_rows() as u64);
+            sink = blocking(move || {
+                sink.append(next)?;
+                Ok(sink)
+            })
+            .await?;
+        }
+        run.token.check()?;
+        run.progress.set_phase(Phase::Finishing);
+        let mut batch = NewBatch::default();
+        blocking(move || sink.finish()).await?.add_to(&mut batch);
+        let committed = if matched.rows == 0 { None } else { Some(self.submit(run, batch).await?) };
+        Ok(Appended { rows: matched.rows, committed })
+    }
+
+    /// The bound of a transaction is checked as rows come.
+    async fn append_pending<S>(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: S) -> Result<Appended>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
+    {
+        let mut matched = Matched { entry, known: None, rows: 0 };
+        while let Some(next) = rows.next().await {
+            let next = next?;
+            run.token.check()?;
+            if next.num_rows() > 0 {
+                // Copied: until COMMIT whoever sent it may do as they please with its memory.
+                let next = compact(&matched.assign(&next)?)?;
+                self.write(run, entry, vec![next]).await?;
+            }
+        }
+        Ok(Appended { rows: matched.rows, committed: None })
+    }
+}

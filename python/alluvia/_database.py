@@ -1,0 +1,278 @@
+"""Databases and sessions."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NamedTuple, Optional, Union
+
+from . import _alluvia
+from ._errors import Error, ProgrammingError
+from ._parameters import Parameters, numbered
+from ._progress import Meter, Progress, ProgressOption
+from ._result import Result
+
+_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_SETTING = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+
+
+class Ingested(NamedTuple):
+    """What became of rows."""
+
+    rows: int
+    """How many there were."""
+    version: Optional[int]
+    """The version of their batch; `None` if there were no rows, or if they wait for a COMMIT."""
+
+
+class Session:
+    """A thread of statements with its own settings and transaction. Threads may share one; then its statements take turns.
+
+    >>> with db.session() as session:
+    ...     session.sql("SET freshness = '5s'")
+    ...     session.sql("SHOW freshness").fetchone()
+    SET
+    ('5s',)
+    """
+
+    def __init__(self, core: _alluvia.Session, settings: Mapping[str, Any]) -> None:
+        self._core = core
+        for name, value in settings.items():
+            if not _SETTING.match(name):
+                raise ProgrammingError(f"{name!r} is no name of a setting", sqlstate="22023")
+            text = str(value).replace("'", "''")
+            self._core.execute(f"SET {name} = '{text}'")
+
+    def sql(self, sql: str, parameters: Parameters = None, *, progress: ProgressOption = False) -> Result:
+        """Runs a statement; see [Database.sql][alluvia.Database.sql]."""
+        text, values = numbered(sql, parameters)
+        meter = Meter(self._core.progress, progress) if progress else None
+        try:
+            rows = self._core.execute(text, values, meter)
+        finally:
+            if meter is not None:
+                meter.end()
+        return Result(rows, self, progress)
+
+    def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
+        """Takes rows into a table; see [Database.ingest][alluvia.Database.ingest]."""
+        meter = Meter(self._core.progress, progress) if progress else None
+        try:
+            return Ingested(*self._core.ingest(table, _rows_of(rows), create, meter))
+        finally:
+            if meter is not None:
+                meter.end()
+
+    @property
+    def transaction(self) -> str:
+        """`idle`, `open` (between BEGIN and COMMIT) or `failed` (only ROLLBACK is taken)."""
+        return self._core.transaction
+
+    def cancel(self) -> None:
+        """Stops the running statement; may be called from any thread."""
+        self._core.cancel()
+
+    def progress(self) -> Progress:
+        """How far the running statement is, or the last one; for another thread to look at."""
+        return Progress(*self._core.progress(), seconds=0.0)
+
+    def close(self) -> None:
+        """Stops what runs, and rolls back what is open."""
+        self._core.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+
+class Batch:
+    """One atomic batch under way; see [Database.batch][alluvia.Database.batch]."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def sql(self, sql: str, parameters: Parameters = None) -> Result:
+        """Runs a query or an INSERT within the batch; it sees the batch's rows."""
+        return self._session.sql(sql, parameters)
+
+    def ingest(self, table: str, rows: Any) -> Ingested:
+        """Adds rows to the batch."""
+        return self._session.ingest(table, rows)
+
+
+class Database:
+    """An open database. Made by [open][alluvia.open].
+
+    Any thread may use it: each has a session of its own behind it, so a `SET` or `BEGIN` is the thread's. What must hold for all threads is
+    given to `open` as `settings`.
+    """
+
+    def __init__(
+        self,
+        path: Union[str, os.PathLike[str]],
+        *,
+        memory_limit: Union[str, int, None] = None,
+        threads: Optional[int] = None,
+        spill_limit: Union[str, int, None] = None,
+        settings: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        self._path = os.fspath(path)
+        self._settings = dict(settings or {})
+        self._local = threading.local()
+        self._core = _alluvia.Database(self._path, _size(memory_limit), threads, _size(spill_limit))
+        _open_databases.add(self)
+        try:
+            self._session()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def path(self) -> str:
+        """The directory."""
+        return self._path
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._core.closed
+
+    def session(self) -> Session:
+        """A new session, with settings and a transaction of its own. Cheap."""
+        return Session(self._core.session(), self._settings)
+
+    def _session(self) -> Session:
+        session: Optional[Session] = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = self.session()
+        return session
+
+    def sql(self, sql: str, parameters: Parameters = None, *, progress: ProgressOption = False) -> Result:
+        """Runs a statement in this thread's session. Several statements, without parameters, are run in order, and the last one's result
+        is given.
+
+        Parameters stand for constants: `$1`, `$2`, ... or `?` with a list, `$name` with a mapping.
+
+        >>> db.sql("SELECT ? + 1 AS next", [41]).fetchone()
+        (42,)
+        >>> db.sql("SELECT $greeting || ', ' || $name AS words", {"greeting": "Good day", "name": "Ada"}).fetchone()
+        ('Good day, Ada',)
+
+        `progress=True` shows a line in the terminal or a bar in a notebook while it takes long; a function is called with each
+        [Progress][alluvia.Progress]. Ctrl-C stops the statement.
+        """
+        return self._session().sql(sql, parameters, progress=progress)
+
+    def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
+        """Takes rows into a table as one atomic batch, durable and visible when this returns.
+
+        `rows` is a pandas, polars or pyarrow table, a result, anything with Arrow's PyCapsule interface, or an iterable of dicts. However
+        many there are, memory is bounded. Columns are matched by name (exactly, else without regard to case); those that are missing
+        are NULL; values are cast as INSERT casts them, and one that does not fit refuses the batch and names its row. If the source
+        fails, nothing is applied.
+
+        `create=True` creates the table first, if there is none, with columns like those of the rows (and no dimensions), and drops it again if
+        the rows are refused.
+
+        >>> db.ingest("words", [{"word": "one", "length": 3}, {"word": "three", "length": 5}], create=True).rows
+        2
+        >>> db.sql("SELECT sum(length) AS total FROM words").fetchone()
+        (8,)
+        """
+        return self._session().ingest(table, rows, create=create, progress=progress)
+
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """One atomic batch of several steps, also into several tables: `BEGIN ... COMMIT` in a session of its own. An exception rolls
+        it back.
+
+        >>> with db.batch() as batch:
+        ...     taken = batch.ingest("words", [{"word": "seven", "length": 5}])
+        ...     batch.sql("INSERT INTO words VALUES ('eleven', 6)")
+        INSERT 0 1
+        >>> db.sql("SELECT count(*) FROM words").fetchone()
+        (4,)
+        """
+        with self.session() as session:
+            session.sql("BEGIN")
+            try:
+                yield Batch(session)
+            except BaseException:
+                try:
+                    session.sql("ROLLBACK")
+                except Error:
+                    pass
+                raise
+            if session.transaction == "failed":
+                session.sql("ROLLBACK")
+                raise ProgrammingError("the batch was rolled back: a statement in it had failed", sqlstate="25P02")
+            session.sql("COMMIT")
+
+    def cancel(self) -> None:
+        """Stops the running statement of this thread's session. (Use `session` for statements that another thread is to stop.)"""
+        self._session().cancel()
+
+    def close(self) -> None:
+        """Cancels what runs, ends sessions and results, and releases the directory. Does nothing the second time."""
+        self._core.close()
+        _open_databases.discard(self)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<alluvia.Database {self._path!r}{', closed' if self.closed else ''}>"
+
+
+@atexit.register
+def _close_all() -> None:
+    for database in list(_open_databases):
+        try:
+            database.close()
+        except Error:
+            pass
+
+
+def _size(size: Union[str, int, None]) -> Optional[str]:
+    return None if size is None else str(size)
+
+
+def _rows_of(rows: Any) -> Any:
+    """What the engine can read: pandas' index is columns only if it has names."""
+    library = type(rows).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(rows, "reset_index") and hasattr(rows, "columns"):
+        import pyarrow
+
+        if any(name is not None for name in rows.index.names):
+            rows = rows.reset_index()
+        return pyarrow.Table.from_pandas(rows, preserve_index=False)
+    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+        return rows
+    if library == "polars" and hasattr(rows, "collect"):
+        return rows.collect()
+    if library == "pyarrow" and hasattr(rows, "scanner"):
+        return rows.scanner().to_reader()
+    if isinstance(rows, Mapping):
+        raise TypeError("rows are wanted, and one mapping is given: put it into a list")
+    if isinstance(rows, Iterable) and not isinstance(rows, (str, bytes)):
+        return (row if type(row) is dict else _dict_of(row) for row in rows)
+    return rows
+
+
+def _dict_of(row: Any) -> Any:
+    return dict(row) if isinstance(row, Mapping) else row

@@ -1,0 +1,221 @@
+"""The answer of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from . import _alluvia
+from ._display import ROWS_MAX, html_table, text_table
+from ._progress import Meter, ProgressOption
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from ._database import Session
+
+
+class AsOf(NamedTuple):
+    """Which batches an answer includes."""
+
+    version: int
+    """Everything through this version is in the answer, and nothing above it."""
+    lag: timedelta
+    """How long ago the first batch that the answer lacks became visible; zero when it lacks none."""
+
+
+class Used(NamedTuple):
+    """What a statement read of the database's tables; complete once its rows were read."""
+
+    version: int
+    """Everything through this version is in the answer, and nothing above it."""
+    lag: timedelta
+    """How long ago the first batch that the answer lacks became visible; zero when it lacks none."""
+    stage: str
+    """The least organised stage that had to be read: `ingested`, `sorted` or `merged`."""
+    segments_read: int
+    segments_skipped: int
+    blocks_read: int
+    blocks_skipped: int
+    rows_read: int
+    """Rows of the blocks and tail runs that were read, before filters."""
+    tail_rows: int
+    """Of these, rows of the tail and of the open transaction."""
+    bytes_read: int
+    """Bytes fetched from segments, compressed."""
+
+
+class Result:
+    """The answer of one statement.
+
+    The statement ran (or runs) on the snapshot of the moment it was given; rows come as they are asked for. `arrow`, `df`, `pl`
+    and `fetchall` read all rows and keep them, so they can be called again. `fetchone`, `fetchmany`, iteration and the Arrow
+    stream interface *take* rows: each comes once, and the rest can then be had in any way.
+
+    >>> r = db.sql("SELECT * FROM (VALUES (1, 'one'), (2, 'two')) AS t(number, name) ORDER BY number")
+    >>> r.columns
+    ['number', 'name']
+    >>> r
+    +--------+------+
+    | number | name |
+    +--------+------+
+    |      1 | one  |
+    |      2 | two  |
+    +--------+------+
+    >>> r.fetchall()
+    [(1, 'one'), (2, 'two')]
+    >>> r.arrow().num_rows
+    2
+    """
+
+    def __init__(self, rows: _alluvia.Rows, session: Session, progress: ProgressOption) -> None:
+        self._rows = rows
+        # Its session lives as long: what a thread that ends asked for can be read by another.
+        self._session = session
+        self._progress = progress
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns' names; empty for a statement without rows."""
+        return [name for name, _, _ in self._rows.columns]
+
+    @property
+    def types(self) -> list[str]:
+        """The columns' types as SQL writes them.
+
+        >>> db.sql("SELECT 1 AS a, 'x' AS b, DATE '2026-11-21' AS c").types
+        ['BIGINT', 'TEXT', 'DATE']
+        """
+        return [type_name for _, type_name, _ in self._rows.columns]
+
+    @property
+    def tag(self) -> str:
+        """What was done, as PostgreSQL says it: `SELECT`, `INSERT 0 5`, `CREATE TABLE`."""
+        return self._rows.tag
+
+    @property
+    def notices(self) -> list[str]:
+        """Things to know that are not rows, such as how many rows a COPY skipped."""
+        return self._rows.notices
+
+    @property
+    def used(self) -> Optional[Used]:
+        """What the statement read; `None` for one that reads no table. Complete once all rows were read."""
+        used = self._rows.used()
+        if used is None:
+            return None
+        return Used(used[0], timedelta(seconds=used[1]), *used[2:])
+
+    @property
+    def as_of(self) -> Optional[AsOf]:
+        """Which batches the answer includes; `None` for a statement that reads no table."""
+        used = self.used
+        return None if used is None else AsOf(used.version, used.lag)
+
+    def arrow(self) -> pyarrow.Table:
+        """All rows that were not taken, as a pyarrow table."""
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_stream(_Kept(self, plain=True)).read_all()
+
+    def df(self) -> pandas.DataFrame:
+        """All rows that were not taken, as a pandas data frame. Decimals are `Decimal`, dates `date`; NULL in a column of integers makes it
+        one of floats, as pandas has it."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """All rows that were not taken, as a polars data frame."""
+        import polars
+
+        return polars.DataFrame(_Kept(self, plain=False))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that were not taken, as tuples."""
+        with _Metered(self) as look:
+            return self._rows.all(look)
+
+    def fetchone(self) -> Optional[tuple[Any, ...]]:
+        """Takes the next row; `None` after the last one."""
+        return self._rows.fetch_one()
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """Takes up to `size` rows."""
+        return self._rows.fetch(size)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Takes rows one by one.
+
+        >>> [number for (number,) in db.sql("SELECT * FROM generate_series(1, 3)")]
+        [1, 2, 3]
+        """
+        return iter(self._rows)
+
+    def batches(self) -> pyarrow.RecordBatchReader:
+        """Takes all rows as a stream of Arrow batches, in bounded memory."""
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_stream(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Arrow's PyCapsule interface: takes all rows, as they are read."""
+        return self._rows.arrow_stream(plain=True, keep=False)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Arrow's PyCapsule interface: the columns."""
+        return self._rows.arrow_schema(plain=True)
+
+    def close(self) -> None:
+        """Stops the statement and lets go of its rows."""
+        self._rows.close()
+
+    def _peek(self) -> tuple[list[str], list[str], list[tuple[Any, ...]], bool]:
+        rows, more = self._rows.peek(ROWS_MAX)
+        return self.columns, self.types, rows, more
+
+    def __repr__(self) -> str:
+        if not self._rows.columns:
+            return self.tag
+        return text_table(*self._peek())
+
+    def _repr_html_(self) -> Optional[str]:
+        if not self._rows.columns:
+            return None
+        return html_table(*self._peek())
+
+
+class _Kept:
+    """All rows of a result, which stay with it."""
+
+    def __init__(self, result: Result, plain: bool) -> None:
+        self._result = result
+        self._plain = plain
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._result._rows.arrow_schema(plain=self._plain)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        with _Metered(self._result) as look:
+            return self._result._rows.arrow_stream(plain=self._plain, keep=True, look=look)
+
+
+class _Metered:
+    """Shows progress while rows are read, if the result was asked for with it."""
+
+    def __init__(self, result: Result) -> None:
+        rows = result._rows
+
+        def figures() -> tuple[str, int, int, int]:
+            used = rows.used()
+            return ("running", used[7] if used else 0, 0, 0)
+
+        self._meter = Meter(figures, result._progress) if result._progress else None
+
+    def __enter__(self) -> Optional[Meter]:
+        return self._meter
+
+    def __exit__(self, *_: object) -> None:
+        if self._meter is not None:
+            self._meter.end()

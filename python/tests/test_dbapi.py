@@ -1,0 +1,121 @@
+"""DB-API 2.0 (PEP 249)."""
+
+import datetime
+import decimal
+
+import alluvia
+import pytest
+
+
+@pytest.fixture
+def connection(db):
+    connection = alluvia.connect(db)
+    yield connection
+    connection.close()
+
+
+def test_the_module():
+    assert (alluvia.apilevel, alluvia.threadsafety, alluvia.paramstyle) == ("2.0", 2, "qmark")
+    for name in ("InterfaceError", "DatabaseError"):
+        assert issubclass(getattr(alluvia, name), alluvia.Error)
+    for name in ("DataError", "OperationalError", "IntegrityError", "InternalError", "ProgrammingError", "NotSupportedError"):
+        assert issubclass(getattr(alluvia, name), alluvia.DatabaseError) and getattr(alluvia.Connection, name) is getattr(alluvia, name)
+    assert issubclass(alluvia.Error, Exception) and issubclass(alluvia.Warning, Exception)
+    assert alluvia.Date(2026, 11, 21) == datetime.date(2026, 11, 21) and alluvia.Binary(b"x") == b"x"
+    assert isinstance(alluvia.TimestampFromTicks(0), datetime.datetime) and isinstance(alluvia.DateFromTicks(0), datetime.date)
+    assert isinstance(alluvia.TimeFromTicks(0), datetime.time)
+
+
+def test_a_cursor(connection):
+    cursor = connection.cursor()
+    assert cursor.description is None and cursor.rowcount == -1
+    cursor.execute("CREATE TABLE t (id INT, name TEXT, price DECIMAL(10, 2), at TIMESTAMP, raw BYTEA)")
+    assert cursor.description is None
+    at = datetime.datetime(2026, 11, 21)
+    cursor.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?)", (1, "one", decimal.Decimal("1.50"), at, b"x"))
+    assert cursor.rowcount == 1
+    cursor.executemany("INSERT INTO t (id, name) VALUES (?, ?)", [(n, str(n)) for n in range(2, 100)])
+    assert cursor.rowcount == 98
+    cursor.execute("SELECT * FROM t ORDER BY id")
+    names, types, *_ = zip(*cursor.description)
+    assert names == ("id", "name", "price", "at", "raw")
+    assert types == (alluvia.NUMBER, alluvia.STRING, alluvia.NUMBER, alluvia.DATETIME, alluvia.BINARY)
+    assert types[0] != alluvia.STRING and cursor.description[2][4:6] == (10, 2)
+    assert cursor.fetchone() == (1, "one", decimal.Decimal("1.50"), at, b"x")
+    assert [row[0] for row in cursor.fetchmany(3)] == [2, 3, 4] and cursor.fetchmany()[0][0] == 5
+    assert [row[0] for row in cursor.fetchall()] == list(range(6, 100))
+    assert cursor.fetchall() == [] and cursor.fetchone() is None and cursor.fetchmany(5) == []
+    assert [row[0] for row in cursor.execute("SELECT id FROM t WHERE id < 4 ORDER BY id")] == [1, 2, 3]
+    assert cursor.execute("SELECT count(*) AS n FROM t").arrow().to_pylist() == [{"n": 99}]
+    cursor.close()
+    with pytest.raises(alluvia.InterfaceError, match="the cursor is closed"):
+        cursor.execute("SELECT 1")
+
+
+def test_transactions(db, connection):
+    count = lambda: db.sql("SELECT count(*) FROM t").fetchone()[0]
+    connection.execute("CREATE TABLE t (a INT)")
+    connection.execute("INSERT INTO t VALUES (1)")
+    connection.execute("-- a comment\n insert into t values (2)")
+    assert count() == 0 and connection.execute("SELECT count(*) FROM t").fetchone() == (2,)
+    connection.commit()
+    assert count() == 2
+    connection.execute("INSERT INTO t VALUES (3)")
+    connection.rollback()
+    connection.rollback()
+    connection.commit()
+    assert count() == 2
+    with connection:
+        connection.execute("INSERT INTO t VALUES (4)")
+    with pytest.raises(KeyError), connection:
+        connection.execute("INSERT INTO t VALUES (5)")
+        raise KeyError
+    assert count() == 3
+    with pytest.raises(alluvia.DataError):
+        connection.cursor().executemany("INSERT INTO t VALUES (?)", [(6,), ("x",)])
+    assert count() == 3
+    connection.execute("INSERT INTO t VALUES (7)")
+    with pytest.raises(alluvia.DataError):
+        connection.execute("INSERT INTO t VALUES ('x')")
+    with pytest.raises(alluvia.ProgrammingError, match="rolled back"):
+        connection.commit()
+    assert count() == 3
+    connection.execute("INSERT INTO t VALUES (8)")
+    connection.close()
+    assert count() == 3
+
+
+def test_autocommit(db):
+    connection = alluvia.connect(db, autocommit=True)
+    connection.execute("CREATE TABLE t (a INT)")
+    connection.execute("INSERT INTO t VALUES (1)")
+    connection.cursor().executemany("INSERT INTO t VALUES (?)", [(2,), (3,)])
+    assert db.sql("SELECT count(*) FROM t").fetchone() == (3,)
+    assert db.sql("SELECT count(*) FROM alluvia.batches WHERE rows > 0").fetchone() == (2,)
+
+
+def test_a_connection_that_opened_its_database_closes_it(tmp_path):
+    connection = alluvia.connect(tmp_path / "db", threads=1)
+    assert connection.execute("SELECT 1").fetchall() == [(1,)]
+    connection.close()
+    connection.close()
+    with pytest.raises(alluvia.InterfaceError, match="the connection is closed"):
+        connection.cursor()
+    alluvia.open(tmp_path / "db").close()
+
+
+def test_wrong_uses(connection):
+    with pytest.raises(alluvia.ProgrammingError, match="no rows"):
+        connection.cursor().fetchall()
+    with pytest.raises(alluvia.NotSupportedError, match="server") as caught:
+        alluvia.connect("postgresql://localhost:5432/alluvia")
+    assert "psycopg" in caught.value.hint
+
+
+def test_pandas_reads_through_it(db, connection):
+    import pandas
+
+    db.ingest("t", [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], create=True)
+    with pytest.warns(UserWarning, match="SQLAlchemy"):
+        frame = pandas.read_sql("SELECT * FROM t WHERE a > ? ORDER BY a", connection, params=(0,))
+    assert frame["b"].tolist() == ["x", "y"]
