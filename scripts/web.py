@@ -8,8 +8,6 @@ import http.client
 import io
 import json
 import pathlib
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,33 +16,16 @@ import urllib.request
 from base64 import b64encode
 from contextlib import contextmanager
 
-PASSED = 0
-
-
-def check(found, expected, what):
-    global PASSED
-    assert found == expected, f"{what}: {found!r}, and {expected!r} is expected"
-    PASSED += 1
+import serving
+from serving import check
 
 
 @contextmanager
 def served(binary, data, *settings):
     """A server on free ports; gives where HTTP is, and what it said."""
-    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
-    for setting in settings:
-        args += ["--set", setting]
-    with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as server:
-        said = []
-        for line in server.stdout:
-            said.append(line)
-            if line.startswith("  psql "):
-                break
+    with serving.server(binary, data, "127.0.0.1:0", *settings) as said:
         base = next(line.split(" on ")[1].strip() for line in said if "HTTP" in line)
-        try:
-            yield base, "".join(said)
-        finally:
-            server.send_signal(signal.SIGTERM)
-            check(server.wait(30), 0, "the server stops")
+        yield base, "".join(said)
 
 
 def ask(base, path, body=None, **headers):
@@ -132,7 +113,7 @@ def main():
             again = json.loads(ask(base, "/ingest/t", "3,x\n4,y\n", Content_Type="text/csv", Idempotency_Key="k")[1])
             check((again["rows"], again["duplicate"]), (2, True), "a key after a restart")
         with_passwords(binary, data)
-    print(f"http: {PASSED} passed, 0 failed")
+    print(f"http: {serving.passed} passed, 0 failed")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import decimal
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,36 +16,18 @@ from contextlib import contextmanager
 
 import asyncpg
 import psycopg
+import serving
 import sqlalchemy
 from psycopg import sql
-
-PASSED = 0
-
-
-def check(found, expected, what):
-    global PASSED
-    assert found == expected, f"{what}: {found!r}, and {expected!r} is expected"
-    PASSED += 1
+from serving import check
 
 
 @contextmanager
 def served(binary, data, *settings):
     """A server on a free port; gives the port and what it said first."""
-    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0", "--http-listen", "off"]
-    for setting in settings:
-        args += ["--set", setting]
-    with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as server:
-        said = []
-        for line in server.stdout:
-            said.append(line)
-            if line.startswith("  psql "):
-                break
-        port = int(line.split(" -p ")[1].split()[0])
-        try:
-            yield port, "".join(said)
-        finally:
-            server.send_signal(signal.SIGTERM)
-            check(server.wait(30), 0, "the server stops")
+    with serving.server(binary, data, "off", *settings) as said:
+        port = int(said[-1].split(" -p ")[1].split()[0])
+        yield port, "".join(said)
 
 
 ROW = (
@@ -251,7 +232,7 @@ def main():
         with_passwords(binary, folder / "db")
         with_tls(binary, folder / "db", folder)
     print("wire: psycopg", psycopg.__version__, "asyncpg", asyncpg.__version__, "SQLAlchemy", sqlalchemy.__version__)
-    print(f"{PASSED} passed, 0 failed")
+    print(f"{serving.passed} passed, 0 failed")
 
 
 main()

@@ -3,7 +3,8 @@
 //! Invariant: a client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
 
 use crate::auth::Peer;
-use crate::server::{Shared, Stopping, reached};
+use crate::server::Shared;
+use alluvia_access::{Stopping, reached};
 use axum::Router;
 use axum::body::Body;
 use hyper::Request;

@@ -6,7 +6,8 @@
 
 use crate::auth::{Peer, user};
 use crate::failure::Failure;
-use crate::server::{Shared, Stopping};
+use crate::server::Shared;
+use alluvia_access::Stopping;
 use alluvia_query::{Figures, LATENCY_SECONDS};
 use alluvia_types::{Error, Stage};
 use axum::body::Body;

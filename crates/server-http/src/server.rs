@@ -8,9 +8,9 @@
 use crate::connection::connect;
 use crate::metrics::Requests;
 use crate::routes::router;
-use alluvia_access::{Access, Attempts, Checked, Tls, check_address};
+use alluvia_access::{Access, Attempts, Checked, Listener, Stopping, Tls};
 use alluvia_query::Engine;
-use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
+use alluvia_types::{Clock, Result, SystemClock};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -18,10 +18,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// What statements that were cancelled get before the server ends without them.
 const LAST_WAIT: Duration = Duration::from_secs(10);
@@ -65,24 +64,6 @@ impl Default for ServerOptions {
             body_bytes_max: 1 << 30,
             stop_wait: Duration::from_secs(10),
         }
-    }
-}
-
-/// How far a server is from its end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(crate) enum Stopping {
-    No,
-    /// Who has no request ends.
-    Idle,
-    /// Statements are cancelled.
-    All,
-}
-
-/// Completes once the server is so far from running on.
-pub(crate) async fn reached(stop: &mut watch::Receiver<Stopping>, wanted: Stopping) {
-    if stop.wait_for(|stopping| *stopping >= wanted).await.is_err() {
-        // The server itself has gone, and its connections go with it.
-        std::future::pending().await
     }
 }
 
@@ -186,7 +167,7 @@ impl Places {
 
 /// A server that listens.
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     shared: Arc<Shared>,
     stop: watch::Sender<Stopping>,
     work_ended: mpsc::Receiver<()>,
@@ -201,11 +182,7 @@ impl fmt::Debug for Server {
 impl Server {
     /// Listens. Refuses an address that others can reach unless clients must log in, over TLS.
     pub async fn bind(address: SocketAddr, options: ServerOptions, engine: Arc<Engine>) -> Result<Server> {
-        check_address(address, &options.access, options.tls.as_ref())?;
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            let kind = if error.kind() == std::io::ErrorKind::AddrInUse { ErrorKind::Locked } else { ErrorKind::Io };
-            Error::new(kind, format!("cannot listen on {address}: {error}"))
-        })?;
+        let listener = Listener::bind(address, &options.access, options.tls.as_ref()).await?;
         let (stop, stopping) = watch::channel(Stopping::No);
         let (at_work, work_ended) = mpsc::channel(1);
         let shared = Shared {
@@ -223,7 +200,7 @@ impl Server {
 
     /// Where it listens.
     pub fn local_addr(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(|error| Error::new(ErrorKind::Io, format!("the listening socket: {error}")))
+        self.listener.local_addr()
     }
 
     /// Serves until `stop` completes; returns when all statements have ended.
@@ -234,29 +211,20 @@ impl Server {
         let mut number = 0;
         tokio::pin!(stop);
         loop {
-            let accepted = tokio::select! {
+            let (mut stream, peer) = tokio::select! {
                 () = &mut stop => break,
                 Some(_) = tasks.join_next() => continue,
                 accepted = listener.accept() => accepted,
             };
-            match accepted {
-                Ok((mut stream, peer)) => {
-                    number += 1;
-                    if shared.places.admit(number, shared.options.connections_max) {
-                        let task = connect(stream, peer, number, Arc::clone(&shared), router.clone());
-                        shared.places.spawned(number, tasks.spawn(task));
-                    } else {
-                        tasks.spawn(async move {
-                            let told = async { stream.write_all(NO_ROOM).await };
-                            let _ = timeout(Duration::from_secs(1), told).await;
-                        });
-                    }
-                }
-                Err(error) => {
-                    // No file descriptors are left, or the like: those that end give theirs back.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    sleep(Duration::from_millis(50)).await;
-                }
+            number += 1;
+            if shared.places.admit(number, shared.options.connections_max) {
+                let task = connect(stream, peer, number, Arc::clone(&shared), router.clone());
+                shared.places.spawned(number, tasks.spawn(task));
+            } else {
+                tasks.spawn(async move {
+                    let told = async { stream.write_all(NO_ROOM).await };
+                    let _ = timeout(Duration::from_secs(1), told).await;
+                });
             }
         }
         drop(listener);

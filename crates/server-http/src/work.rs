@@ -5,7 +5,8 @@
 //!   and its end is waited for, so that a batch that is committing commits, and `alluvia.queries` knows how it ended.
 //! - While such a task runs the server does not end.
 
-use crate::server::{Shared, Stopping, reached};
+use crate::server::Shared;
+use alluvia_access::{Stopping, reached};
 use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;

@@ -10,14 +10,14 @@ use crate::cancel::Registered;
 use crate::io::{Io, gone, is_gone};
 use crate::portal::{Portal, Prepared};
 use crate::report::Reported;
-use crate::server::{Shared, Stopping};
+use crate::server::Shared;
 use crate::wire::{Message, Severity};
+use alluvia_access::{Stopping, reached};
 use alluvia_query::{Command, Outcome, Session, Statement, TransactionStatus};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// A connection that has logged in.
@@ -35,14 +35,6 @@ pub(crate) struct Connection {
     /// BEGIN, COMMIT, ROLLBACK.
     pub(crate) brackets: [Statement; 3],
     _registered: Registered,
-}
-
-/// Completes once the server is so far from running on.
-async fn reached(stop: &mut watch::Receiver<Stopping>, wanted: Stopping) {
-    if stop.wait_for(|stopping| *stopping >= wanted).await.is_err() {
-        // The server itself has gone, and its connections go with it.
-        std::future::pending().await
-    }
 }
 
 fn stopped() -> Error {

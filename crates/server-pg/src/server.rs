@@ -8,9 +8,9 @@
 use crate::cancel::Cancels;
 use crate::io::{Io, Socket};
 use crate::startup::start;
-use alluvia_access::{Access, Attempts, Decoys, Tls, check_address};
+use alluvia_access::{Access, Attempts, Decoys, Listener, Stopping, Tls};
 use alluvia_query::Session;
-use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
+use alluvia_types::{Clock, Result, SystemClock};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,10 +18,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// Connections that may be logging in at once.
 const STARTING_MAX: usize = 256;
@@ -74,16 +74,6 @@ impl Default for ServerOptions {
     }
 }
 
-/// How far a server is from its end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(crate) enum Stopping {
-    No,
-    /// Who is idle ends.
-    Idle,
-    /// Who runs a statement is cancelled.
-    All,
-}
-
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
@@ -121,7 +111,7 @@ impl Drop for LoggedIn {
 
 /// A server that listens.
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     shared: Arc<Shared>,
     stop: watch::Sender<Stopping>,
 }
@@ -140,11 +130,7 @@ impl Server {
         options: ServerOptions,
         sessions: impl Fn() -> Session + Send + Sync + 'static,
     ) -> Result<Server> {
-        check_address(address, &options.access, options.tls.as_ref())?;
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            let kind = if error.kind() == std::io::ErrorKind::AddrInUse { ErrorKind::Locked } else { ErrorKind::Io };
-            Error::new(kind, format!("cannot listen on {address}: {error}"))
-        })?;
+        let listener = Listener::bind(address, &options.access, options.tls.as_ref()).await?;
         let (stop, stopping) = watch::channel(Stopping::No);
         let shared = Shared {
             options,
@@ -161,7 +147,7 @@ impl Server {
 
     /// Where it listens.
     pub fn local_addr(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(|error| Error::new(ErrorKind::Io, format!("the listening socket: {error}")))
+        self.listener.local_addr()
     }
 
     /// Serves until `stop` completes; returns when all connections have ended.
@@ -171,29 +157,20 @@ impl Server {
         let mut number = 0;
         tokio::pin!(stop);
         loop {
-            let accepted = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 () = &mut stop => break,
                 Some(_) = tasks.join_next() => continue,
                 accepted = listener.accept() => accepted,
             };
-            match accepted {
-                Ok((stream, peer)) => {
-                    number += 1;
-                    let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)));
-                    let mut starting = shared.starting.lock();
-                    // It may have started, and ended, already: then it is only forgotten later.
-                    starting.push_back((number, handle));
-                    if starting.len() > STARTING_MAX
-                        && let Some((_, oldest)) = starting.pop_front()
-                    {
-                        oldest.abort();
-                    }
-                }
-                Err(error) => {
-                    // No file descriptors are left, or the like: those that end give theirs back.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    sleep(Duration::from_millis(50)).await;
-                }
+            number += 1;
+            let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)));
+            let mut starting = shared.starting.lock();
+            // It may have started, and ended, already: then it is only forgotten later.
+            starting.push_back((number, handle));
+            if starting.len() > STARTING_MAX
+                && let Some((_, oldest)) = starting.pop_front()
+            {
+                oldest.abort();
             }
         }
         drop(listener);

@@ -96,6 +96,51 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every kind, in the order of their declaration.
+    pub const ALL: [ErrorKind; 41] = [
+        ErrorKind::Syntax,
+        ErrorKind::UndefinedTable,
+        ErrorKind::UndefinedColumn,
+        ErrorKind::UndefinedFunction,
+        ErrorKind::UndefinedObject,
+        ErrorKind::DuplicateTable,
+        ErrorKind::DuplicateColumn,
+        ErrorKind::InvalidDefinition,
+        ErrorKind::InvalidValue,
+        ErrorKind::InvalidSample,
+        ErrorKind::InvalidSampleSeed,
+        ErrorKind::NotNull,
+        ErrorKind::DatatypeMismatch,
+        ErrorKind::NotSupported,
+        ErrorKind::InvalidSetting,
+        ErrorKind::Transaction,
+        ErrorKind::FailedTransaction,
+        ErrorKind::UndefinedParameter,
+        ErrorKind::UndefinedStatement,
+        ErrorKind::DuplicateStatement,
+        ErrorKind::UndefinedCursor,
+        ErrorKind::DuplicateCursor,
+        ErrorKind::Conflict,
+        ErrorKind::Producer,
+        ErrorKind::Cancelled,
+        ErrorKind::Timeout,
+        ErrorKind::OutOfMemory,
+        ErrorKind::Inaccurate,
+        ErrorKind::TooLarge,
+        ErrorKind::Busy,
+        ErrorKind::DiskFull,
+        ErrorKind::Io,
+        ErrorKind::Corrupt,
+        ErrorKind::Locked,
+        ErrorKind::IncompatibleFormat,
+        ErrorKind::Poisoned,
+        ErrorKind::Protocol,
+        ErrorKind::Authentication,
+        ErrorKind::Encoding,
+        ErrorKind::Shutdown,
+        ErrorKind::Internal,
+    ];
+
     /// The PostgreSQL SQLSTATE of this kind.
     pub fn sqlstate(self) -> &'static str {
         use ErrorKind::*;
@@ -226,3 +271,14 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_kind_is_missing_among_all() {
+        assert!(ErrorKind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
+        assert_eq!(ErrorKind::ALL.len(), ErrorKind::Internal as usize + 1, "Internal is declared last");
+    }
+}

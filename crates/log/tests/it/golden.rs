@@ -1,4 +1,5 @@
-//! The format, byte for byte: `golden/format-01.log` is what this version writes, and every version reads for ever.
+//! The format, byte for byte: `golden/format-01.log` is what this version writes, and every version reads for ever. It never
+//! changes; a new format gets a file of its own, written once with `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-log --test it golden`.
 
 use crate::common::{Found, dir, file, micros, open};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
@@ -40,6 +41,13 @@ fn bytes_of(disk: &FaultDisk) -> Vec<u8> {
 #[test]
 fn format_01_is_written_as_it_was() {
     let bytes = bytes_of(&write_log());
+    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-01.log");
+        let disk = RealDisk::new();
+        let golden = if disk.exists(&path) { disk.open(&path) } else { disk.create(&path) }.unwrap();
+        golden.set_len(bytes.len() as u64).unwrap();
+        return golden.write_all_at(&bytes, 0).unwrap();
+    }
     let differs = bytes.iter().zip(FORMAT_01).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");
     assert_eq!(bytes.len(), FORMAT_01.len());
@@ -58,16 +66,4 @@ fn format_01_is_read() {
     log.sync_through(Version(4)).unwrap();
     drop(log);
     assert_eq!(open(&disk, 1 << 20, 3).unwrap().1, [(4, micros(4), b"more".to_vec())]);
-}
-
-/// `cargo test -p alluvia-log --test it golden -- --ignored` writes the file anew, for a format that was never released.
-#[test]
-#[ignore = "writes into the source tree"]
-fn write_the_golden_file() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-01.log");
-    let disk = RealDisk::new();
-    let golden = if disk.exists(&path) { disk.open(&path) } else { disk.create(&path) }.unwrap();
-    let bytes = bytes_of(&write_log());
-    golden.set_len(bytes.len() as u64).unwrap();
-    golden.write_all_at(&bytes, 0).unwrap();
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Session, Used};
 use alluvia_snapshot::Store;
@@ -14,18 +15,6 @@ use std::sync::Arc;
 const CREATE: &str =
     "CREATE TABLE sales (sold_at TIMESTAMP, country TEXT, city TEXT, item TEXT, price DOUBLE, cents BIGINT NOT NULL)
     WITH (dimensions = 'store(country, city); item; time(sold_at: year, month, day)', measures = 'price, cents')";
-
-/// A small deterministic generator (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 fn batch(random: &mut Random, rows: usize) -> RecordBatch {
     let day = 86_400_000_000i64;

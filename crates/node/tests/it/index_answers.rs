@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
@@ -14,22 +15,6 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use std::time::{Duration, Instant};
-
-/// A small deterministic generator (xorshift).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 pub(crate) const CREATE: &str = "CREATE TABLE sales (
     sold_at TIMESTAMP, day DATE, country TEXT, city TEXT, item TEXT NOT NULL, shelf INT, open BOOLEAN, weight DOUBLE,

@@ -6,7 +6,8 @@
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use crate::index_answers::{CREATE, Random, agree, condition, rows, shown};
+use crate::index_answers::{CREATE, agree, condition, rows, shown};
+use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
@@ -161,19 +162,30 @@ async fn nested_aggregates_are_the_general_plan() {
     general.sql(CREATE).await.expect("creates");
     general.sql(&rows(&mut random, 3_000)).await.expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
+    compared(&db, [&fast, &tree], &general, &mut random, statement).await;
+}
+
+/// Asks random statements while rows come and are organised: the index must have a part in a third of them.
+pub(crate) async fn compared(
+    db: &Database,
+    fast: [&Session; 2],
+    general: &Session,
+    random: &mut Random,
+    statement: fn(&mut Random) -> String,
+) {
     let (time, start) = (seconds(20), Instant::now());
     let (mut asked, mut answered) = (0, 0);
     while start.elapsed() < time || asked < 150 {
         if random.below(12) == 0 {
             let count = 1 + random.below(60);
-            general.sql(&rows(&mut random, count)).await.expect("inserts");
+            general.sql(&rows(random, count)).await.expect("inserts");
         }
         if random.below(100) == 0 {
             db.core().organise(Stage::Sorted).expect("organises");
         }
-        let sql = statement(&mut random);
-        let session = if random.below(2) == 0 { &tree } else { &fast };
-        answered += u64::from(both(session, &general, &sql).await);
+        let sql = statement(random);
+        let session = fast[random.below(2) as usize];
+        answered += u64::from(both(session, general, &sql).await);
         asked += 1;
     }
     println!("{asked} statements, {answered} with answers of the index");

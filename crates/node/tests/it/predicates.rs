@@ -2,22 +2,11 @@
 //! it is there again after a restart.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use arrow::util::display::array_value_to_string;
 use std::path::Path;
-
-/// A small deterministic generator (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// All rows, each as its values joined by '|'.
 async fn rows(session: &Session, sql: &str) -> Vec<String> {

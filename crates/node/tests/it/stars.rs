@@ -3,12 +3,12 @@
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use crate::index_answers::{CREATE, Random, condition, rows};
-use crate::nested::{both, open, plan, seconds, seed, set};
+use crate::index_answers::{CREATE, condition, rows};
+use crate::nested::{both, compared, open, plan, seed, set};
+use crate::support::Random;
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
 use alluvia_types::Stage;
-use std::time::Instant;
 
 async fn small_tables(session: &Session, random: &mut Random) {
     for sql in [
@@ -140,23 +140,7 @@ async fn star_joins_are_the_general_plan() {
     small_tables(&general, &mut random).await;
     general.sql(&rows(&mut random, 3_000)).await.expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
-    let (time, start) = (seconds(20), Instant::now());
-    let (mut asked, mut answered) = (0, 0);
-    while start.elapsed() < time || asked < 150 {
-        if random.below(12) == 0 {
-            let count = 1 + random.below(60);
-            general.sql(&rows(&mut random, count)).await.expect("inserts");
-        }
-        if random.below(100) == 0 {
-            db.core().organise(Stage::Sorted).expect("organises");
-        }
-        let sql = statement(&mut random);
-        let session = if random.below(2) == 0 { &tree } else { &fast };
-        answered += u64::from(both(session, &general, &sql).await);
-        asked += 1;
-    }
-    println!("{asked} statements, {answered} with answers of the index");
-    assert!(answered * 3 > asked, "the index had a part in {answered} of {asked} statements only");
+    compared(&db, [&fast, &tree], &general, &mut random, statement).await;
 }
 
 /// Star joins, and what is read ahead to narrow them.

@@ -3,33 +3,16 @@
 use crate::common::*;
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
-use alluvia_space::{CalendarUnit, LevelCodes, TableDef};
+use alluvia_space::{CalendarUnit, TableDef};
 use alluvia_tree::{
     Answer, BoxQuery, CodeSet, Cuboid, GroupKeys, GroupSpan, LevelFilter, RowChunk, Segment, SegmentRows,
     SegmentWriter, Wanted, WantedMeasure, add_rows, answer,
 };
 use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
-use arrow::compute::take;
 use arrow::datatypes::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-
-/// Rows in the order of their codes, so that blocks are neighbourhoods.
-fn by_codes(chunk: &RowChunk) -> RowChunk {
-    let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
-    let levels = &chunk.codes.levels;
-    order.sort_by_key(|&row| levels.iter().map(|level| level[row as usize]).collect::<Vec<_>>());
-    let indices = UInt32Array::from(order.clone());
-    let columns = chunk.rows.columns().iter().map(|column| take(column, &indices, None).expect("takes")).collect();
-    RowChunk {
-        rows: RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits"),
-        keys: (0..chunk.len() as u128).collect(),
-        codes: LevelCodes {
-            levels: levels.iter().map(|level| order.iter().map(|&row| level[row as usize]).collect()).collect(),
-        },
-    }
-}
 
 /// What a group's measure is: values that are not NULL, exact or as floats.
 #[derive(Default, Debug)]

@@ -2,16 +2,15 @@
 //! group is lost.
 
 use crate::common::*;
-use alluvia_space::{LevelCodes, TableDef};
+use alluvia_space::TableDef;
 use alluvia_tree::estimate::Aggregate;
 use alluvia_tree::sample::{Asked, Estimates, Goal, Otherwise, Sampled, Source, sample};
 use alluvia_tree::{
-    Answer, BoxQuery, CodeSet, GroupKeys, GroupSpan, LadderWriter, LevelFilter, RowChunk, Segment, SegmentRows, Wanted,
+    Answer, BoxQuery, CodeSet, GroupKeys, GroupSpan, LadderWriter, LevelFilter, Segment, SegmentRows, Wanted,
     WantedMeasure, answer,
 };
 use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
-use arrow::compute::take;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -28,22 +27,6 @@ struct Data {
     table: TableDef,
     segments: Vec<SegmentRows>,
     identities: Vec<Vec<(u64, u64)>>,
-}
-
-/// Rows in the order of their codes, so that blocks are neighbourhoods.
-fn by_codes(chunk: &RowChunk) -> RowChunk {
-    let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
-    let levels = &chunk.codes.levels;
-    order.sort_by_key(|&row| levels.iter().map(|level| level[row as usize]).collect::<Vec<_>>());
-    let indices = UInt32Array::from(order.clone());
-    let columns = chunk.rows.columns().iter().map(|column| take(column, &indices, None).expect("takes")).collect();
-    RowChunk {
-        rows: RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits"),
-        keys: (0..chunk.len() as u128).collect(),
-        codes: LevelCodes {
-            levels: levels.iter().map(|level| order.iter().map(|&row| level[row as usize]).collect()).collect(),
-        },
-    }
 }
 
 fn unit(random: &mut Random) -> f64 {

@@ -1,18 +1,7 @@
 //! A TABLESAMPLE is honoured or refused, wherever it stands: with 0 percent a statement must say what it says of an empty table.
 
 use super::*;
-
-/// A small deterministic generator (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use crate::support::Random;
 
 /// Makes queries of one column `id`, in which `<a>` stands for a table under the alias a: sampled, or empty.
 struct Maker {

@@ -162,3 +162,19 @@ pub fn contents(core: &Core) -> BTreeMap<String, Vec<String>> {
     };
     tables.into_iter().map(|(name, id)| (name, rows(id))).collect()
 }
+
+/// A small deterministic generator (xorshift).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len() as u64) as usize]
+    }
+}

@@ -2,8 +2,8 @@
 
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{
-    CalendarUnit, Column, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN, TableDef, TableOptions,
-    VERSION_COLUMN,
+    CalendarUnit, Column, DataType, Dimension, KeyRange, Level, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef,
+    TableOptions, VERSION_COLUMN,
 };
 use alluvia_storage::{Cache, Disk, FaultDisk};
 use alluvia_tree::{RowChunk, TreeContext};
@@ -254,5 +254,21 @@ pub fn join(chunks: &[RowChunk]) -> RowChunk {
         rows,
         keys: chunks.iter().flat_map(|chunk| chunk.keys.clone()).collect(),
         codes: alluvia_space::LevelCodes { levels },
+    }
+}
+
+/// Rows in the order of their codes, so that blocks are neighbourhoods.
+pub fn by_codes(chunk: &RowChunk) -> RowChunk {
+    let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
+    let levels = &chunk.codes.levels;
+    order.sort_by_key(|&row| levels.iter().map(|level| level[row as usize]).collect::<Vec<_>>());
+    let indices = UInt32Array::from(order.clone());
+    let columns = chunk.rows.columns().iter().map(|column| take(column, &indices, None).expect("takes")).collect();
+    RowChunk {
+        rows: RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits"),
+        keys: (0..chunk.len() as u128).collect(),
+        codes: LevelCodes {
+            levels: levels.iter().map(|level| order.iter().map(|&row| level[row as usize]).collect()).collect(),
+        },
     }
 }
