@@ -53,8 +53,8 @@ struct Sequencer {
 pub(crate) struct Sequenced {
     pub(crate) version: Version,
     pub(crate) duplicate: bool,
-    /// To wait for; a duplicate waits for its version, which no rewind can have taken from it once it is visible.
-    ticket: Option<Ticket>,
+    /// To wait for. That of a duplicate is its first copy's: if a rewind takes that back, it takes the acknowledgement with it.
+    ticket: Ticket,
     pub(crate) generation: u64,
 }
 
@@ -97,9 +97,11 @@ impl Committer {
 
     /// The visible batch that has used a key within the last seven days.
     pub fn keyed(&self, key: BatchKey) -> Option<KeyRecord> {
+        // First what is visible: its key cannot be dropped any more, and a version that was given out anew is later.
+        let visible = self.views.visible();
         let now_micros = self.views.clock().wall_micros();
         let known = self.sequencer.lock().keys.get(key, now_micros);
-        known.filter(|record| record.version <= self.views.visible())
+        known.filter(|record| record.version <= visible)
     }
 
     pub(crate) fn waiting(&self) -> &WaitingBatches {
@@ -173,11 +175,13 @@ impl Committer {
 
     /// Makes everything that was sequenced durable and visible.
     pub fn flush(&self) -> Result<()> {
-        let (last, generation) = {
+        let last = {
             let sequencer = self.sequencer.lock();
-            (Version(sequencer.next.0 - 1), sequencer.generation)
+            let version = Version(sequencer.next.0 - 1);
+            let ticket = self.log.ticket(version);
+            Sequenced { version, duplicate: false, ticket, generation: sequencer.generation }
         };
-        self.finish(Sequenced { version: last, duplicate: false, ticket: None, generation })
+        self.finish(last)
     }
 
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
@@ -197,12 +201,12 @@ impl Committer {
         if let Some(mark) = &prepared.batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
         {
-            return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
+            return Ok(Sequenced { version, duplicate: true, ticket: self.log.ticket(version), generation });
         }
         let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
         if let Some(key) = prepared.batch.key {
             if let Some(KeyRecord { version, .. }) = sequencer.keys.get(key, commit_micros) {
-                return Ok(Sequenced { version, duplicate: true, ticket: None, generation });
+                return Ok(Sequenced { version, duplicate: true, ticket: self.log.ticket(version), generation });
             }
             sequencer.keys.make_room(commit_micros)?;
         }
@@ -214,7 +218,7 @@ impl Committer {
         let current = changed.as_ref().unwrap_or(&sequencer.catalog);
         prepared.check_definitions(current, version)?;
         let published = prepared.published(version, commit_micros, current, changed.clone())?;
-        let ticket = Some(self.log.append_owned(version, commit_micros, body)?);
+        let ticket = self.log.append_owned(version, commit_micros, body)?;
 
         // From here on the batch is in the log's buffer: nothing may fail.
         if let Some(changed) = changed {
@@ -235,14 +239,7 @@ impl Committer {
 
     /// Waits until the batch is durable, and publishes it if nobody has yet.
     pub(crate) fn finish(&self, batch: Sequenced) -> Result<()> {
-        if batch.ticket.is_none() && self.views.visible() >= batch.version {
-            return Ok(());
-        }
-        let synced = match batch.ticket {
-            Some(ticket) => self.log.sync(ticket),
-            None => self.log.sync_through(batch.version),
-        };
-        if let Err(error) = synced {
+        if let Err(error) = self.log.sync(batch.ticket) {
             if error.kind() == ErrorKind::DiskFull {
                 self.drop_not_durable(batch.generation)?;
             }

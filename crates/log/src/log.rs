@@ -258,6 +258,11 @@ impl Log {
         Ok(Ticket { version, rewinds: state.rewinds.len() })
     }
 
+    /// A record that was appended before, to wait for: the one that has this version now.
+    pub fn ticket(&self, version: Version) -> Ticket {
+        Ticket { version, rewinds: self.state.lock().rewinds.len() }
+    }
+
     /// Returns when every record through `version` is durable. Whoever comes first does the I/O for all.
     ///
     /// After a [`Log::rewind`] a version may name another record than the one that the caller appended; where that can
@@ -266,8 +271,7 @@ impl Log {
     /// Errors: [`ErrorKind::DiskFull`]: the record is not in the log and will not come back. [`ErrorKind::Poisoned`]: it
     /// may or may not be there after reopening.
     pub fn sync_through(&self, version: Version) -> Result<()> {
-        let rewinds = self.state.lock().rewinds.len();
-        self.sync(Ticket { version, rewinds })
+        self.sync(self.ticket(version))
     }
 
     /// Returns when the record that was appended as `ticket`, and every one before it, is durable. Errors as

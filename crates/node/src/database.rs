@@ -7,7 +7,7 @@ use crate::threads::Threads;
 use alluvia_query::{Engine, EngineOptions, Session};
 use alluvia_snapshot::Store;
 use alluvia_storage::{Disk, RealDisk};
-use alluvia_types::{Clock, Result, SystemClock};
+use alluvia_types::{Clock, Error, Result, SystemClock};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,12 +58,22 @@ impl Database {
         let pool = Arc::new(Pool::new(options.threads));
         let seed = clock.wall_micros() as u64 ^ u64::from(std::process::id()) << 48;
         let core = Arc::new(Core::open(disk, dir, clock, &options, pool, seed)?);
+        let own_spill_dir = dir.join("spill");
+        if options.spill_dir.is_none() {
+            // What a killed process left there is nobody's: the lock says that no other has the directory.
+            match std::fs::remove_dir_all(&own_spill_dir) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io(own_spill_dir, "emptying", &error));
+                }
+                _ => {}
+            }
+        }
         let engine = Engine::new(
             Arc::clone(&core) as Arc<dyn Store>,
             EngineOptions {
                 memory_limit_bytes: options.query_bytes_max(),
                 query_memory_bytes: options.query_bytes_max(),
-                spill_dir: options.spill_dir.clone().unwrap_or_else(|| dir.join("spill")),
+                spill_dir: options.spill_dir.clone().unwrap_or(own_spill_dir),
                 spill_bytes_max: options.spill_bytes_max,
                 cuboid_bytes_max: options.cuboid_bytes_max(),
                 predicate_cache_bytes_max: options.predicate_cache_bytes_max(),

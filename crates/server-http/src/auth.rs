@@ -1,7 +1,7 @@
 //! Who asks.
 //!
 //! Invariants:
-//! - Nothing of the database is told, no session made and no body read before a request has shown its user's password.
+//! - No rows and no names are told, no session made and no body read before a request has shown its user's password.
 //! - Wrong passwords are slowed down with those of all other protocols.
 //! - Pages of other origins cannot ask through somebody's browser: a request that says it comes from one is refused, and where no
 //!   password is asked for, so is one for a name that is not this machine's own.
@@ -40,11 +40,12 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
             .of("header Authorization")
             .with_hint("send Authorization: Basic, or Bearer with the same base64 of user:password"));
     };
+    // Before anything tells a right password from a wrong one: an address that is refused cannot go on guessing.
+    let checked = shared.options.attempts.check(peer, shared.now());
+    checked.map_err(|error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))?;
     if shared.checked.is_known(&user, &password) {
         return Ok(user);
     }
-    let checked = shared.options.attempts.check(peer, shared.now());
-    checked.map_err(|error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))?;
     let (shared_there, passwords, user_there) = (Arc::clone(shared), passwords.clone(), user.clone());
     let is_right =
         tokio::task::spawn_blocking(move || shared_there.checked.check(&passwords, &user_there, &password)).await;

@@ -82,7 +82,10 @@ pub(crate) async fn ingest(
             Ok(answer(&before))
         }
         Err(failure) => {
-            drain(&mut body.into_data_stream()).await;
+            // Nobody keeps a connection by a body who has not shown a password.
+            if failure.error.kind() != ErrorKind::Authentication {
+                drain(&mut body.into_data_stream()).await;
+            }
             Err(failure)
         }
     }
@@ -100,8 +103,8 @@ async fn accept(
     let format = if is_array { Format::JsonLines } else { rows_format(&parts.headers)? };
     let mut options =
         CopyOptions { format: Some(format), compression: packing(&parts.headers)?, ..CopyOptions::default() };
-    if parts.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().ends_with(b"header=absent")) {
-        options.header = Header::No;
+    if let Some(header) = parts.headers.get(CONTENT_TYPE).and_then(header_parameter) {
+        options.header = header;
     }
     let (mut settings, mut columns) = (Vec::new(), Vec::new());
     for (name, value) in query_pairs(parts)? {
@@ -126,6 +129,17 @@ async fn accept(
     let ingest = Ingest { table, columns, options, is_array, key, name: BODY.to_owned(), bytes_max };
     let before = session.ingested_before(&ingest)?;
     Ok((session, ingest, before))
+}
+
+/// Whether the first line is a header, as the media type says (RFC 4180).
+fn header_parameter(media_type: &HeaderValue) -> Option<Header> {
+    media_type.to_str().ok()?.split(';').skip(1).find_map(|parameter| {
+        match parameter.trim().to_ascii_lowercase().as_str() {
+            "header=absent" => Some(Header::No),
+            "header=present" => Some(Header::Yes),
+            _ => None,
+        }
+    })
 }
 
 fn key(value: &HeaderValue) -> Result<String, Failure> {
@@ -217,6 +231,18 @@ mod tests {
         assert_eq!(of("\"a b\""), Some("a b".to_owned()));
         assert_eq!(of("a"), Some("a".to_owned()));
         assert_eq!((of("\"\""), of(&"x".repeat(256))), (None, None));
+    }
+
+    #[test]
+    fn a_media_type_says_whether_there_is_a_header() {
+        for (text, says) in [
+            ("text/csv", None),
+            ("text/csv; header=absent", Some(Header::No)),
+            ("text/csv; Header=Absent; charset=utf-8", Some(Header::No)),
+            ("text/csv;charset=utf-8;header=present", Some(Header::Yes)),
+        ] {
+            assert_eq!(header_parameter(&HeaderValue::from_str(text).unwrap()), says, "{text}");
+        }
     }
 
     #[test]

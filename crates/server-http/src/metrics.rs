@@ -7,7 +7,6 @@
 use crate::auth::{Peer, user};
 use crate::failure::Failure;
 use crate::server::Shared;
-use alluvia_access::Stopping;
 use alluvia_query::{Figures, LATENCY_SECONDS};
 use alluvia_types::{Error, Stage};
 use axum::body::Body;
@@ -62,11 +61,7 @@ pub(crate) async fn healthz() -> Response {
 /// Statements are taken, and batches too.
 pub(crate) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     let figures = shared.engine.figures();
-    let reason = match figures.read_only {
-        Some(_) => Some("writes are refused; alluvia.settings says why"),
-        None if *shared.stop.borrow() > Stopping::No => Some("the server is stopping"),
-        None => None,
-    };
+    let reason = figures.read_only.map(|_| "writes are refused; alluvia.settings says why");
     let (status, word) = match reason {
         None => (StatusCode::OK, "ready"),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),

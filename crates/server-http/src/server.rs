@@ -220,7 +220,7 @@ impl Server {
             if shared.places.admit(number, shared.options.connections_max) {
                 let task = connect(stream, peer, number, Arc::clone(&shared), router.clone());
                 shared.places.spawned(number, tasks.spawn(task));
-            } else {
+            } else if shared.options.tls.is_none() {
                 tasks.spawn(async move {
                     let told = async { stream.write_all(NO_ROOM).await };
                     let _ = timeout(Duration::from_secs(1), told).await;

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Before the log gives up a batch that has a key, the key is in a synced file. So files and log together hold every key of the last
 //!   seven days, whatever a crash cuts.
-//! - Files are numbered without a gap, and only the newest is written again; a file that is missing or damaged is found, not passed over.
+//! - Files are numbered without a gap, and only the newest is written again; one that is damaged, or missing between two others, is
+//!   found, not passed over.
 
 use alluvia_storage::{Disk, read_atomic, write_atomic};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
@@ -133,7 +134,14 @@ impl KeyFiles {
             && newest < oldest_micros
         {
             let path = path(&self.dir, number);
-            disk.remove(&path).map_err(|error| Error::io(&path, "removing", &error))?;
+            match disk.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io(&path, "removing", &error));
+                }
+                _ => {}
+            }
+            // One after the other: a crash must not bring an older one back and leave a gap behind it.
+            disk.sync_dir(&self.dir).map_err(|error| Error::io(&self.dir, "syncing", &error))?;
             self.full.pop_front();
         }
         Ok(())

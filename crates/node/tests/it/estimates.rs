@@ -13,8 +13,8 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimeUnit
 use std::sync::Arc;
 
 const CREATE: &str =
-    "CREATE TABLE sales (sold_at TIMESTAMP, country TEXT, city TEXT, item TEXT, price DOUBLE, cents BIGINT NOT NULL)
-    WITH (dimensions = 'store(country, city); item; time(sold_at: year, month, day)', measures = 'price, cents')";
+    "CREATE TABLE sales (sold_at TIMESTAMP, country TEXT, city TEXT, item TEXT, price DOUBLE, cents BIGINT NOT NULL, discount DOUBLE)
+    WITH (dimensions = 'store(country, city); item; time(sold_at: year, month, day)', measures = 'price, cents, discount')";
 
 fn batch(random: &mut Random, rows: usize) -> RecordBatch {
     let day = 86_400_000_000i64;
@@ -25,6 +25,7 @@ fn batch(random: &mut Random, rows: usize) -> RecordBatch {
         Field::new("item", DataType::Utf8, true),
         Field::new("price", DataType::Float64, true),
         Field::new("cents", DataType::Int64, false),
+        Field::new("discount", DataType::Float64, true),
     ];
     let places: Vec<u64> = (0..rows).map(|_| random.below(200)).collect();
     let times = (0..rows).map(|_| Some(1_700_000_000_000_000 + random.below(700) as i64 * day));
@@ -38,6 +39,8 @@ fn batch(random: &mut Random, rows: usize) -> RecordBatch {
             Arc::new((0..rows).map(|_| Some(format!("item {}", random.below(300)))).collect::<StringArray>()),
             Arc::new((0..rows).map(|_| price(random)).collect::<Float64Array>()),
             Arc::new((0..rows).map(|_| Some(random.below(5_000) as i64)).collect::<Int64Array>()),
+            // No row has one.
+            Arc::new(Float64Array::new_null(rows)),
         ],
     )
     .expect("fits")
@@ -138,9 +141,25 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
             }
         }
     }
-    assert!(sampled >= 3, "{sampled} statements were sampled");
+    assert_eq!(sampled, 4, "statements were sampled");
     // Each value's interval holds 95 times in a hundred, and the values of one sample are right or wrong together.
     assert!(missed * 4 <= bounds, "{missed} of {bounds} bounds do not hold");
+    let sure = format!("SELECT relative_error(count(*)), is_exact(count(*)), count(*) FROM sales {filter}");
+    let (sure, used) = ask(&near, &sure).await;
+    assert!(used.sample.is_some(), "{used}");
+    let error = float(&sure, 0, 0);
+    assert!(error > 0.0 && error <= 0.05 && !sure.column(1).as_boolean().value(0), "{error}");
+    sampled += 1;
+    // A sum of nothing is NULL, and no sample tells that: it is read.
+    let nothing =
+        format!("SELECT count(*), sum(discount), avg(discount), lower_bound(sum(discount)) FROM sales {filter}");
+    let (found, used) = ask(&near, &nothing).await;
+    assert!(used.sample.is_none() && (1..4).all(|column| found.column(column).is_null(0)), "{used}");
+    // What a sample_fraction leaves has no bounds that anybody knows.
+    near.sql("SET sample_fraction = 0.1").await.expect("sets");
+    let refused = near.sql("SELECT upper_bound(sum(price)) FROM sales").await.expect_err("refused");
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    near.sql("SET sample_fraction = 1").await.expect("sets");
     let (log, _) = asked(&exact, "SELECT count(*) FROM alluvia.queries WHERE sample LIKE 'sample of rungs%'").await;
     assert_eq!(float(&log, 0, 0), f64::from(sampled));
     let plan = asked(&near, &format!("EXPLAIN ANALYZE SELECT count(*) FROM sales {filter}")).await.0;

@@ -177,6 +177,7 @@ fn what_was_learnt_is_there_after_a_restart_and_goes_with_its_segments() {
         rows(&session, &insert(100_000, 100_000)).await;
         rows(&session, "CALL alluvia.merge()").await;
         rows(&session, question).await;
+        assert!(number(&session, read).await > before, "nothing is known of new segments");
     });
     drop(db);
     let file = path.join("predicates");
@@ -185,6 +186,7 @@ fn what_was_learnt_is_there_after_a_restart_and_goes_with_its_segments() {
         let session = db.session();
         let gone = "SELECT count(*) FROM alluvia.predicate_cache WHERE segment_id NOT IN (SELECT segment_id FROM alluvia.segments)";
         assert_eq!(number(&session, gone).await, 0);
+        assert!(number(&session, "SELECT count(*) FROM alluvia.predicate_cache").await > 0);
         rows(&session, "DROP TABLE events").await;
     });
     drop(db);

@@ -143,3 +143,16 @@ fn a_table_has_up_to_64_dimensions() {
         assert_eq!(rows(&session, "SELECT count(*) FROM alluvia.dimensions WHERE table_name = 't64'").await, ["64"]);
     });
 }
+
+#[test]
+fn what_a_killed_process_spilled_is_gone_when_the_database_is_opened() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("db");
+    drop(Database::open(&dir).unwrap());
+    let left = dir.join("spill").join("body-1-0");
+    std::fs::create_dir_all(dir.join("spill")).unwrap();
+    std::fs::write(&left, b"half of a body").unwrap();
+    let db = Database::open(&dir).unwrap();
+    assert!(!left.exists());
+    block_on(async { assert_eq!(rows(&db.session(), "SELECT 1").await, ["1"]) });
+}

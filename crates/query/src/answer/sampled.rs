@@ -17,7 +17,7 @@ use alluvia_tree::estimate::{self, Interval, Kind};
 use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, SAMPLE_ROWS_MIN, Sampled, Source, sample};
 use alluvia_tree::{Answer, BoxQuery, Counters, answer};
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use std::sync::Arc;
 
@@ -196,6 +196,9 @@ fn is_exact(cell: &Interval) -> bool {
     cell.kind == Kind::Exact || cell.lower == cell.upper
 }
 
+/// Up to this a double holds every whole number.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 #[derive(Clone, Copy)]
 enum Part {
     Estimate,
@@ -206,6 +209,13 @@ enum Part {
 /// One part of each interval; whole numbers of whole numbers, bounds rounded away from the estimate.
 fn values(cells: impl Iterator<Item = Interval>, part: Part, to: &ArrowType) -> Option<ArrayRef> {
     let is_whole = !matches!(to, ArrowType::Float64 | ArrowType::Float32);
+    // A whole number that is known exactly and that no double holds: only the general way tells all of its digits.
+    let is_beyond = |cell: &Interval| is_whole && cell.lower == cell.upper && cell.estimate.abs() >= WHOLE_MAX;
+    let cells: Vec<Interval> = cells.collect();
+    if cells.iter().any(is_beyond) {
+        return None;
+    }
+    let cells = cells.into_iter();
     let pick = |cell: Interval| {
         let value = match part {
             Part::Estimate if is_whole => cell.estimate.round().clamp(cell.lower.floor(), cell.upper.ceil()),
@@ -220,11 +230,6 @@ fn values(cells: impl Iterator<Item = Interval>, part: Part, to: &ArrowType) -> 
     };
     match to {
         ArrowType::Float64 | ArrowType::Float32 => floats(cells.map(pick), to),
-        ArrowType::Int64 => {
-            let fits = |value: f64| (value.abs() < 9e18).then_some(value as i64);
-            let each = cells.map(pick).map(|value| value.map_or(Some(None), |value| fits(value).map(Some)));
-            Some(Arc::new(Int64Array::from(each.collect::<Option<Vec<Option<i64>>>>()?)))
-        }
         _ => integers(cells.map(pick).map(|value| value.map(|value| value as i128)), to),
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Verified {
     pub(crate) textbook_held: u64,
     /// Groups of the exact answer that an estimated one lacks.
     pub(crate) lost: u64,
+    /// Values that are not 0, of whose intervals the widths are summed.
+    pub(crate) widths: u64,
     /// Sum of the widths of intervals, each relative to the exact value.
     pub(crate) width: f64,
     pub(crate) textbook_width: f64,
@@ -94,12 +96,19 @@ pub(crate) fn verify(
                     let Some(truths) = truths.get(&into.keys.codes(*group)) else { continue };
                     there += 1;
                     for (cell, &truth) in cells.iter().zip(truths) {
+                        // NULL: there is nothing to hold.
+                        if truth.is_nan() {
+                            continue;
+                        }
                         let width = |interval: &Interval| (interval.upper - interval.lower) / truth.abs();
                         verified.values += 1;
                         verified.held += u64::from(holds(&cell.interval, truth));
                         verified.textbook_held += u64::from(holds(&cell.textbook, truth));
-                        verified.width += width(&cell.interval);
-                        verified.textbook_width += width(&cell.textbook);
+                        if truth != 0.0 {
+                            verified.widths += 1;
+                            verified.width += width(&cell.interval);
+                            verified.textbook_width += width(&cell.textbook);
+                        }
                     }
                 }
                 verified.lost += truths.len() as u64 - there;

@@ -18,6 +18,9 @@ const BODY_BYTES_MAX: i64 = 512 << 20;
 /// What all packed buffers of a message may unpack to.
 const UNPACKED_BYTES_MAX: i64 = 1 << 30;
 
+/// Rows that a message may have beyond the bits in its body.
+const ROWS_OF_NOTHING_MAX: i64 = 1 << 20;
+
 /// What Arrow's reader does, with a panic of it as an error: it has not foreseen every description of a column.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
     let sense = |_| ArrowError::ParseError("a description in it makes no sense".to_owned());
@@ -31,6 +34,7 @@ pub(crate) struct Frames<R> {
     message: Vec<u8>,
     at: usize,
     is_over: bool,
+    has_footer: bool,
 }
 
 fn wrong(what: impl Into<String>) -> io::Error {
@@ -44,8 +48,23 @@ fn too_large(what: &str) -> io::Error {
 }
 
 impl<R: Read> Frames<R> {
+    /// Of a stream, which ends where it says that it does.
     pub(crate) fn new(inner: R) -> Frames<R> {
-        Frames { inner, message: Vec::new(), at: 0, is_over: false }
+        Frames { inner, message: Vec::new(), at: 0, is_over: false, has_footer: false }
+    }
+
+    /// Of the stream within a file, behind which comes what says where its parts are.
+    pub(crate) fn of_file(inner: R) -> Frames<R> {
+        Frames { has_footer: true, ..Frames::new(inner) }
+    }
+
+    /// What comes behind the end mark is read, too: what ends early, or is damaged there, is not whole.
+    fn end(&mut self) -> io::Result<()> {
+        self.is_over = true;
+        match io::copy(&mut self.inner, &mut io::sink())? {
+            behind if behind > 0 && !self.has_footer => Err(wrong(format!("{behind} bytes follow its end"))),
+            _ => Ok(()),
+        }
     }
 
     /// Appends so many bytes of the stream; memory grows with what comes.
@@ -74,8 +93,7 @@ impl<R: Read> Frames<R> {
         length.copy_from_slice(&self.message[head - 4..]);
         let length = i32::from_le_bytes(length);
         if length == 0 {
-            self.is_over = true;
-            return Ok(());
+            return self.end();
         }
         let length = usize::try_from(length).map_err(|_| wrong("a length is negative"))?;
         if length > METADATA_BYTES_MAX {
@@ -109,6 +127,11 @@ impl<R: Read> Frames<R> {
             }
             if unpacked > UNPACKED_BYTES_MAX {
                 return Err(too_large("what a body unpacks to"));
+            }
+            // A value takes a bit at least; columns of type Null take none, and would be any number of rows.
+            let bits = (body.len() as i64).saturating_add(unpacked).saturating_mul(8);
+            if rows.length() > bits.saturating_add(ROWS_OF_NOTHING_MAX) {
+                return Err(too_large("the number of rows"));
             }
         }
         Ok(())
@@ -168,6 +191,18 @@ mod tests {
             assert_eq!(passed, bytes);
             assert_eq!(read(&bytes).unwrap(), [batch.clone(), batch]);
         }
+    }
+
+    #[test]
+    fn what_follows_the_end_of_a_stream_is_no_part_of_it() {
+        let (batch, bytes) = stream(false);
+        let twice = [bytes.clone(), bytes.clone()].concat();
+        assert!(
+            read(&twice).unwrap_err().contains("follow its end"),
+            "half of two streams would be taken for the whole"
+        );
+        let reader = StreamReader::try_new(Frames::of_file(twice.as_slice()), None).unwrap();
+        assert_eq!(reader.collect::<Result<Vec<_>, _>>().unwrap(), [batch.clone(), batch]);
     }
 
     #[test]

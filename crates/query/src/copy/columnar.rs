@@ -295,14 +295,16 @@ pub(crate) fn arrow_stream(
         read.map(|_| eight).map_err(|error| Error::io(name, "reading", &error))
     };
     let mut start = next()?;
-    if start == MARK {
+    let is_file = start == MARK;
+    if is_file {
         // Some writers fill up with zeros until the stream is aligned.
         start = next()?;
         while start == [0; 8] {
             start = next()?;
         }
     }
-    let stream: Box<dyn Read + Send> = Box::new(Frames::new(std::io::Cursor::new(start).chain(bytes)));
+    let bytes = std::io::Cursor::new(start).chain(bytes);
+    let stream: Box<dyn Read + Send> = Box::new(if is_file { Frames::of_file(bytes) } else { Frames::new(bytes) });
     caught(|| StreamReader::try_new_buffered(stream, None)).map_err(|error| unreadable_batch(name, "Arrow", &error))
 }
 

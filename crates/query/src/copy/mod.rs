@@ -47,7 +47,7 @@ pub(crate) use columns::{ColumnBuilder, TextAs};
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
 pub use output::ResultWriter;
-pub(crate) use sink::{Sink, compact};
+pub(crate) use sink::{Sink, compact, tight};
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;

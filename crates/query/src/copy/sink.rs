@@ -94,6 +94,16 @@ impl SinkRows {
     }
 }
 
+/// Views of text that point into large buffers (a whole page for a few values) are copied, so that what waits in memory is what is
+/// counted. Other arrays stay as they are.
+pub(crate) fn tight(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => Arc::clone(array),
+    }
+}
+
 /// A copy of a slice, in the plain storage types: what waits in memory, or travels in the log, is then no more than its rows.
 /// Without it a slice keeps (and a log record holds) the texts of the whole batch that it was cut from.
 pub(crate) fn compact(slice: &RecordBatch) -> Result<RecordBatch> {
@@ -105,8 +115,8 @@ pub(crate) fn compact(slice: &RecordBatch) -> Result<RecordBatch> {
             _ => array.clone(),
         };
         Ok(match plain.data_type() {
-            DataType::Utf8View => Arc::new(plain.as_string_view().gc()),
-            DataType::BinaryView => Arc::new(plain.as_binary_view().gc()),
+            // Short texts lie in the views themselves, which only taking copies.
+            DataType::Utf8View | DataType::BinaryView => tight(&take(&plain, &all, None)?),
             _ => take(&plain, &all, None)?,
         })
     };

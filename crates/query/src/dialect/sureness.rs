@@ -37,13 +37,13 @@ impl Sureness {
     }
 }
 
-/// Brings these functions to what an exact answer has in their place.
-pub(crate) fn rewrite_sureness(query: &mut Query) -> Result<()> {
+/// Brings these functions to what an exact answer has in their place; gives whether there were any.
+pub(crate) fn rewrite_sureness(query: &mut Query) -> Result<bool> {
     if Visit::visit(&*query, &mut Any).is_continue() {
-        return Ok(());
+        return Ok(false);
     }
     match VisitMut::visit(query, &mut Rewrite) {
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -135,7 +135,7 @@ mod tests {
 
     fn rewritten(sql: &str) -> Result<String> {
         let Kind::Query(mut query) = parse(sql)?.remove(0).kind else { panic!("a query") };
-        rewrite_sureness(&mut query).map(|()| query.to_string())
+        rewrite_sureness(&mut query).map(|_| query.to_string())
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
 //! thread and back.
 
-use crate::copy::{Assigner, Sink, TextAs};
+use crate::copy::{Assigner, Sink, TextAs, tight};
 use crate::dialect::Hints;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::Insert;
@@ -19,8 +19,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::DataType as ArrowType;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::sql::sqlparser::ast::{Ident, SetExpr};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -132,24 +131,43 @@ impl Session {
         def: &TableDef,
         mapping: &[Option<usize>],
     ) -> Result<Vec<RecordBatch>> {
-        let bytes_max = self.engine.store().info().tail_bytes_max / 4;
         let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
         let mut stream = planned.execute()?;
-        let (mut batches, mut bytes) = (Vec::new(), 0);
+        let mut held = self.held();
         while let Some(next) = stream.next().await {
             run.token.check()?;
-            let next = compact(assigner.assign(&next.map_err(from_datafusion)?)?);
-            bytes += next.get_array_memory_size() as u64;
-            if bytes > bytes_max {
-                return Err(Error::new(
-                    ErrorKind::OutOfMemory,
-                    format!("the query gives more than the {bytes_max} bytes of rows that a transaction can hold"),
-                )
-                .with_hint("run it outside of a transaction, where it is staged on disk"));
-            }
-            batches.push(next);
+            held.push(compact(assigner.assign(&next.map_err(from_datafusion)?)?))?;
         }
-        Ok(batches)
+        Ok(held.batches)
+    }
+
+    /// Nothing yet, of what the open transaction may be given by one statement.
+    pub(crate) fn held(&self) -> Held {
+        Held { batches: Vec::new(), bytes: 0, bytes_max: self.engine.store().info().tail_bytes_max / 4 }
+    }
+}
+
+/// Rows on their way into the open transaction.
+pub(crate) struct Held {
+    pub(crate) batches: Vec<RecordBatch>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Held {
+    /// Adds rows, if there is room.
+    pub(crate) fn push(&mut self, rows: RecordBatch) -> Result<()> {
+        self.bytes += rows.get_array_memory_size() as u64;
+        if self.bytes > self.bytes_max {
+            let bytes_max = self.bytes_max;
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("the statement gives more than the {bytes_max} bytes of rows that a transaction can hold"),
+            )
+            .with_hint("run it outside of a transaction, where it is staged on disk"));
+        }
+        self.batches.push(rows);
+        Ok(())
     }
 }
 
@@ -200,14 +218,7 @@ pub(crate) fn mapping(def: &TableDef, targets: &[usize]) -> Vec<Option<usize>> {
 /// Views of text that point into large buffers (a whole page for a few values) are copied, so that what waits in memory is
 /// what is counted.
 fn compact(batch: RecordBatch) -> RecordBatch {
-    let compacted = |array: &ArrayRef| -> ArrayRef {
-        match array.data_type() {
-            ArrowType::Utf8View => Arc::new(array.as_string_view().gc()),
-            ArrowType::BinaryView => Arc::new(array.as_binary_view().gc()),
-            _ => Arc::clone(array),
-        }
-    };
-    let columns = batch.columns().iter().map(compacted).collect();
+    let columns = batch.columns().iter().map(tight).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
 }

@@ -91,7 +91,7 @@ impl Session {
 
     async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
         let mut tree = tree;
-        let of_catalog = self.catalog_query(&mut tree)?;
+        let of_catalog = self.catalog_query(run, &mut tree, hints)?;
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
@@ -111,22 +111,25 @@ impl Session {
         .await
     }
 
-    /// Brings a query of PostgreSQL's catalog to what can be planned; gives whether it is one.
-    fn catalog_query(&self, tree: &mut Tree) -> Result<bool> {
+    /// Brings a query to what can be planned; gives whether it is one of PostgreSQL's catalog.
+    fn catalog_query(&self, run: &Run, tree: &mut Tree, hints: &Hints) -> Result<bool> {
         let statement = match tree {
             Tree::Explain(explain) => explain.statement.as_mut(),
             other => other,
         };
         let Tree::Statement(statement) = statement else { return Ok(false) };
         let ast::Statement::Query(query) = statement.as_mut() else { return Ok(false) };
-        rewrite_sureness(query)?;
+        if rewrite_sureness(query)? && sample_fraction_of(&run.settings, hints)? < 1.0 {
+            return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")
+                .with_hint("SET sample_fraction = 1, and SET max_error for an estimate with bounds"));
+        }
         pg_catalog::prepare(query, &self.engine.store().catalog(), || self.settings_now())
     }
 
     /// A query's logical plan, for what it tells of types.
     pub(crate) async fn logical_plan(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
         let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let of_catalog = self.catalog_query(&mut tree)?;
+        let of_catalog = self.catalog_query(run, &mut tree, hints)?;
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
         let (mut state, _, _) = self.planner(run, &snapshot, hints, true)?;

@@ -110,6 +110,8 @@ impl Session {
             })
             .await?;
         }
+        // A batch may have to wait until what statements hold is given back: not for its own source.
+        drop(rows);
         run.token.check()?;
         run.progress.set_phase(Phase::Finishing);
         let mut batch = NewBatch::default();
@@ -118,21 +120,22 @@ impl Session {
         Ok(Appended { rows: matched.rows, committed })
     }
 
-    /// The bound of a transaction is checked as rows come.
+    /// They are held until all have come: who drops this in the middle leaves the transaction as it was.
     async fn append_pending<S>(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: S) -> Result<Appended>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
     {
         let mut matched = Matched { entry, known: None, rows: 0 };
+        let mut held = self.held();
         while let Some(next) = rows.next().await {
             let next = next?;
             run.token.check()?;
             if next.num_rows() > 0 {
                 // Copied: until COMMIT whoever sent it may do as they please with its memory.
-                let next = compact(&matched.assign(&next)?)?;
-                self.write(run, entry, vec![next]).await?;
+                held.push(compact(&matched.assign(&next)?)?)?;
             }
         }
+        self.write(run, entry, held.batches).await?;
         Ok(Appended { rows: matched.rows, committed: None })
     }
 }

@@ -50,9 +50,9 @@ fn table(found: &Verified) -> Vec<Vec<Option<String>>> {
         ("mean share of cut rows drawn", mean(found.drawn, found.sampled)),
         ("values estimated", Some(found.values.to_string())),
         ("intervals that hold", share(found.held, found.values)),
-        ("mean width, relative to the exact value", mean(found.width, found.values)),
+        ("mean width, relative to the exact value", mean(found.width, found.widths)),
         ("normal-theory intervals that hold", share(found.textbook_held, found.values)),
-        ("mean width of normal theory", mean(found.textbook_width, found.values)),
+        ("mean width of normal theory", mean(found.textbook_width, found.widths)),
         ("groups lost", Some(found.lost.to_string())),
     ];
     rows.into_iter().map(|(figure, value)| vec![Some(figure.to_owned()), value]).collect()

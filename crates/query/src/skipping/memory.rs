@@ -159,20 +159,22 @@ impl PredicateCache {
             let mut segments: Vec<Segment> = of.segments.iter().map(|(&id, known)| segment(id, known)).collect();
             segments.sort_by_key(|segment| segment.segment);
             let entry = Entry { table: table.0, columns: columns(form), texts: form.opaque().clone(), segments };
-            bytes += serde_json::to_vec(&entry).map_or(0, |written| written.len());
-            if bytes > FILE_BYTES_MAX {
-                break;
+            let written = serde_json::to_vec(&entry).map_or(0, |written| written.len());
+            if bytes + written > FILE_BYTES_MAX {
+                // One that is too large keeps no others out.
+                continue;
             }
+            bytes += written;
             predicates.push(entry);
         }
-        serde_json::to_vec(&Content { planner: DATAFUSION_VERSION.to_owned(), predicates }).unwrap_or_default()
+        serde_json::to_vec(&Content { planner: planner(), predicates }).unwrap_or_default()
     }
 
     fn admit_bytes(&self, bytes: &[u8]) -> Result<()> {
         let wrong =
             |what: &str| Error::new(ErrorKind::Corrupt, format!("remembered predicates cannot be read: {what}"));
         let content: Content = serde_json::from_slice(bytes).map_err(|error| wrong(&error.to_string()))?;
-        if content.planner != DATAFUSION_VERSION {
+        if content.planner != planner() {
             return Ok(());
         }
         let read = |entry: Entry| {
@@ -188,6 +190,11 @@ impl PredicateCache {
         }
         Ok(())
     }
+}
+
+/// The versions of all that decides what a text means and which rows it matches.
+fn planner() -> String {
+    format!("datafusion {DATAFUSION_VERSION}, arrow {}, alluvia {}", arrow::ARROW_VERSION, env!("CARGO_PKG_VERSION"))
 }
 
 fn columns(form: &Form) -> Vec<Column> {
@@ -291,10 +298,10 @@ mod tests {
     fn golden_bytes_of_the_first_version() {
         let golden = include_str!("../../tests/golden/predicates-01.json").trim_end();
         let written = String::from_utf8(remembered().to_bytes()).expect("JSON is text");
-        let current = format!("\"planner\":\"{DATAFUSION_VERSION}\"");
+        let current = format!("\"planner\":\"{}\"", planner());
         assert_eq!(written.replace(&current, "\"planner\":\"PLANNER\""), golden);
         let cache = PredicateCache::new(1 << 20);
-        cache.admit_bytes(golden.replace("PLANNER", DATAFUSION_VERSION).as_bytes()).expect("reads");
+        cache.admit_bytes(golden.replace("PLANNER", &planner()).as_bytes()).expect("reads");
         assert_eq!(listed(&cache), listed(&remembered()));
         assert_eq!(cache.list().len(), 3);
     }
@@ -303,7 +310,7 @@ mod tests {
     fn what_another_planner_has_written_is_left_alone_and_what_is_damaged_is_told() {
         let cache = PredicateCache::new(1 << 20);
         let text = String::from_utf8(remembered().to_bytes()).expect("JSON is text");
-        cache.admit_bytes(text.replace(DATAFUSION_VERSION, "1.0.0").as_bytes()).expect("reads");
+        cache.admit_bytes(text.replace(&planner(), "datafusion 1.0.0").as_bytes()).expect("reads");
         assert!(cache.is_empty());
         for (from, to) in [("\"w-5\"", "\"q-5\""), ("{\"start\":3,\"end\":4}", "{\"start\":4,\"end\":5}"), ("}]", "}")]
         {

@@ -13,6 +13,9 @@ use arrow::array::{BooleanArray, Int64Array};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Parts of a predicate that are looked at by themselves, beside all of them together: each takes memory for every block.
+const PARTS_MAX: usize = 16;
+
 /// What all streams of a scan tell the cache.
 #[derive(Debug)]
 pub(crate) struct Observer {
@@ -47,6 +50,10 @@ impl Observation {
     /// For each row, by its number in the segment, whether the form is TRUE.
     pub(crate) fn tell(&mut self, segment: u32, numbers: &Int64Array, form: usize, mask: &BooleanArray) {
         assert_eq!(numbers.len(), mask.len(), "one number for each row");
+        // The whole predicate always; of the parts the first.
+        if form >= PARTS_MAX && form + 1 != self.observer.forms.len() {
+            return;
+        }
         let Some(of) = self.observer.segments.get(segment as usize) else { return };
         let blocks = self.seen.entry((segment, form)).or_insert_with(|| vec![Block::default(); of.blocks()]);
         let numbers = numbers.values();

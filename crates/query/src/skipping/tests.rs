@@ -263,18 +263,16 @@ fn no_answer_changes_by_what_is_remembered() {
                 },
             };
             let session = [&session, &narrow, &wide][round % 3];
-            let (want, table) = match random.below(4) {
-                0 => (format!("SELECT n FROM # WHERE {sql} ORDER BY f, n DESC LIMIT 7"), "n"),
-                1 => (format!("SELECT count(*) FROM (SELECT 1 FROM # WHERE {sql} LIMIT 5)"), "count"),
-                2 => (
-                    format!("SELECT a.n FROM # a JOIN # b ON a.n = b.n WHERE b.n % 1000 = 7 AND a.{sql} ORDER BY 1"),
-                    "join",
+            let want = match random.below(4) {
+                0 => format!("SELECT n FROM # WHERE {sql} ORDER BY f, n DESC LIMIT 7"),
+                1 => format!("SELECT count(*) FROM (SELECT 1 FROM # WHERE {sql} LIMIT 5)"),
+                // What the join's own filter leaves out is not known to match nothing.
+                2 => format!(
+                    "SELECT a.n FROM (SELECT n FROM # WHERE {sql}) a \
+                     JOIN (SELECT n FROM # WHERE n % 1000 = 7) b ON a.n = b.n ORDER BY 1"
                 ),
-                _ => (format!("SELECT n FROM # WHERE {sql} ORDER BY n"), "n"),
+                _ => format!("SELECT n FROM # WHERE {sql} ORDER BY n"),
             };
-            // Names of columns are of both tables in a join.
-            let want =
-                if table == "join" { format!("SELECT n FROM # WHERE {sql} AND n % 1000 = 7 ORDER BY n") } else { want };
             let found = numbers(session, &want.replace('#', "t")).await;
             assert!(found == numbers(&model, &want.replace('#', "t")).await, "{want}");
             assert!(found == numbers(&model, &want.replace('#', "memory.public.plain")).await, "{want}");

@@ -23,7 +23,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use std::sync::Arc;
 
-/// The column of a scan that tells rows' weights under the table's own seed.
+/// The column of a scan that tells rows' weights under the table's own seed; longer where a column is called so.
 pub(crate) const WEIGHT_COLUMN: &str = "_weight";
 
 /// The version that rows stand under which have none yet.

@@ -6,7 +6,7 @@
 //!
 //! [`super::scan`] plans the scans.
 
-use super::columns::{Projected, sql_schema};
+use super::columns::{Projected, sql_schema, unused_name};
 use super::context::StatementContext;
 use super::draw::{Draw, WEIGHT_COLUMN};
 use super::error::external;
@@ -60,9 +60,10 @@ impl AlluviaTable {
 
     /// Some of its rows.
     pub(crate) fn drawn(&self, draw: Draw) -> AlluviaTable {
-        let mut fields = sql_schema(&self.entry.def).fields().to_vec();
+        let sql = sql_schema(&self.entry.def);
+        let mut fields = sql.fields().to_vec();
         if draw.weighed {
-            fields.push(Arc::new(Field::new(WEIGHT_COLUMN, DataType::UInt64, false)));
+            fields.push(Arc::new(Field::new(unused_name(WEIGHT_COLUMN, [&sql, &sql]), DataType::UInt64, false)));
         }
         AlluviaTable { entry: Arc::clone(&self.entry), schema: Arc::new(Schema::new(fields)), draw }
     }

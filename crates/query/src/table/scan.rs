@@ -14,7 +14,7 @@
 
 use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
-use super::draw::{Draw, Part, Sample, Unit, WEIGHT_COLUMN, identified, lighter, share, weight_of};
+use super::draw::{Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
 use super::error::external;
 use super::members::{LevelCodes, level_codes};
 use super::metrics::{count, describe};
@@ -437,7 +437,8 @@ impl Scan<'_> {
             (Arc::new(Column::new(name, index)) as Arc<dyn PhysicalExpr>, name.clone())
         };
         let mut shown: Vec<_> = (0..self.wanted).map(named).collect();
-        shown.insert(at, (weight_of(&schema, columns, Unit::Row, seed)?, WEIGHT_COLUMN.to_owned()));
+        let weight = self.schema.field(self.entry.def.columns.len()).name().clone();
+        shown.insert(at, (weight_of(&schema, columns, Unit::Row, seed)?, weight));
         Ok(Arc::new(ProjectionExec::try_new(shown, plan)?))
     }
 }

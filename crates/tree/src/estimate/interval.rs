@@ -361,7 +361,8 @@ impl About<'_> {
         mean = (total.value + exact_sum) / counted;
         total = self.total(mean);
         mean = (total.value + exact_sum) / counted;
-        if self.frame.open.unread || !mean.is_finite() {
+        // Nothing drawn says nothing of the spread: rows that were missed may be any.
+        if self.frame.open.unread || self.cells.is_empty() || !mean.is_finite() {
             return (mean, f64::NEG_INFINITY, f64::INFINITY);
         }
         let tail = self.alpha / 2.0;

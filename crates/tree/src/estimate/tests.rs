@@ -36,6 +36,17 @@ fn what_was_read_in_full_is_exact() {
 }
 
 #[test]
+fn an_average_of_which_nothing_was_drawn_may_be_anything_that_rows_may_be() {
+    let rows: Vec<f64> = (0..6000).map(|row| f64::from(row % 100)).collect();
+    let frame = Frame::new(vec![drawn(&rows, 100, 1)]);
+    let mut group = GroupSample::default();
+    group.add_exact(1, 12.5);
+    let found = interval(Aggregate::Avg, &frame, &group, &Plan::new(2, 0.95));
+    // Some sixty rows of the stratum may be the group's, all of them 0, or all of them 99.
+    assert!(found.lower < 1.0 && found.upper > 90.0 && !found.is_good_enough(0.05), "{found:?}");
+}
+
+#[test]
 fn a_count_covers_whatever_the_truth() {
     // Exactly, not by simulation: the probability of each draw is hypergeometric.
     let ln_choose =

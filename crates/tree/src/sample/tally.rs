@@ -5,7 +5,7 @@
 use super::foresee::exact_of;
 use super::{Asked, Estimated};
 use crate::answer::Answer;
-use crate::estimate::{Frame, GroupSample, Plan, Stratum, interval, textbook};
+use crate::estimate::{Aggregate, Frame, GroupSample, Interval, Kind, Plan, Stratum, interval, textbook};
 
 /// Drawn rows, by strata and groups.
 #[derive(Clone, Debug)]
@@ -19,6 +19,10 @@ pub(super) struct Tally {
 }
 
 const NONE: u32 = u32::MAX;
+
+/// Of what was never seen.
+const UNKNOWN: Interval =
+    Interval { estimate: f64::NAN, lower: f64::NEG_INFINITY, upper: f64::INFINITY, kind: Kind::Bounds };
 
 /// What drawn rows say at one look.
 #[derive(Clone, Debug)]
@@ -78,8 +82,13 @@ impl Tally {
             let cells = asked.goals.iter().map(|goal| {
                 let at = goal.measure.map_or(0, |measure| measure + 1);
                 let (frame, sample) = (&frames[at], &of_group[at]);
+                // Of no values a sum is NULL, and so is an average: an interval cannot say that.
+                let has_values = sample.matches() > 0 || exact_of(into, group, goal.measure).0 > 0;
                 Estimated {
-                    interval: interval(goal.aggregate, frame, sample, plan),
+                    interval: match goal.aggregate {
+                        Aggregate::Sum | Aggregate::Avg if !has_values => UNKNOWN,
+                        aggregate => interval(aggregate, frame, sample, plan),
+                    },
                     textbook: textbook(goal.aggregate, frame, sample, plan.confidence()),
                 }
             });

@@ -81,7 +81,10 @@ fn cut(aggregate: &Aggregate, split: &Split, path: &Path<'_>) -> Option<LogicalP
     let stand_ins: Vec<Column> = (0..truncations.len()).map(stand_in).collect();
     let mut needed = Vec::new();
     for column in groups.iter().flat_map(Expr::column_refs).filter(|column| !stand_ins.contains(column)) {
-        needed.push(exact(input.schema(), column)?);
+        let column = exact(input.schema(), column)?;
+        if !needed.contains(&column) {
+            needed.push(column);
+        }
     }
     let below = Below { needed, groups: truncations, arguments: split.partials.clone(), keys: Vec::new() };
     let cut = path.cut(input, below)?;

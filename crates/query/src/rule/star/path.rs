@@ -197,7 +197,8 @@ impl Path<'_> {
         // Keys from above may be the other side's.
         keys.retain(|(expr, _)| is_known(std::slice::from_ref(expr)));
         if narrows(join, other) && is_steady(other) {
-            for (own, expr) in pairs {
+            // Keys are read apart from the join: what is drawn anew each time would differ.
+            for (own, expr) in pairs.into_iter().filter(|(_, expr)| is_plain(expr)) {
                 let values = Projection::try_new(vec![expr.clone()], Arc::clone(other)).ok()?;
                 keys.push((own.clone(), LogicalPlan::Projection(values)));
             }
@@ -323,8 +324,9 @@ fn is_steady(plan: &LogicalPlan) -> bool {
     let look = plan.apply(|plan| {
         steady &= match plan {
             LogicalPlan::TableScan(scan) => source_of(plan).is_some() && scan.filters.iter().all(is_plain),
-            LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => true,
-            LogicalPlan::Projection(_)
+            LogicalPlan::EmptyRelation(_) => true,
+            LogicalPlan::Values(_)
+            | LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::SubqueryAlias(_)
             | LogicalPlan::Join(_) => plan.expressions().iter().all(is_plain),

@@ -151,7 +151,13 @@ impl ExecutionPlan for ThinExec {
             rows_thinned: MetricBuilder::new(&self.metrics).counter("rows_thinned", partition),
             context,
         };
-        let batches = stream::once(run.run()).map_ok(|batches| stream::iter(batches.into_iter().map(Ok)));
+        let batches = stream::once(run.run()).map_ok(|(batches, held)| {
+            // What the batches take is accounted for until they are gone.
+            stream::iter(batches.into_iter().map(move |batch| {
+                let _held = &held;
+                Ok(batch)
+            }))
+        });
         let counted = batches.try_flatten().map(move |batch: Result<RecordBatch>| {
             if let Ok(batch) = &batch {
                 baseline.record_output(batch.num_rows());
@@ -177,7 +183,7 @@ struct Run {
 }
 
 impl Run {
-    async fn run(self) -> Result<Vec<RecordBatch>> {
+    async fn run(self) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
         let rows = usize::try_from(self.reading.rows).unwrap_or(usize::MAX - 1);
         let levels = self.reading.levels.iter().copied().zip(&self.inputs);
         let (loose, laddered): (Vec<_>, Vec<_>) = levels.partition(|(level, _)| level.part == Part::Loose);
@@ -206,8 +212,12 @@ impl Run {
             }
             None => (self.reading.fraction, None),
         };
+        // The rows are gathered beside what was found.
+        self.held.try_resize(2 * found.bytes())?;
         let batches = found.rows_below(below, self.context.session_config().batch_size())?;
-        batches.iter().map(|batch| self.show(batch, limit)).collect()
+        let shown = batches.iter().map(|batch| self.show(batch, limit)).collect::<Result<Vec<_>>>()?;
+        self.held.try_resize(shown.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        Ok((shown, self.held))
     }
 
     /// Reads an input to its end.

@@ -4,12 +4,12 @@
 //! - Of what came by, the `keep` lowest weights and their rows are held; and at most about twice as many rows beside the last batch.
 //! - A row that is as heavy as the heaviest kept may be dropped: of the rows that are shown, which weigh less, none depends on it.
 
+use crate::copy::tight;
 use alluvia_types::Error;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::datatypes::UInt64Type;
 use arrow::error::ArrowError;
-use std::sync::Arc;
 
 /// Rows over those kept that are let pile up before the heaviest are dropped.
 const SLACK_ROWS: usize = 8_192;
@@ -116,22 +116,16 @@ impl Lowest {
 
 /// Without the texts of other rows, which views would hold on to.
 fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let column = |column: &ArrayRef| -> ArrayRef {
-        match column.data_type() {
-            DataType::Utf8View => Arc::new(column.as_string_view().gc()),
-            DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
-            _ => Arc::clone(column),
-        }
-    };
-    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect())
+    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(tight).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{StringViewArray, UInt64Array};
-    use arrow::datatypes::{Field, Schema};
+    use arrow::array::{ArrayRef, StringViewArray, UInt64Array};
+    use arrow::datatypes::{DataType, Field, Schema};
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn batch(weights: &[u64]) -> RecordBatch {
         let texts = weights.iter().map(|weight| format!("a row that weighs {weight}"));
