@@ -23,7 +23,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("access", &["types"]),
     ("server-pg", &["types", "access", "query"]),
     ("server-http", &["types", "access", "query"]),
-    ("cli", &["types", "access", "space", "snapshot", "query", "node", "server-pg", "server-http"]),
+    ("server-flight", &["types", "access", "query"]),
+    ("python", &["types", "space", "query", "node"]),
+    ("cli", &["types", "access", "space", "snapshot", "query", "node", "server-pg", "server-http", "server-flight"]),
     ("bench", &["types", "space", "storage", "snapshot", "query", "node"]),
 ];
 

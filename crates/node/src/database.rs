@@ -4,10 +4,10 @@ use crate::core::Core;
 use crate::options::DatabaseOptions;
 use crate::pool::Pool;
 use crate::threads::Threads;
-use alluvia_query::{Engine, EngineOptions, Session};
+use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
 use alluvia_snapshot::Store;
 use alluvia_storage::{Disk, RealDisk};
-use alluvia_types::{Clock, Error, Result, SystemClock};
+use alluvia_types::{Clock, Result, SystemClock};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,12 +61,7 @@ impl Database {
         let own_spill_dir = dir.join("spill");
         if options.spill_dir.is_none() {
             // What a killed process left there is nobody's: the lock says that no other has the directory.
-            match std::fs::remove_dir_all(&own_spill_dir) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io(own_spill_dir, "emptying", &error));
-                }
-                _ => {}
-            }
+            empty_spill_dir(&own_spill_dir)?;
         }
         let engine = Engine::new(
             Arc::clone(&core) as Arc<dyn Store>,

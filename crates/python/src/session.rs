@@ -11,7 +11,7 @@ use crate::rows::Rows;
 use crate::source::Source;
 use crate::waiting::{droppable, finish, look_of};
 use alluvia_query::copy::infer_schema;
-use alluvia_query::{CancelHandle, Command, Appended, Outcome, Phase, Progress, ScalarValue, TransactionStatus};
+use alluvia_query::{Appended, CancelHandle, Command, Outcome, Phase, Progress, ScalarValue, TransactionStatus};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;

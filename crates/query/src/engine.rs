@@ -16,7 +16,7 @@ use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Store;
-use alluvia_types::Result;
+use alluvia_types::{Error, Result};
 use arrow::datatypes::FieldRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
@@ -52,6 +52,16 @@ pub struct EngineOptions {
     pub predicate_cache_bytes_max: u64,
     /// Threads that one query runs on unless its session sets `threads`.
     pub threads: usize,
+}
+
+/// Removes a spill directory with all that is in it, before its first engine; fine if there is none.
+///
+/// Not through `Disk`: spilled files are DataFusion's, and mean nothing after their process.
+pub fn empty_spill_dir(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(dir, "emptying", &error)),
+        _ => Ok(()),
+    }
 }
 
 /// One database, ready for sessions.

@@ -21,7 +21,7 @@ mod table;
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement};
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
     Appended, BatchBuilder, Client, Described, Ingest, Ingested, Outcome, Prepared, Session, TransactionStatus,
