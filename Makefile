@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
 XTASK = ./xtask/setup.sh && cargo run --quiet --locked --package xtask --
 
-.PHONY: demo sql test lint bench docs check-data soak fuzz
+.PHONY: demo sql test lint bench wheel docs check-data soak fuzz
 
 demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
 	@$(XTASK) demo $(if $(DATA),--data $(DATA))
@@ -19,6 +19,9 @@ lint: ## Format, clippy, house rules, licences.
 
 bench: ## make bench NAME=load|insert|freshness|tpch|box|sample|skip|thin|mixed|wire [ARGS='...']
 	@$(XTASK) bench $(NAME) $(ARGS)
+
+wheel: ## The Python package: prints the path of its wheel, for pip install.
+	@$(XTASK) wheel
 
 docs: ## API documentation, with links checked.
 	@$(XTASK) docs

@@ -11,7 +11,7 @@ use run::{Step, cargo, die, python};
 use std::path::PathBuf;
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | check-data DIR | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +24,7 @@ fn main() {
         Some("lint") => lint(),
         Some("tidy") => tidy::run(),
         Some("bench") => bench(&rest),
+        Some("wheel") => println!("{}", wheel().display()),
         Some("docs") => docs(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
         Some("soak") => timed("kill", &rest),
@@ -48,6 +49,16 @@ fn built(name: &str) -> PathBuf {
     run::target_dir().join("debug").join(name)
 }
 
+/// The Python package, packed. With the whole workspace selected, as [`built`] has it.
+fn wheel() -> PathBuf {
+    cargo(&["build", "--workspace", "--lib", "--bins"]).run();
+    let debug = run::target_dir().join("debug");
+    let paths = [debug.join("lib_alluvia.so"), run::target_dir().join("wheels")];
+    let paths = paths.each_ref().map(|path| path.to_str().expect("paths here are UTF-8"));
+    let said = run::output("python3", &["scripts/wheel.py", paths[0], paths[1]]);
+    PathBuf::from(said.trim())
+}
+
 fn lint() {
     cargo(&["fmt", "--all", "--check"]).run();
     tidy::run();
@@ -67,6 +78,7 @@ fn test() {
     lint();
     cargo(&["test", "--workspace", "--features", "alluvia-node/paranoid"]).run();
     interop();
+    python_package();
     let flights = data::nycflights();
     demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
 }
@@ -79,6 +91,18 @@ fn interop() {
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
     python(&venv, &["scripts/web.py", binary]).run();
+}
+
+/// The wheel installs, its types hold, and its tests and documents run.
+fn python_package() {
+    let wheel = wheel();
+    let venv = data::venv();
+    let wheel = wheel.to_str().expect("paths here are UTF-8");
+    let pip =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel];
+    python(&venv, &pip).run();
+    python(&venv, &["-m", "mypy", "--config-file", "python/mypy.ini", "python/alluvia"]).run();
+    python(&venv, &["-m", "pytest", "--quiet", "python/tests"]).run();
 }
 
 fn docs() {

@@ -64,6 +64,18 @@ impl Step {
     }
 }
 
+/// What a program prints; ends this process if it fails.
+pub fn output(program: &str, args: &[&str]) -> String {
+    let text = format!("{program} {}", args.join(" "));
+    eprintln!("==> {text}");
+    let done = Command::new(program).args(args).current_dir(root()).stderr(std::process::Stdio::inherit()).output();
+    match done {
+        Ok(done) if done.status.success() => String::from_utf8_lossy(&done.stdout).into_owned(),
+        Ok(done) => die(&format!("{text} ended with {}", done.status)),
+        Err(error) => die(&format!("{text} could not be started: {error}")),
+    }
+}
+
 /// A cargo command with the locked dependencies.
 pub fn cargo(args: &[&str]) -> Step {
     let takes_locked = !matches!(args.first(), Some(&"fmt" | &"deny"));

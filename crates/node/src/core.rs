@@ -5,7 +5,7 @@ use crate::options::DatabaseOptions;
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
 use alluvia_log::Log;
-use alluvia_pipeline::{Loader, Pipeline, Workers, open, remove_orphans};
+use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KEYS_PREFIX, KeyFiles, KeyRecord, Load, Memo,
     NewBatch, Newer, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
@@ -231,6 +231,16 @@ fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
 }
 
+/// Whether a batch is certainly not in the log: it was sent before, or did not pass the checks. After a failure of the log or its
+/// disk, only recovery can tell.
+fn is_refused(submitted: &Result<Committed>) -> bool {
+    use ErrorKind::{Corrupt, DiskFull, Internal, Io, Poisoned, Shutdown};
+    match submitted {
+        Ok(committed) => committed.duplicate,
+        Err(error) => !matches!(error.kind(), Corrupt | DiskFull | Internal | Io | Poisoned | Shutdown),
+    }
+}
+
 impl Store for Core {
     fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
@@ -260,7 +270,12 @@ impl Store for Core {
         if durability == Durability::Relaxed {
             self.relaxed.store(true, Ordering::Relaxed);
         }
-        self.committer.submit(batch, durability)
+        let staged: Vec<SegmentMeta> = batch.loads.iter().flat_map(|load| load.segments.clone()).collect();
+        let submitted = self.committer.submit(batch, durability);
+        if !staged.is_empty() && is_refused(&submitted) {
+            discard(&self.pipeline, staged);
+        }
+        submitted
     }
 
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {

@@ -20,7 +20,7 @@ mod policy;
 mod sort;
 mod workers;
 
-pub use load::Loader;
+pub use load::{Loader, discard};
 pub use open::{Opened, open, remove_orphans};
 pub use options::PipelineOptions;
 pub use pipeline::Pipeline;

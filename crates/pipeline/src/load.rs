@@ -122,10 +122,15 @@ impl Drop for Loader {
             self.in_flight -= 1;
             self.written.extend(result);
         }
-        for meta in self.written.drain(..) {
-            if let Ok(segment) = Segment::open(self.pipeline.tree(), meta) {
-                segment.retire();
-            }
+        discard(&self.pipeline, std::mem::take(&mut self.written));
+    }
+}
+
+/// Removes staged segments that no log record names, and none will (P4).
+pub fn discard(pipeline: &Pipeline, staged: Vec<SegmentMeta>) {
+    for meta in staged {
+        if let Ok(segment) = Segment::open(pipeline.tree(), meta) {
+            segment.retire();
         }
     }
 }

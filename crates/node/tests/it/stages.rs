@@ -1,7 +1,7 @@
 //! Rows are the same whatever the batching, sorting and merging; freshness is what was asked; versions never go back.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use crate::support::{create, insert, open, read, rows, snapshot};
+use crate::support::{self, create, insert, open, read, rows, snapshot};
 use alluvia_snapshot::{Freshness, Store, Want};
 use alluvia_storage::FaultDisk;
 use alluvia_types::{ManualClock, Stage, TableId, Version};
@@ -220,4 +220,36 @@ fn the_sum_is_always_zero_and_never_goes_back() {
         (writes, reads)
     });
     assert!(writes == 8 && reads >= 8, "{reads} reads");
+}
+
+#[test]
+fn what_a_refused_or_repeated_batch_had_staged_is_removed() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let stage = |producer: Option<alluvia_snapshot::ProducerMark>, checked_at: Option<Version>| {
+        let entry = core.catalog().by_id(table).cloned().unwrap();
+        let mut load = core.begin_load(&entry.def, checked_at.unwrap_or(entry.changed_at)).unwrap();
+        load.append(rows(&named(&[(1, 1), (2, 2), (3, 3)]))).unwrap();
+        let loads = vec![load.finish().unwrap()];
+        let batch = alluvia_snapshot::NewBatch { loads, producer, ..Default::default() };
+        core.submit(batch, alluvia_snapshot::Durability::Sync)
+    };
+    let files = || {
+        let folder = std::path::Path::new(support::DIR).join("segments");
+        let found = alluvia_storage::Disk::read_dir(disk.as_ref(), &folder).unwrap();
+        found.into_iter().map(|entry| entry.name).filter(|name| !name.contains("dict")).collect::<Vec<_>>()
+    };
+    let before = files();
+    let refused = stage(None, Some(Version(0))).unwrap_err();
+    assert_eq!(refused.kind(), alluvia_types::ErrorKind::Conflict, "{refused}");
+    assert_eq!(files(), before, "nothing of the refused batch is left");
+    let mark = || Some(alluvia_snapshot::ProducerMark { name: "p".to_owned(), epoch: 1, sequence: 1 });
+    stage(mark(), None).unwrap();
+    let once = files();
+    assert!(once.len() > before.len(), "{once:?}");
+    assert!(stage(mark(), None).unwrap().duplicate);
+    assert_eq!(files(), once, "nothing of the copy is left, and the first is whole");
+    assert_eq!(read(&snapshot(&core, Freshness::Within(Duration::ZERO)), table).len(), 3);
 }
