@@ -6,6 +6,7 @@
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
+use crate::checked;
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rule::IndexPlanner;
@@ -97,12 +98,13 @@ impl Engine {
             .with_max_temp_directory_size(options.spill_bytes_max);
         let runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk).build_arc();
         let runtime = runtime.map_err(|error| error_of(&error).at("preparing the spill directory"))?;
-        let base = stoppable_rules(SessionStateBuilder::new().with_default_features())
+        let mut base = stoppable_rules(SessionStateBuilder::new().with_default_features())
             .with_config(base_config())
             .with_runtime_env(Arc::clone(&runtime))
             .with_type_planner(Arc::new(Types))
             .with_query_planner(Arc::new(IndexPlanner))
             .build();
+        checked::register(&mut base).map_err(|error| error_of(&error))?;
         let cuboids = Cuboids::new(options.cuboid_bytes_max);
         if let Err(error) = cuboids.recall(store.as_ref()) {
             tracing::warn!(%error, "which cuboids there were is not known; they are learnt anew");

@@ -7,6 +7,7 @@
 //! - A statement that is not supported is refused by name; nothing is silently ignored.
 
 mod answer;
+mod checked;
 pub mod copy;
 mod dialect;
 mod engine;

@@ -16,7 +16,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | NotNull
         | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedParameter | Protocol
-        | Encoding | InvalidSample | InvalidSampleSeed => StatusCode::BAD_REQUEST,
+        | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         UndefinedTable | UndefinedObject | UndefinedStatement | UndefinedCursor => StatusCode::NOT_FOUND,
         DuplicateTable | DuplicateStatement | DuplicateCursor | Conflict | Producer => StatusCode::CONFLICT,

@@ -29,6 +29,10 @@ pub enum ErrorKind {
     InvalidDefinition,
     /// A value cannot be stored in its column: wrong form, out of range.
     InvalidValue,
+    /// The result of arithmetic does not fit its type.
+    OutOfRange,
+    /// Division by zero.
+    DivisionByZero,
     /// The percentage of a TABLESAMPLE is not one.
     InvalidSample,
     /// The seed of a TABLESAMPLE is not one.
@@ -97,7 +101,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 41] = [
+    pub const ALL: [ErrorKind; 43] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -107,6 +111,8 @@ impl ErrorKind {
         ErrorKind::DuplicateColumn,
         ErrorKind::InvalidDefinition,
         ErrorKind::InvalidValue,
+        ErrorKind::OutOfRange,
+        ErrorKind::DivisionByZero,
         ErrorKind::InvalidSample,
         ErrorKind::InvalidSampleSeed,
         ErrorKind::NotNull,
@@ -154,6 +160,8 @@ impl ErrorKind {
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",
             InvalidValue => "22000",
+            OutOfRange => "22003",
+            DivisionByZero => "22012",
             InvalidSample => "2202H",
             InvalidSampleSeed => "2202G",
             NotNull => "23502",

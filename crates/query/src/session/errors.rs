@@ -152,9 +152,9 @@ fn plan_error(message: &str) -> Error {
 
 fn arrow_error(error: &ArrowError) -> Error {
     match error {
-        ArrowError::DivideByZero => Error::new(ErrorKind::InvalidValue, "division by zero"),
+        ArrowError::DivideByZero => Error::new(ErrorKind::DivisionByZero, "division by zero"),
         ArrowError::ArithmeticOverflow(message) => {
-            Error::new(ErrorKind::InvalidValue, format!("out of range: {message}"))
+            Error::new(ErrorKind::OutOfRange, format!("out of range: {}", lower_first(message)))
                 .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))")
         }
         ArrowError::CastError(message) | ArrowError::ParseError(message) => {
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn messages_are_clean_and_kinds_say_what_to_do() {
         let kinds = [
-            (DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None), ErrorKind::InvalidValue),
+            (DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None), ErrorKind::DivisionByZero),
             (DataFusionError::ResourcesExhausted("x".into()), ErrorKind::OutOfMemory),
             (DataFusionError::NotImplemented("x".into()), ErrorKind::NotSupported),
             (

@@ -8,6 +8,7 @@
 //! - A statement that is stopped while it plans ends at once. Its planning ends at the next question, which is soon.
 //! - A wrapped rule does what its inner rule does, under the same name.
 
+use crate::checked::CheckedIntegers;
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
 use crate::session::progress::CancelToken;
@@ -66,13 +67,15 @@ fn check() -> PlanResult<()> {
     PLANNED.with_borrow(|planned| planned.as_ref().map_or(Ok(()), CancelToken::check)).map_err(wrap)
 }
 
-/// The default rules, each of which asks before its work.
+/// The default rules and [`CheckedIntegers`], each of which asks before its work.
 pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuilder {
     fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Stoppable<R>) -> S) -> Vec<S> {
         rules.into_iter().map(|rule| wrapped(Stoppable(rule))).collect()
     }
+    let mut analyzers = Analyzer::new().rules;
+    analyzers.push(Arc::new(CheckedIntegers));
     builder
-        .with_analyzer_rules(all(Analyzer::new().rules, |rule| Arc::new(rule) as _))
+        .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
         .with_optimizer_rules(all(Optimizer::new().rules, |rule| Arc::new(rule) as _))
         .with_physical_optimizer_rules(all(PhysicalOptimizer::new().rules, |rule| Arc::new(rule) as _))
 }

@@ -1,0 +1,186 @@
+//! The operators, and the rule that puts them in place.
+
+use arrow::array::{ArrayRef, Datum};
+use arrow::compute::kernels::numeric::{add, mul, neg, sub};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{DFSchema, ExprSchema, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+use datafusion::physical_expr_common::datum::apply;
+use datafusion::scalar::ScalarValue;
+use std::sync::{Arc, LazyLock};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+    Negate,
+}
+
+impl Operation {
+    fn of(operator: Operator) -> Option<Operation> {
+        match operator {
+            Operator::Plus => Some(Operation::Add),
+            Operator::Minus => Some(Operation::Subtract),
+            Operator::Multiply => Some(Operation::Multiply),
+            _ => None,
+        }
+    }
+
+    /// As EXPLAIN shows it.
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Add => "int_add",
+            Operation::Subtract => "int_subtract",
+            Operation::Multiply => "int_multiply",
+            Operation::Negate => "int_negate",
+        }
+    }
+
+    fn function(self) -> Arc<ScalarUDF> {
+        static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
+            use Operation::{Add, Multiply, Negate, Subtract};
+            [Add, Subtract, Multiply, Negate].map(|operation| Arc::new(ScalarUDF::from(Checked::new(operation))))
+        });
+        Arc::clone(&FUNCTIONS[self as usize])
+    }
+}
+
+/// One operator on integers of one type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Checked {
+    operation: Operation,
+    signature: Signature,
+}
+
+impl Checked {
+    fn new(operation: Operation) -> Checked {
+        let arguments = if operation == Operation::Negate { 1 } else { 2 };
+        Checked { operation, signature: Signature::any(arguments, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &str {
+        self.operation.name()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        // As the operator's own.
+        Ok(match (self.operation, args) {
+            (Operation::Add, [left, right]) => format!("{} + {}", left.schema_name(), right.schema_name()),
+            (Operation::Subtract, [left, right]) => format!("{} - {}", left.schema_name(), right.schema_name()),
+            (Operation::Multiply, [left, right]) => format!("{} * {}", left.schema_name(), right.schema_name()),
+            (_, args) => format!("(- {})", args.iter().map(|arg| arg.schema_name().to_string()).collect::<String>()),
+        })
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.operation == Operation::Negate {
+            let [value] = take_function_args(self.name(), args.args)?;
+            return Ok(match value {
+                ColumnarValue::Array(values) => ColumnarValue::Array(neg(values.as_ref())?),
+                ColumnarValue::Scalar(value) => {
+                    let negated = neg(value.to_array()?.as_ref())?;
+                    ColumnarValue::Scalar(ScalarValue::try_from_array(&negated, 0)?)
+                }
+            });
+        }
+        let [left, right] = take_function_args(self.name(), args.args)?;
+        let kernel: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> = match self.operation {
+            Operation::Add => add,
+            Operation::Subtract => sub,
+            _ => mul,
+        };
+        apply(&left, &right, kernel)
+    }
+}
+
+/// Puts checked operators where integers are added, subtracted, multiplied or negated. Types must have been coerced.
+#[derive(Debug)]
+pub(crate) struct CheckedIntegers;
+
+impl AnalyzerRule for CheckedIntegers {
+    fn name(&self) -> &str {
+        "checked_integers"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(checked_plan).map(|checked| checked.data)
+    }
+}
+
+fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has_arithmetic(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+        schema.merge(&source);
+    }
+    let preserver = NamePreserver::new(&plan);
+    let checked = plan.map_expressions(|expr| {
+        let name = preserver.save(&expr);
+        let checked = expr.transform_up(|expr| Ok(checked_expr(expr, &schema)))?;
+        Ok(checked.update_data(|expr| name.restore(expr)))
+    })?;
+    // The schema names what there was before; names are kept, so it is the same.
+    checked.map_data(LogicalPlan::recompute_schema)
+}
+
+fn has_arithmetic(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            found |= matches!(expr, Expr::Negative(_))
+                || matches!(expr, Expr::BinaryExpr(binary) if Operation::of(binary.op).is_some());
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+fn checked_expr(expr: Expr, schema: &dyn ExprSchema) -> Transformed<Expr> {
+    let integers = |expr: &Expr| expr.get_type(schema).ok().filter(DataType::is_integer);
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let of = integers(&left);
+            match Operation::of(op) {
+                Some(operation) if of.is_some() && of == integers(&right) => {
+                    let args = vec![*left, *right];
+                    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(operation.function(), args)))
+                }
+                _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            }
+        }
+        Expr::Negative(inner) if integers(&inner).is_some_and(|of| of.is_signed_integer()) => {
+            let function = ScalarFunction::new_udf(Operation::Negate.function(), vec![*inner]);
+            Transformed::yes(Expr::ScalarFunction(function))
+        }
+        other => Transformed::no(other),
+    }
+}

@@ -1,0 +1,26 @@
+//! Integer arithmetic that fails where its result does not fit, instead of wrapping around.
+//!
+//! Invariants:
+//! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
+//!   order and threads they were added in: on the way they have 128 bits.
+//! - Columns are called what they would be called without this.
+//!
+//! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
+//! integers are added, after types are known and before constants are folded, and its `sum` is replaced.
+
+mod arithmetic;
+mod sum;
+
+pub(crate) use arithmetic::CheckedIntegers;
+
+use datafusion::common::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::AggregateUDF;
+use std::sync::Arc;
+
+/// Replaces `sum`.
+pub(crate) fn register(state: &mut SessionState) -> Result<()> {
+    state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
+    Ok(())
+}
