@@ -161,9 +161,9 @@ fn cut(len: usize, of: &dyn Fn(usize) -> Mds) -> usize {
     let least = len / 3;
     let mut before = of(0);
     let (mut best, mut best_at) = ((f64::INFINITY, usize::MAX), len / 2);
-    for at in 1..len {
+    for (at, behind) in behind.iter().enumerate().skip(1) {
         if (least..=len - least).contains(&at) {
-            let worth = (before.overlap(&behind[at]), at.abs_diff(len / 2));
+            let worth = (before.overlap(behind), at.abs_diff(len / 2));
             if worth < best {
                 (best, best_at) = (worth, at);
             }

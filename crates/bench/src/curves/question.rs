@@ -224,8 +224,8 @@ mod tests {
                     _ => Relation::Cut,
                 }
             };
-            for level in 0..LEVELS {
-                let below = 1 << BITS_BELOW[level];
+            for (level, bits) in BITS_BELOW.into_iter().enumerate() {
+                let below = 1 << bits;
                 for member in 0..LEAVES / below {
                     assert_eq!(set.of_member(level, member as u8), relation(member * below..(member + 1) * below));
                 }

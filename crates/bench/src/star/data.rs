@@ -3,7 +3,8 @@
 
 use crate::Anything;
 use crate::retail::{Random, write_once};
-use arrow::array::{ArrayRef, Int32Array, Int64Array, StringArray};
+use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
+use arrow::datatypes::Int32Type;
 use arrow::record_batch::RecordBatch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,9 +78,8 @@ impl Star {
         let (customers, suppliers, parts) =
             (keys(self.customers(), 1), keys(self.suppliers(), 1), keys(self.parts(), 1));
         let days = keys((YEARS * DAYS_OF_A_YEAR) as u64, 0);
-        let days = Int32Array::from_iter_values(
-            days.as_ref().as_any().downcast_ref::<Int32Array>().into_iter().flatten().flatten().map(day_key),
-        );
+        let days = days.as_primitive::<Int32Type>().values().iter();
+        let days = Int32Array::from_iter_values(days.map(|day| day_key(*day)));
         let (discounts, quantities) = (keys(11, 0), keys(50, 1));
         let mut amounts = |least: u64, span: u64| -> ArrayRef {
             Arc::new(Int64Array::from_iter_values((0..count).map(|_| (least + random.next() % span) as i64)))
@@ -159,8 +159,6 @@ fn products(first: u64, count: usize) -> Anything<RecordBatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::AsArray;
-    use arrow::datatypes::Int32Type;
     use std::collections::HashSet;
 
     #[test]

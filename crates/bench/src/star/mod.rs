@@ -105,12 +105,16 @@ impl Ours {
     async fn answered_by(&self, way: usize, sql: &str) -> Anything<&'static str> {
         let batches = ask(&self.sessions[way], &format!("EXPLAIN ANALYZE {sql}")).await?;
         let text = pretty_format_batches(&batches)?.to_string();
-        Ok(match () {
-            () if text.contains("refused=1") => "refused",
-            () if text.contains("cuboid=1") || text.contains("cuboid: resident") => "cuboid",
-            () if text.contains("IndexAnswer") => "index",
-            () => "plan",
-        })
+        let who = if text.contains("refused=1") {
+            "refused"
+        } else if text.contains("cuboid=1") || text.contains("cuboid: resident") {
+            "cuboid"
+        } else if text.contains("IndexAnswer") {
+            "index"
+        } else {
+            "plan"
+        };
+        Ok(who)
     }
 }
 

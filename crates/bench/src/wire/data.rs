@@ -88,7 +88,7 @@ pub fn arrow(rows: Range<u64>) -> Anything<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Array, AsArray};
+    use arrow::array::AsArray;
     use arrow::ipc::reader::StreamReader;
     use arrow::util::display::array_value_to_string;
 
