@@ -17,7 +17,7 @@ test: ## Everything CI runs.
 lint: ## Format, clippy, house rules, licences.
 	@$(XTASK) lint
 
-bench: ## make bench NAME=load|insert|freshness|tpch|box|sample|skip|thin|mixed|wire [ARGS='...']
+bench: ## make bench NAME=load|insert|freshness|tpch|box|star|curves|sample|skip|thin|mixed|wire [ARGS='...']
 	@$(XTASK) bench $(NAME) $(ARGS)
 
 wheel: ## The Python package: prints the path of its wheel, for pip install.

@@ -111,7 +111,7 @@ fn docs() {
 
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
-        die("bench NAME: one of load, insert, freshness, tpch, box, sample, skip, thin, mixed, wire");
+        die("bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire");
     };
     let venv = data::venv();
     let venv = venv.to_str().expect("paths here are UTF-8");

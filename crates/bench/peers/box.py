@@ -1,6 +1,7 @@
 """One peer of `make bench NAME=box`: loads the table, then answers JSON lines of stdin with JSON lines on stdout.
 
-Arguments: engine (duckdb, duckdb_files, clickhouse, datafusion), Parquet file (of duckdb_files several, a line each), scratch folder, threads. The first line out says
+Arguments: engine (duckdb, duckdb_files, duckdb_tables, clickhouse, datafusion), Parquet file (of duckdb_files several, a line each; of
+duckdb_tables lines `table=file`, the one that is counted first), scratch folder, threads. The first line out says
 {engine, version, load_s, rows}. Then, line for line:
 
     {"sql": "..."}                     -> {"ms": 1.5, "rows": [[...], ...]}
@@ -69,6 +70,27 @@ class DuckDBFiles:
         return fetched
 
 
+class DuckDBTables:
+    """In memory, one table for each file."""
+
+    def __init__(self, files, scratch, threads):
+        import duckdb
+
+        self.version = duckdb.__version__
+        self.connection = duckdb.connect()
+        self.connection.execute(f"SET threads = {threads}")
+        tables = [line.split("=", 1) for line in files.split("\n")]
+        self.counted = tables[0][0]
+        for table, file in tables:
+            self.connection.execute(f"CREATE TABLE {table} AS SELECT * FROM read_parquet('{file}')")
+
+    def fetch(self, sql):
+        return self.connection.execute(sql).fetchall()
+
+    def rows(self, fetched):
+        return fetched
+
+
 class ClickHouse:
     """MergeTree in a folder of this run, sorted by the coarsest levels; text as LowCardinality."""
 
@@ -124,7 +146,13 @@ class DataFusion:
         return [list(row.values()) for batch in fetched for row in batch.to_pylist()]
 
 
-ENGINES = {"duckdb": DuckDB, "duckdb_files": DuckDBFiles, "clickhouse": ClickHouse, "datafusion": DataFusion}
+ENGINES = {
+    "duckdb": DuckDB,
+    "duckdb_files": DuckDBFiles,
+    "duckdb_tables": DuckDBTables,
+    "clickhouse": ClickHouse,
+    "datafusion": DataFusion,
+}
 
 
 def plain(value):
@@ -166,7 +194,7 @@ def main():
         start = time.perf_counter()
         engine = ENGINES[name](file, scratch, threads)
         load_s = time.perf_counter() - start
-        rows = engine.rows(engine.fetch("SELECT count(*) FROM retail"))[0][0]
+        rows = engine.rows(engine.fetch(f"SELECT count(*) FROM {getattr(engine, 'counted', 'retail')}"))[0][0]
         say({"engine": name, "version": engine.version, "load_s": load_s, "rows": int(rows)})
     except Exception as error:  # said to the bench, which decides
         say({"error": f"{type(error).__name__}: {error}"})

@@ -1,4 +1,5 @@
-//! `load`: a Parquet file through `sorted` and `merged`, beside DuckDB's load of the same file into its own format.
+//! `load`: a Parquet file through `sorted` and `merged`, beside DuckDB's load of the same file into its own format, and with
+//! `--without` beside tables of ours that have no ladders, and neither ladders nor an index.
 
 use crate::machine::{median, resident};
 use crate::peer::python;
@@ -26,6 +27,17 @@ pub struct LoadArgs {
     /// Leaves the peer out.
     #[arg(long)]
     alone: bool,
+    /// Also loads tables without ladders, and without dimensions: no curve, codes or ladders.
+    #[arg(long)]
+    without: bool,
+}
+
+/// What a table of ours has beside its rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Has {
+    Everything,
+    NoLadders,
+    NoIndex,
 }
 
 const DUCKDB: &str = "
@@ -45,11 +57,12 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
     let (mut sorted, mut merged, mut peer) = (Vec::new(), Vec::new(), Vec::new());
     let mut version = Value::Null;
-    let (mut opened, mut bytes) = (Vec::new(), 0);
+    let (mut opened, mut bytes, mut shares) = (Vec::new(), 0, Value::Null);
+    let mut without = [(Has::NoLadders, Vec::new(), Vec::new()), (Has::NoIndex, Vec::new(), Vec::new())];
     for turn in 0..args.turns {
         let scratch = tempfile::tempdir_in(&args.places.data)?;
-        let turned = ours(&args, &file, scratch.path()).await?;
-        bytes = turned.bytes;
+        let turned = ours(&args, &file, scratch.path(), Has::Everything).await?;
+        (bytes, shares) = (turned.bytes, turned.shares);
         sorted.push(turned.sorted);
         merged.push(turned.merged);
         opened.push(turned.opened);
@@ -58,6 +71,15 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
             turned.sorted, turned.merged, turned.opened
         );
         drop(scratch);
+        if args.without {
+            for (has, sorted, merged) in &mut without {
+                let scratch = tempfile::tempdir_in(&args.places.data)?;
+                let turned = ours(&args, &file, scratch.path(), *has).await?;
+                eprintln!("turn {turn}: {} sorted {:.2} s, merged {:.2} s", has.name(), turned.sorted, turned.merged);
+                sorted.push(turned.sorted);
+                merged.push(turned.merged);
+            }
+        }
         if !args.alone {
             let folder = args.places.data.to_str().ok_or("the data folder's path is not UTF-8")?;
             let answer = python(&args.places, DUCKDB, &[&file, folder])?;
@@ -69,6 +91,16 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
     }
     let rate = |seconds: f64| args.rows as f64 / seconds;
     let (sorted, merged, peer) = (median(&mut sorted), median(&mut merged), median(&mut peer));
+    let mut ratios = json!({});
+    if args.without {
+        for (has, mut others_sorted, mut others_merged) in without {
+            let (others_sorted, others_merged) = (median(&mut others_sorted), median(&mut others_merged));
+            ratios[has.name()] = json!({
+                "sorted_rows_per_s": rate(others_sorted), "merged_rows_per_s": rate(others_merged),
+                "sorted_with_to_without": others_sorted / sorted, "merged_with_to_without": others_merged / merged,
+            });
+        }
+    }
     let source_bytes = std::fs::metadata(&file)?.len();
     Ok(json!({
         "bench": "load",
@@ -83,6 +115,8 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
         "memory_limit": args.memory_limit,
         "source_bytes": source_bytes,
         "data_bytes": bytes,
+        "shares": shares,
+        "without": ratios,
         "duckdb": version,
     }))
 }
@@ -92,23 +126,40 @@ struct Turned {
     merged: f64,
     opened: f64,
     bytes: u64,
+    shares: Value,
 }
 
-async fn ours(args: &LoadArgs, file: &str, scratch: &Path) -> Anything<Turned> {
+impl Has {
+    fn name(self) -> &'static str {
+        match self {
+            Has::Everything => "everything",
+            Has::NoLadders => "without ladders",
+            Has::NoIndex => "without an index",
+        }
+    }
+}
+
+async fn ours(args: &LoadArgs, file: &str, scratch: &Path, has: Has) -> Anything<Turned> {
     let mut options = DatabaseOptions::default();
     if let Some(limit) = &args.memory_limit {
         options.memory_limit_bytes = parse_bytes(limit)?;
     }
+    if has != Has::Everything {
+        options.pipeline.rung_rows_min = u64::MAX;
+    }
+    let definition = create("retail");
+    let plain = definition.split(" WITH ").next().unwrap_or_default();
     let dir = scratch.join("db");
     let db = Database::open_with(&dir, options.clone())?;
     let session = db.session();
-    session.sql(&create("retail")).await?;
+    session.sql(if has == Has::NoIndex { plain } else { &definition }).await?;
     let start = Instant::now();
     session.sql(&format!("COPY retail FROM '{file}'")).await?;
     let sorted = start.elapsed().as_secs_f64();
     session.sql("CALL alluvia.merge()").await?;
     let merged = start.elapsed().as_secs_f64();
     let bytes = alluvia_snapshot::Store::segments(db.core().as_ref()).iter().map(|meta| meta.bytes()).sum();
+    let shares = crate::shares::print(&db).await?;
     drop(session);
     drop(db);
     let start = Instant::now();
@@ -119,5 +170,5 @@ async fn ours(args: &LoadArgs, file: &str, scratch: &Path) -> Anything<Turned> {
     if count != args.rows.to_string() {
         return Err(format!("{} rows went in, {count} came out", args.rows).into());
     }
-    Ok(Turned { sorted, merged, opened, bytes })
+    Ok(Turned { sorted, merged, opened, bytes, shares })
 }

@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods)] // a benchmark measures with the machine's clock and reads its files
 
 mod boxes;
+mod cells;
+mod curves;
 mod freshness;
 mod insert;
 mod load;
@@ -12,7 +14,10 @@ mod mixed;
 mod peer;
 mod retail;
 mod sample;
+mod servers;
+mod shares;
 mod skip;
+mod star;
 mod thin;
 mod tpch;
 mod wire;
@@ -44,12 +49,16 @@ enum Bench {
     Freshness(freshness::FreshnessArgs),
     /// Random box queries by coverage, beside DuckDB, ClickHouse and DataFusion.
     Box(boxes::BoxArgs),
-    /// PostgreSQL's protocol: COPY, prepared aggregates and inserts, beside PostgreSQL.
+    /// VOLAP's figures 12 and 13: insertion and queries by structure and number of dimensions.
+    Curves(curves::CurvesArgs),
+    /// PostgreSQL's protocol and HTTP: COPY, /ingest, prepared aggregates and inserts, beside PostgreSQL.
     Wire(wire::WireArgs),
     /// Small durable batches and many aggregate queries at a time.
     Mixed(mixed::MixedArgs),
     /// Repeated and implied predicates on TPC-H: what the predicate cache spares.
     Skip(skip::SkipArgs),
+    /// Aggregates of a fact table joined to filtered dimension tables, beside DuckDB and DataFusion.
+    Star(star::StarArgs),
     /// Thinned rows of boxes in three dimensions, beside the whole boxes and DuckDB's samples.
     Thin(thin::ThinArgs),
     /// Estimates within an error beside cold exact answers, and how often intervals hold.
@@ -78,9 +87,11 @@ fn main() -> ExitCode {
             Bench::Insert(args) => insert::run(args).await,
             Bench::Freshness(args) => freshness::run(args).await,
             Bench::Box(args) => boxes::run(args).await,
+            Bench::Curves(args) => curves::run(args).await,
             Bench::Wire(args) => wire::run(args).await,
             Bench::Mixed(args) => mixed::run(args).await,
             Bench::Skip(args) => skip::run(args).await,
+            Bench::Star(args) => star::run(args).await,
             Bench::Thin(args) => thin::run(args).await,
             Bench::Sample(args) => sample::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,

@@ -1,15 +1,12 @@
 //! `tpch`: the 22 queries on tables of ours, beside plain DataFusion over the same Parquet and DuckDB. Answers are checked.
 
+use crate::cells::equal;
 use crate::machine::median;
 use crate::peer::python;
 use crate::{Anything, Places};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
-use arrow::array::{Array, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
 use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
 use clap::Args;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use serde_json::{Value, json};
@@ -190,55 +187,4 @@ pub fn generate(places: &Places, sf: f64) -> Anything<PathBuf> {
         }
     }
     Ok(folder)
-}
-
-/// Row by row, column by column; numbers to one part in a million, since engines type averages differently. Rows that an
-/// ORDER BY leaves tied may differ in order, so both sides are sorted.
-fn equal(ours: &[RecordBatch], theirs: &Value) -> Anything<bool> {
-    let mut left: Vec<Vec<Cell>> = Vec::new();
-    for batch in ours {
-        for row in 0..batch.num_rows() {
-            left.push(batch.columns().iter().map(|column| cell(column.as_ref(), row)).collect::<Anything<_>>()?);
-        }
-    }
-    let parse = |value: &Value| match value.as_str() {
-        None => Cell::Null,
-        Some(text) => text.parse().map_or_else(|_| Cell::Text(text.to_owned()), Cell::Number),
-    };
-    let rows = theirs.as_array().ok_or("the peer's rows are missing")?;
-    let mut right: Vec<Vec<Cell>> =
-        rows.iter().map(|row| row.as_array().into_iter().flatten().map(parse).collect()).collect();
-    let order = |a: &Vec<Cell>, b: &Vec<Cell>| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
-    left.sort_by(order);
-    right.sort_by(order);
-    Ok(left.len() == right.len()
-        && left.iter().zip(&right).all(|(l, r)| l.len() == r.len() && l.iter().zip(r).all(|(l, r)| l.near(r))))
-}
-
-#[derive(Debug, PartialEq, PartialOrd)]
-enum Cell {
-    Null,
-    Number(f64),
-    Text(String),
-}
-
-impl Cell {
-    fn near(&self, other: &Cell) -> bool {
-        match (self, other) {
-            (Cell::Number(a), Cell::Number(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0),
-            _ => self == other,
-        }
-    }
-}
-
-fn cell(column: &dyn Array, row: usize) -> Anything<Cell> {
-    if column.is_null(row) {
-        return Ok(Cell::Null);
-    }
-    if column.data_type().is_numeric() {
-        let value = cast(&column.slice(row, 1), &DataType::Float64)?;
-        return Ok(Cell::Number(value.as_primitive::<Float64Type>().value(0)));
-    }
-    let text = array_value_to_string(column, row)?;
-    Ok(text.parse().map_or_else(|_| Cell::Text(text), Cell::Number))
 }

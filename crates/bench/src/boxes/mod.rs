@@ -2,7 +2,8 @@
 //!
 //! Every engine holds the same rows in memory or its own files, gets the same SQL text, and is asked question by question in
 //! rotating order after one pass that warms it and checks its answers. Throughput is two clients of ours, and the peers' own
-//! two threads. [`data`] makes the rows, [`questions`] the boxes, [`peers`] and [`ours`] ask, [`figures`] adds up.
+//! two threads. [`data`] makes the rows, [`questions`] the boxes, [`peers`] and [`ours`] ask, [`figures`] adds up,
+//! [`sizes`] asks a table of another size beside.
 
 pub mod answer;
 pub mod data;
@@ -10,6 +11,7 @@ mod figures;
 pub mod ours;
 pub mod peers;
 pub mod questions;
+mod sizes;
 
 use crate::{Anything, Places};
 use alluvia_node::{DatabaseOptions, parse_bytes};
@@ -57,6 +59,21 @@ pub struct BoxArgs {
     /// Memory limit of the project.
     #[arg(long)]
     memory_limit: Option<String>,
+    /// Rows of a second table, on which resident questions are asked in turns with the first.
+    #[arg(long)]
+    beside: Option<u64>,
+    /// Peers other than DuckDB, the reference, are left out.
+    #[arg(long)]
+    alone: bool,
+}
+
+/// How ours is opened.
+fn options(args: &BoxArgs) -> Anything<DatabaseOptions> {
+    let mut options = DatabaseOptions::default();
+    if let Some(limit) = &args.memory_limit {
+        options.memory_limit_bytes = parse_bytes(limit)?;
+    }
+    Ok(options)
 }
 
 pub async fn run(args: BoxArgs) -> Anything<Value> {
@@ -67,14 +84,10 @@ pub async fn run(args: BoxArgs) -> Anything<Value> {
     let file = data.parquet(&args.places.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
     let scratch = tempfile::tempdir_in(&args.places.data)?;
-    let mut options = DatabaseOptions::default();
-    if let Some(limit) = &args.memory_limit {
-        options.memory_limit_bytes = parse_bytes(limit)?;
-    }
-    let ours = Ours::load(&scratch.path().join("db"), &file, options).await?;
+    let ours = Ours::load(&scratch.path().join("db"), &file, options(&args)?).await?;
 
     let (mut peers, mut absent) = (Vec::new(), json!({}));
-    for kind in &KINDS {
+    for kind in &KINDS[..if args.alone { 1 } else { KINDS.len() }] {
         match Peer::start(kind, &args.places, &file, scratch.path(), args.rows) {
             Ok(peer) => peers.push(peer),
             Err(error) if peers.is_empty() => return Err(error),
@@ -99,12 +112,17 @@ pub async fn run(args: BoxArgs) -> Anything<Value> {
         figures.push(measured.report(list, questions));
         wrong.append(&mut measured.wrong);
     }
+    let beside = match args.beside {
+        Some(rows) => sizes::compare(&args, &ours, rows, scratch.path(), &lists[0].1).await?,
+        None => Value::Null,
+    };
     let versions =
         peers.iter().map(|peer| json!({ "peer": peer.name, "version": peer.version, "load_s": peer.load_s }));
     let figures = json!({
         "bench": "box", "rows": args.rows, "zipf": args.zipf, "correlated": args.correlated, "seed": args.seed,
         "turns": args.turns, "list_max": args.list_max, "clients": ours::CLIENTS,
-        "merged_s": ours.load_s, "lists": figures, "wrong": wrong,
+        "merged_s": ours.load_s, "lists": figures, "wrong": wrong, "beside": beside,
+        "shares": crate::shares::print(ours.db()).await?,
         "peers": versions.collect::<Vec<Value>>(), "absent": absent,
     });
     if wrong.is_empty() { Ok(figures) } else { Err(format!("answers differ from DuckDB's: {figures}").into()) }

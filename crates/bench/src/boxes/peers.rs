@@ -30,6 +30,9 @@ pub const KINDS: [Kind; 3] = [
 /// DuckDB over the Parquet files themselves, separated by line ends: slower, and with no copy of the rows in memory.
 pub const FILES: Kind = Kind { name: "DuckDB", engine: "duckdb_files", package: "duckdb" };
 
+/// DuckDB in memory with several tables: lines `table=file`, the one whose rows are counted first.
+pub const TABLES: Kind = Kind { name: "DuckDB", engine: "duckdb_tables", package: "duckdb" };
+
 /// One running child.
 pub struct Peer {
     pub name: &'static str,
@@ -68,10 +71,16 @@ impl Peer {
 
     /// One query: its milliseconds and its answer.
     pub fn ask(&mut self, sql: &str, grouped: bool) -> Anything<(f64, Answer)> {
+        let (took_ms, rows) = self.rows(sql)?;
+        Ok((took_ms, Answer::of_json(&rows, grouped)?))
+    }
+
+    /// One query of any shape: its milliseconds and its rows, as lists.
+    pub fn rows(&mut self, sql: &str) -> Anything<(f64, Value)> {
         self.say(&json!({ "sql": sql }))?;
-        let heard = self.hear()?;
+        let mut heard = self.hear()?;
         let took_ms = heard["ms"].as_f64().ok_or("a peer printed no time")?;
-        Ok((took_ms, Answer::of_json(&heard["rows"], grouped)?))
+        Ok((took_ms, heard["rows"].take()))
     }
 
     /// Queries a second over whole passes of a list, for at least so long.
@@ -109,7 +118,7 @@ impl Drop for Peer {
 }
 
 /// The pinned version of a package, in the virtual environment; nothing to do if it is there.
-fn install(package: &str, places: &Places) -> Anything<()> {
+pub fn install(package: &str, places: &Places) -> Anything<()> {
     let pinned = REQUIREMENTS.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("=="));
     let pinned = pinned.ok_or_else(|| format!("{package} is not in peers/requirements.txt"))?.trim();
     let python = places.venv.join("bin").join("python");
