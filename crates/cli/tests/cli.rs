@@ -228,3 +228,21 @@ fn a_closed_standard_output_is_no_panic() {
         assert!(!stderr(&output).contains("panicked"), "{args:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn a_pipe_gets_the_answer_of_a_progressive_query_alone() {
+    let (_scratch, dir) = scratch();
+    let rows = "CREATE TABLE many (k TEXT, n BIGINT) WITH (dimensions = 'k', measures = 'n'); \
+        INSERT INTO many SELECT 'k' || (value * 7919 % 1000), value % 100 FROM generate_series(1, 700000); CALL alluvia.merge()";
+    good(&["sql", &dir, "-c", rows], "");
+    let sql = "SET cuboids = off; SELECT count(*), sum(n) FROM many WHERE k < 'k7'; SELECT 1 AS a";
+    for format in ["csv", "table"] {
+        let plain = good(&["sql", &dir, "--format", format, "-c", sql], "");
+        assert_eq!(good(&["sql", &dir, "--format", format, "--progressive", "-c", sql], ""), plain);
+        let switched = format!("SET progressive = on; {sql}");
+        let tag = if format == "table" { "SET\n" } else { "" };
+        assert_eq!(good(&["sql", &dir, "--format", format, "-c", &switched], ""), format!("{tag}{plain}"));
+    }
+    let switched = good(&["sql", &dir], "\\progressive\nSHOW progressive;\n\\progressive\n");
+    assert!(switched.contains("Progressive answers are on.") && switched.contains("are off."), "{switched}");
+}

@@ -25,8 +25,8 @@ pub use dialect::{Command, Statement};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
-    Appended, BatchBuilder, Client, Described, Ingest, Ingested, Outcome, Prepared, Session, TransactionStatus,
-    from_datafusion,
+    Appended, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind, Outcome, Prepared, Refinement,
+    Refinements, Refining, Session, TransactionStatus, from_datafusion,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};

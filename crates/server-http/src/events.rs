@@ -1,6 +1,7 @@
 //! `POST /query` as server-sent events: how far the statement is, then its answer.
 //!
-//! Events: `progress` (at most four a second), `columns`, `rows` (as many as there are batches), and exactly one of `end` and `error`. A
+//! Events: `progress` (at most four a second), `columns`, `refinement` (under `progressive`, of statements that are estimated: the answer
+//! as far as it is known, each better than the one before), `rows` (as many as there are batches), and exactly one of `end` and `error`. A
 //! body that ends without one of these two is not whole.
 
 use crate::answer::{Encoder, columns, ending};
@@ -9,8 +10,10 @@ use crate::media::Answer;
 use crate::query::{Asked, Chunks};
 use crate::server::Shared;
 use crate::work::{gone, watched};
-use alluvia_query::{Outcome, Phase, from_datafusion};
-use alluvia_types::Result;
+use alluvia_query::{Bounds, Outcome, Phase, Refinement, Refinements, Refining, from_datafusion};
+use alluvia_types::{Error, Result};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -46,7 +49,14 @@ async fn tell(shared: &Arc<Shared>, asked: &Asked, chunks: &Chunks) -> Result<Va
     let mut teller = Teller { shared, asked, chunks, since: shared.now(), ticks: interval(TICK) };
     teller.ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     teller.ticks.reset();
-    let mut outcome: Outcome = teller.during(asked.execute()).await?;
+    let mut outcome: Outcome = if asked.session.is_progressive() {
+        match teller.during(asked.refine()).await? {
+            Refining::Looks(refinements) => return teller.refine(refinements).await,
+            Refining::Rows(outcome) => outcome,
+        }
+    } else {
+        teller.during(asked.execute()).await?
+    };
     let Some(mut rows) = outcome.rows.take() else { return Ok(ending(&outcome, 0)) };
     let schema = rows.schema();
     teller.send(event("columns", &columns(&schema).to_string())).await?;
@@ -60,10 +70,43 @@ async fn tell(shared: &Arc<Shared>, asked: &Asked, chunks: &Chunks) -> Result<Va
 }
 
 /// Rows as an array of objects.
-fn rows_text(schema: &arrow::datatypes::SchemaRef, batch: &arrow::array::RecordBatch) -> Result<String> {
+fn rows_text(schema: &SchemaRef, batch: &RecordBatch) -> Result<String> {
     let mut encoder = Encoder::new(Answer::Events, schema)?;
     encoder.write(batch)?;
     encoder.into_text()
+}
+
+/// A refinement as an object: its rows, and two arrays of as many objects with the bounds of the columns that are estimated.
+fn refinement_text(refinement: &Refinement) -> Result<String> {
+    let schema = refinement.rows.schema();
+    let side = |of: fn(&Bounds) -> &ArrayRef| {
+        let bounded = schema.fields().iter().zip(&refinement.bounds);
+        let bounded = bounded.filter_map(|(field, bounds)| Some((field, of(bounds.as_ref()?))));
+        let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = bounded
+            .map(|(field, bound)| (Field::new(field.name(), field.data_type().clone(), true), Arc::clone(bound)))
+            .unzip();
+        let schema = Arc::new(Schema::new(fields));
+        // A statement may have no such column.
+        let options = RecordBatchOptions::new().with_row_count(Some(refinement.rows.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
+            .map_err(|error| Error::internal(format!("bounds do not fit their values: {error}")))?;
+        rows_text(&schema, &batch)
+    };
+    let told = json!({
+        "look": refinement.look,
+        "looks": refinement.looks,
+        "fraction": refinement.fraction,
+        "error": refinement.error.is_finite().then_some(refinement.error),
+        "confidence": refinement.confidence,
+        "groups_unseen": refinement.groups_unseen,
+        "version": refinement.version.map(|version| version.0),
+        "elapsed_seconds": refinement.elapsed.as_secs_f64(),
+    });
+    // Rows are text already, which has all digits of its numbers.
+    let rows = rows_text(&schema, &refinement.rows)?;
+    let (lower, upper) = (side(|bounds| &bounds.lower)?, side(|bounds| &bounds.upper)?);
+    let told = told.to_string();
+    Ok(format!(r#"{},"rows":{rows},"lower":{lower},"upper":{upper}}}"#, told.trim_end_matches('}')))
 }
 
 struct Teller<'a> {
@@ -75,6 +118,22 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
+    /// Sends every refinement; the last is the answer, and is sent as one.
+    async fn refine(&mut self, mut refinements: Refinements) -> Result<Value, Failure> {
+        let Some(schema) = refinements.schema().cloned() else { return Ok(ending(refinements.outcome(), 0)) };
+        self.send(event("columns", &columns(&schema).to_string())).await?;
+        let mut count = 0;
+        while let Some(refinement) = self.during(async { refinements.next().await.transpose() }).await? {
+            if refinement.is_last {
+                count = refinement.rows.num_rows() as u64;
+                self.send(event("rows", &rows_text(&schema, &refinement.rows)?)).await?;
+            } else {
+                self.send(event("refinement", &refinement_text(&refinement)?)).await?;
+            }
+        }
+        Ok(ending(refinements.outcome(), count))
+    }
+
     async fn send(&self, bytes: Bytes) -> Result<()> {
         self.chunks.send(Ok(bytes)).await.map_err(|_| gone())
     }
@@ -101,8 +160,7 @@ impl Teller<'_> {
         let elapsed = self.shared.now().saturating_sub(self.since).as_secs_f64();
         let read = self.asked.session.reading().map(|used| used.rows_read);
         let rows = progress.rows().max(read.unwrap_or(0));
-        let (done, total) = (progress.bytes_done(), progress.bytes_total());
-        let fraction = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
+        let fraction = progress.fraction();
         let left = fraction.filter(|fraction| *fraction > 0.0).map(|fraction| elapsed * (1.0 - fraction) / fraction);
         let phase = match progress.phase() {
             Phase::Idle | Phase::Running => "running",

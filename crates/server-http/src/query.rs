@@ -10,7 +10,7 @@ use crate::media::{Answer, StatementBody};
 use crate::request::{Pieces, query_pairs, session, twice};
 use crate::server::Shared;
 use crate::work::watched;
-use alluvia_query::{Command, Outcome, Prepared, ScalarValue, Session, from_datafusion};
+use alluvia_query::{Command, Outcome, Prepared, Refining, ScalarValue, Session, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -45,6 +45,11 @@ impl Asked {
     /// Runs it.
     pub(crate) async fn execute(&self) -> Result<Outcome> {
         self.session.execute_prepared(&self.prepared, &self.values).await
+    }
+
+    /// Runs it, with estimates on the way to its answer.
+    pub(crate) async fn refine(&self) -> Result<Refining> {
+        self.session.refine_prepared(&self.prepared, &self.values).await
     }
 }
 

@@ -9,9 +9,10 @@ pub const HELP: &str = "  \\d              list tables
   \\d NAME         describe a table
   \\stages         how organised each table is
   \\timing         switch the time of each statement on or off
+  \\progressive    switch estimates that get better until the answer on or off
   \\format FORM    table, csv, json, arrow or parquet
   \\q              leave
-Statements end with ';'. Tab completes, Ctrl-C cancels, Ctrl-D leaves.";
+Statements end with ';'. Tab completes, Ctrl-C cancels (a progressive query gives the best so far), Ctrl-D leaves.";
 
 /// A parsed backslash command.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub enum Meta {
     Quit,
     Help,
     Timing,
+    Progressive,
     Format(Format),
     /// Stands for a statement.
     Sql(String),
@@ -33,6 +35,7 @@ impl Meta {
             ("\\q", _) => Meta::Quit,
             ("\\?" | "\\h" | "\\help", _) => Meta::Help,
             ("\\timing", _) => Meta::Timing,
+            ("\\progressive", _) => Meta::Progressive,
             ("\\d" | "\\dt", None) => Meta::Sql("SHOW TABLES".to_owned()),
             ("\\d", Some(table)) => Meta::Sql(format!("DESCRIBE {table}")),
             ("\\stages", _) => Meta::Sql("SELECT * FROM alluvia.stages".to_owned()),

@@ -12,13 +12,14 @@ mod complete;
 mod ending;
 mod meta;
 mod output;
+mod refine;
 
 pub use output::print;
 
 use crate::{OpenArgs, say, say_error};
 use alluvia_node::Database;
-use alluvia_query::Session;
 use alluvia_query::copy::Streams;
+use alluvia_query::{Command, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
@@ -49,6 +50,9 @@ pub struct SqlArgs {
     /// Prints the time of each statement.
     #[arg(long)]
     timing: bool,
+    /// Shows estimates that get better until the answer; Ctrl-C takes the best so far. As SET progressive = on.
+    #[arg(long)]
+    progressive: bool,
 }
 
 /// Forms of an answer.
@@ -78,6 +82,9 @@ pub struct Shell {
 pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     let db = args.open.open()?;
     let session = db.session();
+    if args.progressive {
+        session.sql("SET progressive = on").await?;
+    }
     let mut shell = Shell { session, format: args.format, timing: args.timing, stdin_is_script: false };
     if !args.command.is_empty() {
         for text in &args.command {
@@ -139,22 +146,15 @@ impl Shell {
 
     async fn statement(&mut self, statement: alluvia_query::Statement) -> Result<()> {
         let start = Instant::now();
-        let cancel = self.session.cancel_handle();
-        let run = async {
-            let outcome = self.session.execute_with(statement, Streams::of_process()).await?;
-            print(outcome, self.format).await
-        };
-        tokio::pin!(run);
-        let result = loop {
-            tokio::select! {
-                result = &mut run => break result,
-                signal = tokio::signal::ctrl_c() => match signal {
-                    Ok(()) => cancel.cancel(),
-                    Err(_) => break run.await,
-                },
-            }
-        };
-        result?;
+        if self.session.is_progressive() && statement.command() == Command::Query {
+            refine::run(&self.session, statement, self.format).await?;
+        } else {
+            cancellable(&self.session, async {
+                let outcome = self.session.execute_with(statement, Streams::of_process()).await?;
+                print(outcome, self.format).await
+            })
+            .await?;
+        }
         if self.timing {
             eprintln!("Time: {:.3} ms", start.elapsed().as_secs_f64() * 1e3);
         }
@@ -169,10 +169,30 @@ impl Shell {
                 self.timing = !self.timing;
                 say(&format!("Timing is {}.\n", if self.timing { "on" } else { "off" }))?;
             }
+            Meta::Progressive => {
+                let switched = if self.session.is_progressive() { "off" } else { "on" };
+                self.session.sql(&format!("SET progressive = {switched}")).await?;
+                say(&format!("Progressive answers are {switched}.\n"))?;
+            }
             Meta::Format(format) => self.format = format,
             Meta::Sql(sql) => self.statements(&sql).await?,
         }
         Ok(false)
+    }
+}
+
+/// Does what a statement of a session asks; Ctrl-C cancels it.
+async fn cancellable<T>(session: &Session, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let cancel = session.cancel_handle();
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            signal = tokio::signal::ctrl_c() => match signal {
+                Ok(()) => cancel.cancel(),
+                Err(_) => return work.await,
+            },
+        }
     }
 }
 

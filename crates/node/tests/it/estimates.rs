@@ -46,7 +46,7 @@ fn batch(random: &mut Random, rows: usize) -> RecordBatch {
     .expect("fits")
 }
 
-async fn database() -> (tempfile::TempDir, Database) {
+pub async fn database() -> (tempfile::TempDir, Database) {
     let dir = tempfile::tempdir().expect("a directory");
     let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
     let session = db.session();
@@ -65,7 +65,7 @@ async fn database() -> (tempfile::TempDir, Database) {
     (dir, db)
 }
 
-async fn ask(session: &Session, sql: &str) -> (RecordBatch, Used) {
+pub async fn ask(session: &Session, sql: &str) -> (RecordBatch, Used) {
     let (rows, used) = asked(session, sql).await;
     (rows, used.expect("it reads"))
 }

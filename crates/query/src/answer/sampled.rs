@@ -18,7 +18,7 @@ use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, SAMPLE_
 use alluvia_tree::{Answer, BoxQuery, Counters, answer};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
-use arrow::datatypes::{DataType as ArrowType, SchemaRef};
+use arrow::datatypes::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// How exact an answer must be.
@@ -85,7 +85,7 @@ pub(crate) fn run_within(
             if !estimates.holds && accuracy.missed == Missed::Error {
                 return Err(missed(accuracy, &estimates));
             }
-            let used = used_of(accuracy, &estimates);
+            let used = used_of(accuracy, alluvia_tree::sample::LOOKS, &estimates);
             let batch = batch(bound, &found, &goals, &estimates, schema);
             Ok(batch.map(|batch| (batch, found.counters, Some(used))))
         }
@@ -146,9 +146,9 @@ fn missed(accuracy: &Accuracy, estimates: &Estimates) -> Error {
         .with_hint("SET error_action = 'escalate' to answer exactly then, or 'mark' to take what is reached")
 }
 
-fn used_of(accuracy: &Accuracy, estimates: &Estimates) -> SampleUsed {
+pub(super) fn used_of(accuracy: &Accuracy, looks: u32, estimates: &Estimates) -> SampleUsed {
     SampleUsed {
-        looks: alluvia_tree::sample::LOOKS,
+        looks,
         look: estimates.look,
         rungs: estimates.rungs,
         rows_drawn: estimates.rows_drawn,
@@ -160,6 +160,12 @@ fn used_of(accuracy: &Accuracy, estimates: &Estimates) -> SampleUsed {
     }
 }
 
+/// Rows, and for each column that is estimated its bounds, which have its type.
+pub(crate) struct Bounded {
+    pub(crate) rows: RecordBatch,
+    pub(crate) bounds: Vec<Option<(ArrayRef, ArrayRef)>>,
+}
+
 fn batch(
     bound: &Bound,
     found: &Answer,
@@ -167,14 +173,63 @@ fn batch(
     estimates: &Estimates,
     schema: &SchemaRef,
 ) -> Option<RecordBatch> {
+    finish(bound, columns_of(bound, found, goals, estimates, schema)?, schema)
+}
+
+/// As [`batch`], with bounds. They go through order and limit as columns of the answer do.
+pub(super) fn bounded(
+    bound: &Bound,
+    found: &Answer,
+    goals: &Goals,
+    estimates: &Estimates,
+    schema: &SchemaRef,
+) -> Option<Bounded> {
+    let mut columns = columns_of(bound, found, goals, estimates, schema)?;
+    let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+    let width = columns.len();
+    let mut places = Vec::with_capacity(width);
+    for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item) {
+        places.push(match (item, goal) {
+            (Item::Aggregate(..), Some(goal)) => {
+                let place = columns.len();
+                for part in [Part::Lower, Part::Upper] {
+                    columns.push(values(cells(estimates, *goal), part, field.data_type())?);
+                    fields.push(Arc::new(Field::new(field.name(), field.data_type().clone(), true)));
+                }
+                Some(place)
+            }
+            _ => None,
+        });
+    }
+    let all = finish(bound, columns, &Arc::new(Schema::new(fields)))?;
+    let bounds = places.into_iter().map(|place| {
+        let place = place?;
+        Some((Arc::clone(all.column(place)), Arc::clone(all.column(place + 1))))
+    });
+    let bounds = bounds.collect();
+    let rows = RecordBatch::try_new(Arc::clone(schema), all.columns()[..width].to_vec()).ok()?;
+    Some(Bounded { rows, bounds })
+}
+
+/// A goal of all groups.
+fn cells(estimates: &Estimates, goal: usize) -> impl Iterator<Item = Interval> {
+    estimates.groups.iter().map(move |(_, cells): &(usize, Vec<Estimated>)| cells[goal].interval)
+}
+
+fn columns_of(
+    bound: &Bound,
+    found: &Answer,
+    goals: &Goals,
+    estimates: &Estimates,
+    schema: &SchemaRef,
+) -> Option<Vec<ArrayRef>> {
     if schema.fields().len() != bound.items.len() {
         return None;
     }
     let groups: Vec<usize> = estimates.groups.iter().map(|(group, _)| *group).collect();
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(bound.items.len());
     for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item) {
-        let cells =
-            |goal: usize| estimates.groups.iter().map(move |(_, cells): &(usize, Vec<Estimated>)| cells[goal].interval);
+        let cells = |goal: usize| cells(estimates, goal);
         columns.push(match (item, goal) {
             (Item::Group(at), _) => group_column(bound, found, *at, &groups, field.data_type())?,
             (Item::Aggregate(..), Some(goal)) => values(cells(*goal), Part::Estimate, field.data_type())?,
@@ -189,7 +244,7 @@ fn batch(
             (_, None) => return None,
         });
     }
-    finish(bound, columns, schema)
+    Some(columns)
 }
 
 fn is_exact(cell: &Interval) -> bool {

@@ -15,6 +15,7 @@ use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
 use crate::session::outcome::Outcome;
 use crate::session::progress::{CancelHandle, CancelToken, Phase, Progress};
+use crate::session::refine::Telling;
 use crate::session::registry::{Client, Place};
 use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
@@ -24,7 +25,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A session. See the crate's documentation for an example.
@@ -83,6 +84,8 @@ pub(crate) struct Run {
     pub(crate) query_id: u64,
     /// Set when a cuboid has answered.
     pub(crate) aim: Mutex<Option<Arc<Aim>>>,
+    /// Set if its answer is to be refined.
+    pub(super) telling: OnceLock<Arc<Telling>>,
 }
 
 impl Session {
@@ -241,6 +244,7 @@ impl Session {
             settings,
             query_id: record.id(),
             aim: Mutex::default(),
+            telling: OnceLock::new(),
         });
         let mut work = Guarded::new(work(run));
         let result = tokio::select! {
@@ -270,7 +274,7 @@ impl Session {
         }
     }
 
-    async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
+    pub(super) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
         let Statement { kind, hints, text: _, parameters } = statement;
         self.check_transaction(&kind)?;
         if parameters > 0 {

@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Query;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What [`Session::describe`] tells.
 #[derive(Clone, Debug)]
@@ -36,6 +36,7 @@ impl Session {
             // No statement has it: what describing reads is nobody's.
             query_id: 0,
             aim: Mutex::default(),
+            telling: OnceLock::new(),
         };
         Guarded::new(self.describe_here(&run, statement, known)).await
     }

@@ -28,11 +28,11 @@ pub(super) struct Ready {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) read: Arc<TableRead>,
     pub(super) bound: Arc<Bound>,
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
 }
 
 /// What the index gave.
-struct Found {
+pub(super) struct Found {
     batch: RecordBatch,
     counters: Counters,
     /// Answered by a cuboid.
@@ -40,17 +40,24 @@ struct Found {
     used: Arc<UsedCounters>,
 }
 
+impl Found {
+    /// The answer of a statement.
+    pub(super) fn into_outcome(self, run: &Run, ready: Ready, hints: &Hints) -> Result<Outcome> {
+        let Found { batch, by_cuboid, used, .. } = self;
+        if by_cuboid {
+            *run.aim.lock() = aim_of(ready, hints)?.map(Arc::new);
+        }
+        let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
+        Ok(Outcome::rows("SELECT", Box::pin(rows)).with_used(used))
+    }
+}
+
 impl Session {
     /// The answer, if the index can give it.
     pub(crate) async fn answer_by_index(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
         let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
         let Some(found) = self.find(run, &ready).await? else { return Ok(None) };
-        if found.by_cuboid {
-            *run.aim.lock() = aim_of(ready, hints)?.map(Arc::new);
-        }
-        let schema = found.batch.schema();
-        let rows = RecordBatchStreamAdapter::new(schema, futures::stream::once(async { Ok(found.batch) }));
-        Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(found.used)))
+        found.into_outcome(run, ready, hints).map(Some)
     }
 
     /// EXPLAIN [ANALYZE] of a statement that the index answers.
@@ -135,16 +142,13 @@ impl Session {
         if let Some(sample) = sample {
             used.set_sample(sample);
         }
-        used.add_segments(counters.segments, counters.segments_skipped);
-        used.add_blocks(counters.cut, counters.blocks_skipped);
-        used.add_rows(counters.rows_filtered);
-        used.add_tail_rows(counters.tail_rows);
+        used.add_counters(&counters);
         Ok(Some(Found { batch, counters, by_cuboid: false, used }))
     }
 }
 
 impl Session {
-    async fn find_in_cuboids(&self, this: &Run, ready: &Ready) -> Result<Option<Found>> {
+    pub(super) async fn find_in_cuboids(&self, this: &Run, ready: &Ready) -> Result<Option<Found>> {
         let Ready { snapshot, read, bound, schema, .. } = ready;
         let exactly = matches!(self.state.lock().transaction, Transaction::Open(_));
         let (cuboids, kept) = (Arc::clone(self.engine.cuboids()), Arc::clone(self.engine.kept()));

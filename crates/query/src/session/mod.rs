@@ -23,6 +23,7 @@ mod outcome;
 mod planning;
 mod prepared;
 pub mod progress;
+mod refine;
 mod registry;
 mod select;
 pub(crate) mod settings;
@@ -39,6 +40,7 @@ pub use errors::from_datafusion;
 pub use ingest::BatchBuilder;
 pub use outcome::Outcome;
 pub use prepared::Prepared;
+pub use refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};
 pub use registry::Client;
 pub use stream_in::Appended;
 

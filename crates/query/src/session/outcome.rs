@@ -68,6 +68,11 @@ impl Outcome {
         self
     }
 
+    /// What counts what is read.
+    pub(crate) fn counters(&self) -> Option<Arc<UsedCounters>> {
+        self.used.clone()
+    }
+
     /// Things to tell the user that are not rows, such as how many rows a COPY skipped.
     pub fn notices(&self) -> &[String] {
         &self.notices

@@ -51,6 +51,24 @@ impl Prepared {
     pub fn statement(&self) -> &Statement {
         &self.inner.statement
     }
+
+    /// The statement with a value for each of its parameters.
+    pub(crate) fn bind(&self, values: &[ScalarValue]) -> Result<Statement> {
+        self.check_count(values)?;
+        self.inner.statement.bind(values)
+    }
+
+    /// Refuses more or fewer values than there are parameters.
+    fn check_count(&self, values: &[ScalarValue]) -> Result<()> {
+        let parameters = self.parameters();
+        if values.len() == parameters {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Syntax,
+            format!("the statement has {parameters} parameters, and {} values are given", values.len()),
+        ))
+    }
 }
 
 impl Session {
@@ -70,12 +88,7 @@ impl Session {
     pub async fn execute_prepared(&self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
         let Inner { statement, template, aim } = prepared.inner.as_ref();
         let parameters = statement.parameters();
-        if values.len() != parameters {
-            return Err(Error::new(
-                ErrorKind::Syntax,
-                format!("the statement has {parameters} parameters, and {} values are given", values.len()),
-            ));
-        }
+        prepared.check_count(values)?;
         let known = aim.lock().clone();
         if let Some(known) = &known
             && let Some(literals) = values.iter().map(literal_of).collect::<Option<Vec<Literal>>>()

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// What a long statement (COPY, CREATE TABLE AS) has done so far. Counters only grow.
+/// What a long statement (COPY, CREATE TABLE AS, a query that is refined) has done so far. Counters only grow.
 #[derive(Debug, Default)]
 pub struct Progress {
     rows: AtomicU64,
+    rows_total: AtomicU64,
     bytes_done: AtomicU64,
     bytes_total: AtomicU64,
     phase: AtomicU8,
@@ -53,6 +54,11 @@ impl Progress {
         self.bytes_total.store(bytes, Ordering::Relaxed);
     }
 
+    /// States how many rows there are to read; 0 means unknown.
+    pub fn set_rows_total(&self, rows: u64) {
+        self.rows_total.store(rows, Ordering::Relaxed);
+    }
+
     /// States what the statement does now.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::SeqCst);
@@ -71,6 +77,13 @@ impl Progress {
     /// Bytes to consume in all; 0 when unknown (standard input).
     pub fn bytes_total(&self) -> u64 {
         self.bytes_total.load(Ordering::Relaxed)
+    }
+
+    /// The share of the input, or of the rows to read, that is done, from 0 to 1; `None` when unknown.
+    pub fn fraction(&self) -> Option<f64> {
+        let share = |done: u64, total: u64| (total > 0).then(|| (done as f64 / total as f64).min(1.0));
+        let rows_total = self.rows_total.load(Ordering::Relaxed);
+        share(self.bytes_done(), self.bytes_total()).or_else(|| share(self.rows(), rows_total))
     }
 
     /// What the statement does now.

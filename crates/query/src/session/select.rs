@@ -12,6 +12,7 @@ use crate::session::errors::{error_of, planning_error};
 use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
 use crate::session::planning::plan_apart;
+use crate::session::progress::CancelToken;
 use crate::session::settings::{Settings, parse_fraction, parse_freshness};
 use crate::session::transaction::Transaction;
 use crate::table::{IndexUse, StatementContext, UsedCounters};
@@ -58,9 +59,48 @@ impl Planned {
     }
 }
 
+/// A query with all that its planning needs.
+pub(crate) struct Unplanned {
+    tree: Tree,
+    snapshot: Arc<Snapshot>,
+    state: SessionState,
+    runtime: Arc<RuntimeEnv>,
+    used: Arc<UsedCounters>,
+    token: CancelToken,
+}
+
+impl Unplanned {
+    /// Plans it.
+    pub(crate) async fn plan(self) -> Result<Planned> {
+        let Unplanned { tree, snapshot, state, runtime, used, token } = self;
+        plan_apart(token, async move {
+            let planning = |error| planning_error(&error, &snapshot.catalog, &state);
+            let plan = state.statement_to_plan(tree).await.map_err(planning)?;
+            refuse_writes(&plan)?;
+            let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
+            let task = TaskContext::from(&state).with_runtime(runtime);
+            Ok(Planned { plan, task: Arc::new(task), used })
+        })
+        .await
+    }
+
+    /// What it will read.
+    pub(crate) fn used(&self) -> Arc<UsedCounters> {
+        Arc::clone(&self.used)
+    }
+}
+
 impl Session {
     /// SELECT, VALUES, WITH.
     pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+        match run.telling.get() {
+            Some(telling) => self.query_refined(run, query, hints, telling).await,
+            None => self.query_at_once(run, query, hints).await,
+        }
+    }
+
+    /// A query whose answer is not refined.
+    pub(super) async fn query_at_once(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
         if let Some(outcome) = self.answer_by_index(run, &query, hints).await? {
             return Ok(outcome);
         }
@@ -95,20 +135,36 @@ impl Session {
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
+        self.unplanned(run, tree, of_catalog, snapshot, hints)?.plan().await
+    }
+
+    /// A query on a snapshot that is pinned, to be planned when it is known that it must be.
+    pub(crate) fn plan_later(
+        &self,
+        run: &Run,
+        query: Box<Query>,
+        snapshot: &Arc<Snapshot>,
+        hints: &Hints,
+    ) -> Result<Unplanned> {
+        let mut tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
+        let of_catalog = self.catalog_query(run, &mut tree, hints)?;
+        self.unplanned(run, tree, of_catalog, Arc::clone(snapshot), hints)
+    }
+
+    fn unplanned(
+        &self,
+        run: &Run,
+        tree: Tree,
+        of_catalog: bool,
+        snapshot: Arc<Snapshot>,
+        hints: &Hints,
+    ) -> Result<Unplanned> {
         let (mut state, runtime, used) = self.planner(run, &snapshot, hints, false)?;
         if of_catalog {
             let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
             registered.map_err(|error| error_of(&error))?;
         }
-        plan_apart(run.token.clone(), async move {
-            let planning = |error| planning_error(&error, &snapshot.catalog, &state);
-            let plan = state.statement_to_plan(tree).await.map_err(planning)?;
-            refuse_writes(&plan)?;
-            let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
-            let task = TaskContext::from(&state).with_runtime(runtime);
-            Ok(Planned { plan, task: Arc::new(task), used })
-        })
-        .await
+        Ok(Unplanned { tree, snapshot, state, runtime, used, token: run.token.clone() })
     }
 
     /// Brings a query to what can be planned; gives whether it is one of PostgreSQL's catalog.

@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) confidence: f64,
     /// What becomes of statements whose sample does not suffice.
     pub(crate) error_action: Missed,
+    /// Whether who shows answers shows estimates on the way to them.
+    pub(crate) progressive: bool,
     /// Empty is none.
     pub(crate) producer: String,
     pub(crate) producer_epoch: u64,
@@ -56,7 +58,7 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 18] = [
+const SETTINGS: [(&str, &str); 19] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
@@ -73,6 +75,10 @@ const SETTINGS: [(&str, &str); 18] = [
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
+    (
+        "progressive",
+        "Whether the command line and HTTP's events show estimates that get better until the answer: on or off.",
+    ),
     ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
@@ -106,6 +112,7 @@ impl Settings {
             max_error: 0.0,
             confidence: 0.95,
             error_action: Missed::Escalate,
+            progressive: false,
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
@@ -190,6 +197,7 @@ impl Settings {
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "progressive" => self.progressive = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "max_error" => {
@@ -251,6 +259,7 @@ impl Settings {
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "predicate_cache" => show_switch(self.predicate_cache),
+            "progressive" => show_switch(self.progressive),
             "sample_fraction" => self.sample_fraction.to_string(),
             "short_path" => show_switch(self.short_path),
             "max_error" => self.max_error.to_string(),
@@ -285,6 +294,7 @@ impl Settings {
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
+            "progressive" => self.progressive = other.progressive,
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
             "short_path" => self.short_path = other.short_path,
             "max_error" => self.max_error = other.max_error,
@@ -479,6 +489,7 @@ mod tests {
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),
+            ("progressive", "on"),
             ("sample_fraction", "0.3"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),

@@ -11,6 +11,7 @@ use crate::session::Sessions;
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingsView};
 use alluvia_snapshot::{Snapshot, Store};
+use alluvia_tree::Counters;
 use alluvia_types::{Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
@@ -157,6 +158,14 @@ impl UsedCounters {
     pub(crate) fn add_tail_rows(&self, rows: u64) {
         self.tail_rows.fetch_add(rows, Ordering::Relaxed);
         self.rows_read.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// What an answer of the index took.
+    pub(crate) fn add_counters(&self, counters: &Counters) {
+        self.add_segments(counters.segments, counters.segments_skipped);
+        self.add_blocks(counters.cut, counters.blocks_skipped);
+        self.add_rows(counters.rows_filtered);
+        self.add_tail_rows(counters.tail_rows);
     }
 
     /// The answer is from this sample.

@@ -181,6 +181,62 @@ async fn a_client_that_goes_cancels_its_statement() {
     }
 }
 
+/// The data of all events of a name.
+fn events(text: &str, name: &str) -> Vec<serde_json::Value> {
+    let data = text
+        .split("\n\n")
+        .filter(|event| event.starts_with(&format!("event: {name}\n")))
+        .map(|event| event.lines().skip(1).map(|line| line.strip_prefix("data: ").unwrap()).collect::<String>());
+    data.map(|data| serde_json::from_str(&data).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_tell_of_refinements_where_they_are_asked_for() {
+    let served = serve().await;
+    for sql in [
+        "CREATE TABLE many (k TEXT, n BIGINT) WITH (dimensions = 'k', measures = 'n')",
+        "INSERT INTO many SELECT 'k' || (value * 7919 % 1000), value % 100 FROM generate_series(1, 700000)",
+        "CALL alluvia.merge()",
+    ] {
+        let answer = served.ask("POST", "/query").body(sql).send().await;
+        assert!(answer.status < 300, "{}", answer.text());
+    }
+    let ask = |settings: &str| {
+        let request = served.ask("POST", &format!("/query?cuboids=off{settings}"));
+        request
+            .header("accept", "text/event-stream")
+            .body("SELECT count(*) AS c, sum(n) AS s FROM many WHERE k < 'k7'")
+            .send()
+    };
+    let (plain, progressive) = (ask("").await, ask("&progressive=on").await);
+    let (plain, progressive) = (plain.text(), progressive.text());
+    for name in ["columns", "rows"] {
+        assert_eq!(events(&plain, name), events(&progressive, name));
+    }
+    assert_eq!(events(&progressive, "end")[0]["row_count"], json!(1));
+    assert!(events(&plain, "refinement").is_empty());
+    let refinements = events(&progressive, "refinement");
+    let exact = &events(&plain, "rows")[0][0];
+    assert!(refinements.len() > 2, "{progressive}");
+    let mut before = 0.0;
+    for refinement in &refinements {
+        let fraction = refinement["fraction"].as_f64().unwrap();
+        assert!(fraction > before && fraction < 1.0, "{refinement}");
+        before = fraction;
+        let (lower, upper) = (&refinement["lower"][0], &refinement["upper"][0]);
+        for column in ["c", "s"] {
+            let [low, value, high, exact] =
+                [lower, &refinement["rows"][0], upper, exact].map(|row| row[column].as_f64().unwrap());
+            assert!(low <= value && value <= high && (value / exact - 1.0).abs() < 0.2, "{refinement}");
+        }
+        assert_eq!((&refinement["confidence"], &refinement["version"]), (&json!(0.95), &refinements[0]["version"]));
+    }
+    // A statement that is never estimated is answered as ever.
+    let request = served.ask("POST", "/query?progressive=on").header("accept", "text/event-stream");
+    let answer = request.body("SELECT 1 AS a").send().await.text();
+    assert_eq!((events(&answer, "rows"), events(&answer, "refinement").len()), (vec![json!([{"a": 1}])], 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn events_tell_of_progress_and_then_the_answer() {
     let served = serve().await;
@@ -188,14 +244,7 @@ async fn events_tell_of_progress_and_then_the_answer() {
     let answer = ask("SELECT value AS n FROM generate_series(1, 20000)").await;
     assert_eq!((answer.status, answer.content_type(), answer.whole), (200, "text/event-stream", true));
     let text = answer.text();
-    let event = |name: &str| {
-        let data: Vec<String> = text
-            .split("\n\n")
-            .filter(|event| event.starts_with(&format!("event: {name}\n")))
-            .map(|event| event.lines().skip(1).map(|line| line.strip_prefix("data: ").unwrap()).collect::<String>())
-            .collect();
-        data.iter().map(|data| serde_json::from_str::<serde_json::Value>(data).unwrap()).collect::<Vec<_>>()
-    };
+    let event = |name: &str| events(&text, name);
     assert_eq!(event("columns"), [json!([{"name": "n", "type": "BIGINT"}])]);
     let rows: Vec<serde_json::Value> = event("rows").iter().flat_map(|rows| rows.as_array().unwrap().clone()).collect();
     assert!(rows.len() == 20_000 && rows.iter().enumerate().all(|(at, row)| row["n"] == json!(at + 1)));

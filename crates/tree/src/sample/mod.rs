@@ -11,11 +11,14 @@
 //!
 //! A stratum is a run of neighbouring cut blocks, long enough to have some hundred drawn rows at the rung it is first read at: then
 //! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows.
+//!
+//! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact answer.
 
 mod draw;
 mod facts;
 mod foresee;
 mod possible;
+mod refine;
 mod strata;
 mod tally;
 
@@ -26,6 +29,8 @@ use alluvia_types::Result;
 use facts::Facts;
 use strata::Strata;
 use tally::Look;
+
+pub use refine::{Refine, Refiner, Reseeded, Step};
 
 /// Looks at samples; a look at everything does not count.
 pub const LOOKS: u32 = 2;

@@ -6,5 +6,6 @@ mod cuboid_model;
 mod files;
 mod golden;
 mod ladder;
+mod refine_model;
 mod round_trip;
 mod sample_model;

@@ -19,14 +19,14 @@ const INTEGER: usize = 2;
 const FLOAT: usize = 5;
 
 /// Levels: country, city, item.
-const COUNTRY: usize = 0;
-const CITY: usize = 1;
-const ITEM: usize = 2;
+pub const COUNTRY: usize = 0;
+pub const CITY: usize = 1;
+pub const ITEM: usize = 2;
 
-struct Data {
-    table: TableDef,
-    segments: Vec<SegmentRows>,
-    identities: Vec<Vec<(u64, u64)>>,
+pub struct Data {
+    pub table: TableDef,
+    pub segments: Vec<SegmentRows>,
+    pub identities: Vec<Vec<(u64, u64)>>,
 }
 
 fn unit(random: &mut Random) -> f64 {
@@ -48,7 +48,7 @@ fn skewed(table: &TableDef, random: &mut Random, count: usize, distinct: u64) ->
 }
 
 /// Segments of so many rows; those of less than a thousand have no ladder.
-fn data(seed: u64, sizes: &[usize], distinct: u64) -> Data {
+pub fn data(seed: u64, sizes: &[usize], distinct: u64) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
     let table = table(true);
@@ -74,7 +74,7 @@ fn data(seed: u64, sizes: &[usize], distinct: u64) -> Data {
     Data { table, segments, identities }
 }
 
-fn question(data: &Data, filters: &[(usize, Vec<u32>)], groups: &[usize]) -> BoxQuery {
+pub fn question(data: &Data, filters: &[(usize, Vec<u32>)], groups: &[usize]) -> BoxQuery {
     let wanted = Wanted { sum: true, ..Wanted::default() };
     let measure = |at: usize, is_float| WantedMeasure { column: data.table.columns[at].id, is_float, wanted };
     BoxQuery {
@@ -87,7 +87,7 @@ fn question(data: &Data, filters: &[(usize, Vec<u32>)], groups: &[usize]) -> Box
     }
 }
 
-fn keys(data: &Data, question: &BoxQuery) -> GroupKeys {
+pub fn keys(data: &Data, question: &BoxQuery) -> GroupKeys {
     let span = |&level: &usize| {
         let mut bounds = (u32::MAX, 0);
         for SegmentRows { segment, .. } in &data.segments {
@@ -103,7 +103,7 @@ fn keys(data: &Data, question: &BoxQuery) -> GroupKeys {
     GroupKeys::new(question.groups.iter().map(span).collect()).expect("few groups")
 }
 
-const GOALS: [Goal; 6] = [
+pub const GOALS: [Goal; 6] = [
     Goal { aggregate: Aggregate::Count, measure: None },
     Goal { aggregate: Aggregate::Count, measure: Some(0) },
     Goal { aggregate: Aggregate::Sum, measure: Some(0) },
@@ -112,7 +112,7 @@ const GOALS: [Goal; 6] = [
     Goal { aggregate: Aggregate::Avg, measure: Some(1) },
 ];
 
-fn truth(exact: &Answer, group: usize, goal: &Goal) -> f64 {
+pub fn truth(exact: &Answer, group: usize, goal: &Goal) -> f64 {
     let Some(measure) = goal.measure else { return exact.totals.rows(group) as f64 };
     let totals = &exact.totals.measures()[measure];
     let sum = if totals.of().is_float { totals.float_sum(group) } else { totals.exact_sum(group) as f64 };
@@ -123,7 +123,7 @@ fn truth(exact: &Answer, group: usize, goal: &Goal) -> f64 {
     }
 }
 
-fn exact(data: &Data, question: &BoxQuery) -> Answer {
+pub fn exact(data: &Data, question: &BoxQuery) -> Answer {
     let mut exact = Answer::new(question, keys(data, question));
     assert!(answer(question, &data.segments, 1, &mut exact).expect("answers"));
     exact
@@ -159,7 +159,7 @@ fn ask(data: &Data, question: &BoxQuery, keys: &GroupKeys, how: &How<'_>) -> (Sa
 }
 
 /// Bit for bit, for what adds up exactly; other floats may differ in the last place, for rows come in another order.
-fn assert_same(found: &Answer, expected: &Answer) {
+pub fn assert_same(found: &Answer, expected: &Answer) {
     for group in 0..expected.totals.groups().max(found.totals.groups()) {
         let rows = |answer: &Answer| if group < answer.totals.groups() { answer.totals.rows(group) } else { 0 };
         assert_eq!(rows(found), rows(expected));
@@ -173,7 +173,7 @@ fn assert_same(found: &Answer, expected: &Answer) {
     }
 }
 
-fn codes(of: std::ops::Range<u32>) -> Vec<u32> {
+pub fn codes(of: std::ops::Range<u32>) -> Vec<u32> {
     of.collect()
 }
 
@@ -287,7 +287,7 @@ fn what_is_read_in_full_is_the_exact_answer() {
     assert!(estimated > 5, "{estimated} rounds were sampled");
 }
 
-fn check_groups(found: &Estimates, expected: &Answer) {
+pub fn check_groups(found: &Estimates, expected: &Answer) {
     let there: BTreeSet<usize> =
         (0..expected.totals.groups()).filter(|&group| expected.totals.rows(group) > 0).collect();
     let seen: BTreeSet<usize> = found.groups.iter().map(|(group, _)| *group).collect();

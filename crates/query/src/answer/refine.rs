@@ -1,0 +1,119 @@
+//! Refining answers: which statements have them, and what the columns of each are.
+//!
+//! Invariants:
+//! - A statement is refined if it may be estimated, whatever `max_error` is; everything else is answered as ever.
+//! - Each refinement looks like the answer: the same columns, names, types, order and limit. The last one is the answer.
+
+use super::columns;
+use super::run::{Begun, Bound, begin};
+use super::sampled::{Accuracy, Bounded, Goals, bounded, goals_of, used_of};
+use super::statement::Item;
+use super::{Kept, group_codes};
+use crate::table::SampleUsed;
+use alluvia_snapshot::TableRead;
+use alluvia_tree::Counters;
+use alluvia_tree::sample::{Estimates, Refine, Refiner, SAMPLE_ROWS_MIN, Step};
+use alluvia_types::{Result, Version};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+
+/// A statement on its way from its first estimate to its answer.
+pub(crate) struct Refining {
+    bound: Arc<Bound>,
+    kept: Arc<Kept>,
+    schema: SchemaRef,
+    goals: Goals,
+    accuracy: Accuracy,
+    refiner: Refiner,
+}
+
+/// What a step has come to.
+pub(crate) enum Refined {
+    /// More was read.
+    Read,
+    /// An estimate; whether it is as exact as `max_error` asks.
+    Look { look: u32, estimate: Bounded, sample: SampleUsed, is_enough: bool },
+    /// The answer; `None` where the general way must give it.
+    Exact(Option<Bounded>),
+}
+
+/// Whether a statement may have estimates.
+pub(crate) fn may_refine(bound: &Bound, kept: &Kept) -> bool {
+    goals_of(bound, kept, bound.asked()).is_some()
+}
+
+/// A statement about to be refined. With a `max_error` of 0 only its exact answer is enough. `None` if it must be answered as ever.
+pub(crate) fn refine(
+    bound: Arc<Bound>,
+    read: &TableRead,
+    version: Version,
+    kept: Arc<Kept>,
+    threads: usize,
+    schema: SchemaRef,
+    accuracy: Accuracy,
+) -> Result<Option<Refining>> {
+    let Some(Begun { segments, questions, found }) = begin(&bound, read, version, &kept)? else { return Ok(None) };
+    let Some(goals) = goals_of(&bound, &kept, &questions) else { return Ok(None) };
+    let question = questions[0].clone();
+    let asked = Refine {
+        group_codes: group_codes::of(&bound, &question),
+        question,
+        goals: goals.values.clone(),
+        max_error: accuracy.max_error,
+        confidence: accuracy.confidence,
+        reseeded: None,
+        rows_min: SAMPLE_ROWS_MIN,
+        threads,
+    };
+    let Some(refiner) = Refiner::new(asked, segments, found)? else { return Ok(None) };
+    Ok(Some(Refining { bound, kept, schema, goals, accuracy, refiner }))
+}
+
+impl Refining {
+    /// A bounded piece of work.
+    pub(crate) fn step(&mut self) -> Result<Refined> {
+        Ok(match self.refiner.step()? {
+            Step::Read => Refined::Read,
+            Step::Exact => Refined::Exact(self.exact()),
+            Step::Look(estimates) => self.look(&estimates).unwrap_or(Refined::Read),
+        })
+    }
+
+    /// `None` where not all values can be written down: the answer will be exact.
+    fn look(&self, estimates: &Estimates) -> Option<Refined> {
+        let estimate = bounded(&self.bound, self.refiner.answer(), &self.goals, estimates, &self.schema)?;
+        let sample = used_of(&self.accuracy, self.refiner.looks(), estimates);
+        let is_enough = self.accuracy.max_error > 0.0 && estimates.holds;
+        Some(Refined::Look { look: estimates.look, estimate, sample, is_enough })
+    }
+
+    fn exact(&self) -> Option<Bounded> {
+        let rows: RecordBatch = columns::batch(&self.bound, self.refiner.answer(), &self.kept.names, &self.schema)?;
+        let of_item = self.bound.items.iter().zip(rows.columns());
+        let bounds = of_item.map(|(item, column)| {
+            matches!(item, Item::Aggregate(..)).then(|| (Arc::clone(column), Arc::clone(column)))
+        });
+        Some(Bounded { bounds: bounds.collect(), rows })
+    }
+
+    /// Looks at samples that are planned.
+    pub(crate) fn looks(&self) -> u32 {
+        self.refiner.looks()
+    }
+
+    /// Rows read so far, and rows that the exact answer reads.
+    pub(crate) fn rows(&self) -> (u64, u64) {
+        (self.refiner.rows_read(), self.refiner.rows())
+    }
+
+    /// What it took so far.
+    pub(crate) fn counters(&self) -> Counters {
+        self.refiner.answer().counters
+    }
+
+    /// How often all looks hold.
+    pub(crate) fn confidence(&self) -> f64 {
+        self.accuracy.confidence
+    }
+}

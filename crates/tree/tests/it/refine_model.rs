@@ -1,0 +1,169 @@
+//! Refinements against the exact answer: all looks of one run hold as often as the confidence says, bounds never widen, no group is lost
+//! unsaid, and what comes last is the exact answer bit for bit.
+
+use crate::common::Random;
+use crate::sample_model::*;
+use alluvia_tree::sample::{Estimated, Estimates, Refine, Refiner, Reseeded, Step};
+use alluvia_tree::{Answer, BoxQuery};
+use alluvia_types::Version;
+use std::sync::Arc;
+
+const CONFIDENCE: f64 = 0.95;
+
+fn refine(question: &BoxQuery, seed: Option<(u64, &Arc<Vec<Vec<(u64, u64)>>>)>) -> Refine {
+    Refine {
+        question: question.clone(),
+        group_codes: Vec::new(),
+        goals: GOALS.to_vec(),
+        max_error: 0.0,
+        confidence: CONFIDENCE,
+        reseeded: seed.map(|(seed, identities)| Reseeded { seed, identities: Arc::clone(identities) }),
+        rows_min: 0,
+        threads: 1,
+    }
+}
+
+/// Every look of one run, and the answer at its end.
+fn looks_of(refine: Refine, data: &Data) -> (Vec<Estimates>, Answer, u32) {
+    let into = Answer::new(&refine.question, keys(data, &refine.question));
+    let mut refiner = Refiner::new(refine, data.segments.clone(), into).expect("walks").expect("it can");
+    let (mut looks, mut read) = (Vec::new(), refiner.rows_read());
+    loop {
+        let step = refiner.step().expect("reads");
+        assert!(read <= refiner.rows_read() && refiner.rows_read() <= refiner.rows());
+        read = refiner.rows_read();
+        match step {
+            Step::Read => {}
+            Step::Look(estimates) => {
+                assert!(estimates.look <= refiner.looks(), "{} of {}", estimates.look, refiner.looks());
+                looks.push(estimates);
+            }
+            Step::Exact => break,
+        }
+    }
+    assert_eq!(refiner.rows_read(), refiner.rows());
+    assert!(matches!(refiner.step(), Ok(Step::Exact)), "the end is the end");
+    (looks, refiner.answer().clone(), refiner.looks())
+}
+
+/// Whether every look of a run holds the truth of a goal: our intervals, and the textbook's.
+fn all_hold(looks: &[Estimates], goal: usize, truth: f64) -> (bool, bool) {
+    let slack = 1e-9 * truth.abs();
+    let cells = || looks.iter().map(|look| look.groups[0].1[goal]);
+    let holds = |lower: f64, upper: f64| lower <= truth + slack && truth <= upper + slack;
+    let ours = |cell: Estimated| holds(cell.interval.lower, cell.interval.upper);
+    let textbook = |cell: Estimated| holds(cell.textbook.lower, cell.textbook.upper);
+    (cells().all(ours), cells().all(textbook))
+}
+
+/// Somebody looks at all of them: `REFINE_TRIALS=2000 cargo test -p alluvia-tree all_looks -- --nocapture` prints how often they hold.
+#[test]
+fn all_looks_of_a_run_hold_together_as_often_as_they_say() {
+    let asked = std::env::var("REFINE_TRIALS").ok().and_then(|trials| trials.parse().ok());
+    let trials = asked.unwrap_or(150u64);
+    let data = data(5, &[110_000, 50_000, 900], 30);
+    let identities = Arc::new(data.identities.clone());
+    let (mut ours_in_all, mut textbook_in_all, mut runs, mut looked) = (0, 0, 0, 0);
+    for filters in [
+        vec![(ITEM, codes(1..20))],
+        vec![(ITEM, vec![2, 9])],
+        vec![(ITEM, codes(4..20)), (COUNTRY, codes(1..15))],
+        vec![(CITY, codes(1..12))],
+    ] {
+        let question = question(&data, &filters, &[]);
+        let expected = exact(&data, &question);
+        let mut held = [(0, 0); GOALS.len()];
+        let mut planned = 0;
+        for seed in 0..trials {
+            let (looks, _, of_run) = looks_of(refine(&question, Some((seed, &identities))), &data);
+            assert!(looks.len() >= 2, "{} looks", looks.len());
+            (planned, looked) = (of_run, looked + looks.len() as u64);
+            for (at, (goal, held)) in GOALS.iter().zip(&mut held).enumerate() {
+                let (ours, textbook) = all_hold(&looks, at, truth(&expected, 0, goal));
+                held.0 += u64::from(ours);
+                held.1 += u64::from(textbook);
+            }
+        }
+        for (goal, (ours, textbook)) in GOALS.iter().zip(held) {
+            println!("{filters:?} {goal:?}: all of {planned} looks hold {ours} of {trials} times, textbook {textbook}");
+            let least = CONFIDENCE - 4.0 * (CONFIDENCE * (1.0 - CONFIDENCE) / trials as f64).sqrt();
+            assert!(ours as f64 >= least * trials as f64, "{filters:?} {goal:?}: {ours} of {trials}");
+            (ours_in_all, textbook_in_all, runs) = (ours_in_all + ours, textbook_in_all + textbook, runs + trials);
+        }
+    }
+    println!("in all: {ours_in_all} of {runs}, textbook {textbook_in_all}");
+    // Each run asks for all goals at once.
+    assert!(looked * GOALS.len() as u64 >= 3 * runs, "{looked} looks");
+    assert!(ours_in_all as f64 >= CONFIDENCE * runs as f64, "{ours_in_all} of {runs}");
+    // Whoever looks at intervals for one look as often as he likes is deceived: the test can fail.
+    assert!((textbook_in_all as f64) < 0.93 * runs as f64, "{textbook_in_all} of {runs}");
+}
+
+#[test]
+fn bounds_never_widen_and_the_end_is_the_exact_answer() {
+    let mut data = data(7, &[70_000, 40_000, 500], 60);
+    let identities = Arc::new(data.identities.clone());
+    let mut random = Random(71);
+    let (mut compared, mut contradicted, mut with_looks) = (0, 0, 0);
+    for round in 0..40 {
+        for segment in &mut data.segments {
+            segment.through = (random.below(4) == 0).then(|| Version(9 + random.below(5)));
+            segment.above = (random.below(5) == 0).then(|| Version(6 + random.below(4)));
+        }
+        let some = |random: &mut Random| {
+            let share = 1 + random.below(9);
+            (0..60).filter(|_| random.below(10) < share).collect::<Vec<u32>>()
+        };
+        let mut filters = vec![(ITEM, some(&mut random))];
+        if random.below(2) == 0 {
+            filters.push((CITY, some(&mut random)));
+        }
+        let groups: Vec<usize> = [COUNTRY, CITY, ITEM].into_iter().filter(|_| random.below(3) == 0).collect();
+        let question = question(&data, &filters, &groups);
+        let expected = exact(&data, &question);
+        let seed = (random.below(2) == 0).then(|| random.below(1_000));
+        let (looks, found, _) = looks_of(refine(&question, seed.map(|seed| (seed, &identities))), &data);
+        assert_same(&found, &expected);
+        with_looks += usize::from(looks.len() > 1);
+        for look in &looks {
+            check_groups(look, &expected);
+            assert!(!look.holds || look.error == 0.0, "round {round}: an error of 0 was asked for");
+        }
+        for (before, after) in looks.iter().zip(looks.iter().skip(1)) {
+            assert!(before.look < after.look && before.rows_drawn <= after.rows_drawn);
+            for (group, cells) in &after.groups {
+                let Some((_, known)) = before.groups.iter().find(|(known, _)| known == group) else { continue };
+                for (cell, known) in cells.iter().zip(known) {
+                    let (cell, known) = (cell.interval, known.interval);
+                    assert!(cell.estimate.is_nan() || cell.lower <= cell.estimate && cell.estimate <= cell.upper);
+                    compared += 1;
+                    let is_within = cell.lower >= known.lower && cell.upper <= known.upper;
+                    // Apart: one of both is wrong.
+                    assert!(is_within || cell.lower > known.upper || cell.upper < known.lower, "{known:?} {cell:?}");
+                    contradicted += usize::from(!is_within);
+                }
+            }
+        }
+    }
+    assert!(with_looks > 10 && compared > 1_000, "{with_looks} rounds, {compared} values");
+    assert!(contradicted * 50 < compared, "{contradicted} of {compared} looks contradict the one before");
+}
+
+#[test]
+fn an_error_that_is_enough_is_told() {
+    let data = data(9, &[120_000], 30);
+    let question = question(&data, &[(ITEM, codes(1..20))], &[]);
+    let (looks, ..) = looks_of(Refine { max_error: 0.3, ..refine(&question, None) }, &data);
+    let first = looks.iter().position(|look| look.holds).expect("some look is near enough");
+    assert!(looks[first].error <= 0.3 && looks[first].groups_unseen == 0);
+    assert!(looks[..first].iter().all(|look| look.error > 0.3));
+}
+
+#[test]
+fn what_has_no_ladder_is_read_in_full_at_once() {
+    let data = data(13, &[900, 700], 20);
+    let question = question(&data, &[(ITEM, codes(1..10))], &[COUNTRY]);
+    let (looks, found, planned) = looks_of(refine(&question, None), &data);
+    assert!(looks.is_empty() && planned == 0);
+    assert_same(&found, &exact(&data, &question));
+}
