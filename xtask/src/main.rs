@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // chores are no part of the database: they may use files and clocks directly
 
 mod data;
+mod package;
 mod run;
 mod tidy;
 
@@ -11,7 +12,7 @@ use run::{Step, cargo, die, python};
 use std::path::PathBuf;
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | docs | check-data DIR | deb [PROGRAM] | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,6 +27,7 @@ fn main() {
         Some("bench") => bench(&rest),
         Some("docs") => docs(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
+        Some("deb") => deb(&rest),
         Some("soak") => timed("kill", &rest),
         Some("fuzz") => timed("fuzz", &rest),
         _ => die(&format!("usage: {HELP}")),
@@ -81,6 +83,12 @@ fn interop() {
     python(&venv, &["scripts/web.py", binary]).run();
 }
 
+/// The Debian package, of a program that is built already or of this checkout's.
+fn deb(rest: &[&str]) {
+    let program = rest.first().map_or_else(|| built("alluvia"), PathBuf::from);
+    package::deb(&program);
+}
+
 fn docs() {
     cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
 }
@@ -111,6 +119,8 @@ fn timed(kind: &str, rest: &[&str]) {
         "it",
         "--test",
         "wire",
+        "--test",
+        "http",
         "--",
         &format!("{kind}::"),
         "--nocapture",
