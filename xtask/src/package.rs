@@ -63,14 +63,13 @@ pub fn deb(program: &Path) {
         .replace("@VERSION@", version)
         .replace("@ARCHITECTURE@", &architecture)
         .replace("@INSTALLED_KIB@", &(bytes.len() / 1024 + 1).to_string())
-        .replace("@GLIBC@", &format!("{}.{}", glibc.0, glibc.1))
-        .replace("@HOMEPAGE@", env!("CARGO_PKG_REPOSITORY"));
+        .replace("@GLIBC@", &format!("{}.{}", glibc.0, glibc.1));
     fs::write(place("DEBIAN/control"), control).unwrap_or_else(|error| die(&format!("control: {error}")));
     folders(&tree);
 
     let package = target_dir().join(format!("alluvia_{version}_{architecture}.deb"));
     let names = [&tree, &package].map(|path| path.to_str().expect("paths here are UTF-8"));
-    Step::new("dpkg-deb", &["--root-owner-group", "-Zxz", "--build", names[0], names[1]]).run();
+    Step::new("dpkg-deb", &["--root-owner-group", "-Zgzip", "--build", names[0], names[1]]).run();
     println!("{}", package.display());
 }
 

@@ -5,6 +5,7 @@
 use crate::support::serve;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Labels that Prometheus adds to what it scrapes.
 const SCRAPED: [&str; 2] = ["job", "instance"];
@@ -31,7 +32,8 @@ fn words(expression: &str) -> Vec<&str> {
 fn labels(expression: &str) -> Vec<&str> {
     let selected = expression.split('{').skip(1).flat_map(|rest| rest.split('}').next().unwrap_or_default().split(','));
     let selected = selected.filter_map(|pair| pair.split(['=', '!']).next());
-    let summed = expression.split("by (").skip(1).flat_map(|rest| rest.split(')').next().unwrap_or_default().split(','));
+    let summed =
+        expression.split("by (").skip(1).flat_map(|rest| rest.split(')').next().unwrap_or_default().split(','));
     selected.chain(summed).map(str::trim).filter(|label| !label.is_empty()).collect()
 }
 
@@ -41,6 +43,12 @@ async fn every_expression_of_the_dashboard_finds_its_figures() {
     served.query("CREATE TABLE t (a INT)").await;
     served.query("INSERT INTO t VALUES (1)").await;
     served.query("SELECT nothing").await;
+    // Sessions are counted while they are there.
+    let _busy =
+        served.ask("POST", "/query").body("SELECT count(*) FROM generate_series(1, 1000000000000)").begin().await;
+    while !served.db.engine().figures().sessions.contains(&("http", 1)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let metrics = served.ask("GET", "/metrics").send().await.text();
     let mut exposed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in metrics.lines().filter(|line| !line.starts_with('#')) {

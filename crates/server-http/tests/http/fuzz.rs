@@ -128,7 +128,8 @@ fn request(random: &mut Random, rows: &[(&str, Vec<u8>)]) -> Vec<u8> {
         }
     }
     for _ in 0..random.below(3) {
-        head.push_str(random.pick(&HEADERS));
+        let header: &str = random.pick::<&str>(&HEADERS);
+        head.push_str(header);
         head.push_str("\r\n");
     }
     let is_chunked = random.below(4) == 0;

@@ -187,7 +187,8 @@ async fn a_connection_serves_many_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_sends_all_before_it_reads_is_told_why_it_was_refused() {
     let served = serve_with(small()).await;
-    let many = format!("SELECT 1 -- {}", "x".repeat(32 << 20));
+    served.query("CREATE TABLE t (a INT)").await;
+    let many = format!("SELECT 1 -- {}", "x".repeat(16 << 20));
     for (path, headers, status) in [
         ("/query", "content-type: text/plain", 413),
         ("/query", "content-type: text/plain\r\naccept: image/png", 406),
@@ -225,11 +226,11 @@ async fn a_batch_that_has_failed_is_answered_although_its_body_stalls() {
         "POST /ingest/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/csv\r\ncontent-length: 900000000\r\n\r\n";
     stalls.write_all(head.as_bytes()).await.unwrap();
     // Enough that rows are looked at before the end of the body, which never comes.
-    stalls.write_all("four\n".repeat(4 << 20).as_bytes()).await.unwrap();
+    stalls.write_all(format!("1\n{}", "four\n".repeat(4 << 20)).as_bytes()).await.unwrap();
     let mut all = vec![0; 4_000];
     let count = stalls.read(&mut all).await.unwrap();
     let told = String::from_utf8_lossy(&all[..count]);
-    assert!(told.starts_with("HTTP/1.1 400") && told.contains("the body, line 1, column a"), "{told}");
+    assert!(told.starts_with("HTTP/1.1 400") && told.contains("the body, line 2, column a"), "{told}");
 }
 
 /// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
