@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
 XTASK = ./xtask/setup.sh && cargo run --quiet --locked --package xtask --
 
-.PHONY: demo sql test lint bench wheel docs check-data soak fuzz
+.PHONY: demo sql test lint bench wheel docs check-data deb soak fuzz
 
 demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
 	@$(XTASK) demo $(if $(DATA),--data $(DATA))
@@ -29,8 +29,11 @@ docs: ## API documentation, with links checked.
 check-data: ## make check-data DIR=...: every checksum and invariant of a data directory.
 	@$(XTASK) check-data $(DIR)
 
+deb: ## The Debian package, from this checkout's program or from PROGRAM=FILE; says where it lies.
+	@$(XTASK) deb $(PROGRAM)
+
 soak: ## Crash tests for DURATION (default 1h).
 	@$(XTASK) soak $(or $(DURATION),1h)
 
-fuzz: ## SQL text and messages of clients against parser, planner and server for DURATION (default 1m each).
+fuzz: ## SQL text, messages of PostgreSQL's clients and HTTP requests against the server, for DURATION (default 1m each). ALLUVIA_TEST_SEED replays.
 	@$(XTASK) fuzz $(or $(DURATION),1m)

@@ -5,6 +5,7 @@ Usage: web.py PATH_TO_ALLUVIA
 
 import csv
 import http.client
+import http.server
 import io
 import json
 import pathlib
@@ -15,6 +16,8 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from contextlib import contextmanager
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import serving
 from serving import check
@@ -101,6 +104,70 @@ def with_passwords(binary, data):
         check(ask(base, "/healthz")[0], 200, "health")
 
 
+@contextmanager
+def collector():
+    """An OpenTelemetry collector that keeps what it is sent; gives its address and the spans, as the standard's own definitions read them."""
+    spans = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"])))
+            check((self.path, self.headers["Content-Type"]), ("/v1/traces", "application/x-protobuf"), "OTLP")
+            for resource in request.resource_spans:
+                check([(a.key, a.value.string_value) for a in resource.resource.attributes][0], ("service.name", "alluvia"), "resource")
+                spans.extend(span for scope in resource.scope_spans for span in scope.spans)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", spans
+        server.shutdown()
+
+
+def attributes(span):
+    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in span.attributes}
+
+
+def with_traces(binary, data):
+    """A request of a client that traces, from the wire to the scan; then one that nobody traces."""
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    sql = "SELECT b, count(*) AS n FROM t WHERE length(b) > 0 GROUP BY b"
+    with collector() as (endpoint, spans):
+        with served(binary, data, f"otlp_endpoint={endpoint}", "otlp_share=0") as (base, _):
+            check(ask(base, "/query", "CALL alluvia.flush()")[0], 200, "flush")
+            check(ask(base, "/query", sql, traceparent=f"00-{trace}-{parent}-01")[0], 200, "a traced query")
+            check(ask(base, "/query", "SELECT nowhere", traceparent=f"00-{trace}-{parent}-01")[0], 400, "a traced error")
+            check(ask(base, "/ingest/t", "9,z\n", Content_Type="text/csv", traceparent=f"00-{trace}-{parent}-01")[0], 200, "a traced batch")
+        # The server has ended, and has sent what it had.
+        check({span.trace_id.hex() for span in spans}, {trace}, "the client's trace alone")
+        by_id = {span.span_id: span for span in spans}
+
+        def path(span):
+            above = by_id.get(span.parent_span_id)
+            return (path(above) if above else []) + [span.name]
+
+        paths = {"/".join(path(span)) for span in spans}
+        wanted = ["request", "request/statement", "request/statement/planning", "request/statement/execution"]
+        for one in [*wanted, "request/statement/table scan", "request/statement/commit"]:
+            check(one in paths, True, f"{one} in {sorted(paths)}")
+        roots = [span for span in spans if span.name == "request"]
+        check({span.parent_span_id.hex() for span in roots}, {parent}, "the client's span")
+        check(sorted(attributes(span)["http.response.status_code"] for span in roots), [200, 200, 400], "statuses")
+        scans = [attributes(span) for span in spans if span.name == "table scan"]
+        check([(scan["table"], scan["rows"] + scan["tail_rows"] >= 4, scan["bytes"] > 0) for scan in scans], [("t", True, True)], "the scan")
+        statements = {attributes(span)["db.query.text"]: span for span in spans if span.name == "statement"}
+        check((attributes(statements[sql])["rows"], statements[sql].status.code), (3, 0), "the statement")
+        check(statements["SELECT nowhere"].status.code, 2, "a failed statement")
+        for span in spans:
+            above = by_id.get(span.parent_span_id)
+            check(above is None or above.start_time_unix_nano <= span.start_time_unix_nano, True, "children begin later")
+
+
 def main():
     binary = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -112,6 +179,7 @@ def main():
             check(rows(base, "SELECT count(*) AS n FROM t"), [{"n": 4}], "after a restart")
             again = json.loads(ask(base, "/ingest/t", "3,x\n4,y\n", Content_Type="text/csv", Idempotency_Key="k")[1])
             check((again["rows"], again["duplicate"]), (2, True), "a key after a restart")
+        with_traces(binary, data)
         with_passwords(binary, data)
     print(f"http: {serving.passed} passed, 0 failed")
 

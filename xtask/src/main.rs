@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // chores are no part of the database: they may use files and clocks directly
 
 mod data;
+mod package;
 mod run;
 mod tidy;
 
@@ -11,7 +12,7 @@ use run::{Step, cargo, die, python};
 use std::path::PathBuf;
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | check-data DIR | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | check-data DIR | deb [PROGRAM] | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +28,7 @@ fn main() {
         Some("wheel") => println!("{}", wheel().display()),
         Some("docs") => docs(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
+        Some("deb") => deb(&rest),
         Some("soak") => timed("kill", &rest),
         Some("fuzz") => timed("fuzz", &rest),
         _ => die(&format!("usage: {HELP}")),
@@ -105,6 +107,12 @@ fn python_package() {
     python(&venv, &["-m", "pytest", "--quiet", "python/tests"]).run();
 }
 
+/// The Debian package, of a program that is built already or of this checkout's.
+fn deb(rest: &[&str]) {
+    let program = rest.first().map_or_else(|| built("alluvia"), PathBuf::from);
+    package::deb(&program);
+}
+
 fn docs() {
     cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
 }
@@ -135,6 +143,8 @@ fn timed(kind: &str, rest: &[&str]) {
         "it",
         "--test",
         "wire",
+        "--test",
+        "http",
         "--",
         &format!("{kind}::"),
         "--nocapture",

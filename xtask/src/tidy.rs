@@ -21,11 +21,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("query", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
     ("node", &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "query"]),
     ("access", &["types"]),
+    ("telemetry", &["types"]),
     ("server-pg", &["types", "access", "query"]),
     ("server-http", &["types", "access", "query"]),
     ("server-flight", &["types", "access", "query"]),
     ("python", &["types", "space", "query", "node"]),
-    ("cli", &["types", "access", "space", "snapshot", "query", "node", "server-pg", "server-http", "server-flight"]),
+    (
+        "cli",
+        &[
+            "types",
+            "access",
+            "space",
+            "snapshot",
+            "query",
+            "node",
+            "server-pg",
+            "server-http",
+            "server-flight",
+            "telemetry",
+        ],
+    ),
     ("bench", &["types", "space", "storage", "snapshot", "query", "node"]),
 ];
 

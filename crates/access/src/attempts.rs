@@ -1,6 +1,9 @@
 //! Wrong passwords by address.
 //!
-//! Invariant: who gives wrong passwords waits, longer each time, and is refused after many.
+//! Invariants:
+//! - Who gives wrong passwords waits, longer each time, and is refused after many.
+//! - A password is counted as wrong before it is looked at, and forgiven if it is right: however many are tried at once, no more
+//!   than the bound are.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -21,38 +24,56 @@ const ADDRESSES_MAX: usize = 10_000;
 /// Wrong passwords by address. Times are monotonic, since any one moment.
 #[derive(Debug, Default)]
 pub struct Attempts {
-    wrong: Mutex<HashMap<IpAddr, (u32, Duration)>>,
+    wrong: Mutex<Wrong>,
 }
 
 impl Attempts {
     /// Refuses an address that has given too many wrong passwords lately.
     pub fn check(&self, peer: IpAddr, now: Duration) -> Result<()> {
-        match self.wrong.lock().get(&peer) {
-            Some((count, last)) if *count >= WRONG_MAX && now.saturating_sub(*last) < FORGET_AFTER => {
-                Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
-                    .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
-            }
-            _ => Ok(()),
-        }
+        check(&self.wrong.lock(), peer, now)
+    }
+
+    /// Lets a password be looked at, unless its address has given too many wrong ones: counts it as wrong until
+    /// [`Attempts::right`] says otherwise, and gives how long its sender has to wait if it is.
+    pub fn admit(&self, peer: IpAddr, now: Duration) -> Result<Duration> {
+        let mut wrong = self.wrong.lock();
+        check(&wrong, peer, now)?;
+        Ok(count(&mut wrong, peer, now))
     }
 
     /// Counts a wrong password; gives how long its sender has to wait.
     pub fn wrong(&self, peer: IpAddr, now: Duration) -> Duration {
-        let mut wrong = self.wrong.lock();
-        wrong.retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
-        if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
-            // An attack from everywhere: nobody is remembered, everybody waits.
-            return LONGEST_WAIT;
-        }
-        let (count, last) = wrong.entry(peer).or_default();
-        (*count, *last) = (count.saturating_add(1), now);
-        FIRST_WAIT.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST_WAIT)
+        count(&mut self.wrong.lock(), peer, now)
     }
 
     /// A right password forgives the wrong ones.
     pub fn right(&self, peer: IpAddr) {
         self.wrong.lock().remove(&peer);
     }
+}
+
+/// How many wrong passwords an address has given, and when the last.
+type Wrong = HashMap<IpAddr, (u32, Duration)>;
+
+fn check(wrong: &Wrong, peer: IpAddr, now: Duration) -> Result<()> {
+    match wrong.get(&peer) {
+        Some((count, last)) if *count >= WRONG_MAX && now.saturating_sub(*last) < FORGET_AFTER => {
+            Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
+                .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn count(wrong: &mut Wrong, peer: IpAddr, now: Duration) -> Duration {
+    wrong.retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
+    if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
+        // An attack from everywhere: nobody is remembered, everybody waits.
+        return LONGEST_WAIT;
+    }
+    let (count, last) = wrong.entry(peer).or_default();
+    (*count, *last) = (count.saturating_add(1), now);
+    FIRST_WAIT.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST_WAIT)
 }
 
 #[cfg(test)]
@@ -71,5 +92,15 @@ mod tests {
         assert!(attempts.check(here, now + FORGET_AFTER).is_ok());
         attempts.right(here);
         assert!(attempts.check(here, now).is_ok());
+    }
+
+    #[test]
+    fn guesses_made_at_once_are_bounded_as_those_made_in_turn() {
+        let (attempts, here) = (Attempts::default(), IpAddr::from([10, 0, 0, 1]));
+        // None of them has been looked at yet.
+        let admitted = (0..200).filter(|_| attempts.admit(here, Duration::ZERO).is_ok()).count();
+        assert_eq!(admitted, WRONG_MAX as usize);
+        attempts.right(here);
+        assert_eq!(attempts.admit(here, Duration::ZERO).ok(), Some(FIRST_WAIT));
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 17] = [
+const SETTINGS: [(&str, &str, &str); 19] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("memory_limit", "", "Memory to use in all, such as 4GB; three quarters of the machine's if empty."),
@@ -39,6 +39,12 @@ const SETTINGS: [(&str, &str, &str); 17] = [
         "An HTTP client that sends nothing more of a body, or takes nothing of an answer, for so long is gone.",
     ),
     ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0s logs none."),
+    (
+        "otlp_endpoint",
+        "",
+        "OpenTelemetry collector that traces go to, over OTLP/HTTP: http://127.0.0.1:4318; none if empty.",
+    ),
+    ("otlp_share", "1", "Share of the traces that are sent, from 0 to 1, of those that no client decides about."),
     ("stop_timeout", "10s", "What running statements get to finish when the server stops."),
 ];
 
@@ -206,6 +212,13 @@ impl Config {
             Ok(0) | Err(_) => Err(wrong(format!("{name} cannot be '{text}': it takes a whole number from 1 on"))),
             Ok(number) => Ok(number),
         }
+    }
+
+    /// A setting that is a share.
+    pub fn share(&self, name: &str) -> Result<f64> {
+        let text = self.get(name);
+        let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        share.ok_or_else(|| wrong(format!("{name} cannot be '{text}': it takes a number from 0 to 1")))
     }
 
     /// A setting that names a file.

@@ -7,16 +7,22 @@ mod check;
 mod config;
 mod demo;
 mod load;
+mod notify;
 mod serve;
 mod shell;
 mod verify;
 
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -81,11 +87,10 @@ impl OpenArgs {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
-        .init();
     let cli = Cli::parse();
+    if !matches!(cli.command, Command::Serve(_)) {
+        observe(None);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -110,6 +115,15 @@ fn main() -> ExitCode {
             say_error(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Warnings and errors go to standard error, and spans where traces are taken.
+fn observe(spans: Option<Spans>) {
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(LevelFilter::WARN);
+    match spans {
+        None => tracing_subscriber::registry().with(log).init(),
+        Some(spans) => tracing_subscriber::registry().with(log).with(spans.with_filter(Spans::filter())).init(),
     }
 }
 

@@ -6,11 +6,13 @@
 //! - SIGTERM and SIGINT stop it in order: statements finish or are cancelled, the log is sealed, exit code 0.
 
 use crate::config::{Config, ConfigArgs};
+use crate::notify::{READY, STOPPING, notify};
 use crate::say;
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier, random_password};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
 use alluvia_server_http as http;
 use alluvia_server_pg::{Server, ServerOptions};
+use alluvia_telemetry::{Endpoint, Exporter};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use std::fs::{self, OpenOptions};
@@ -41,6 +43,7 @@ pub struct ServeArgs {
 
 pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     let config = Config::load(&args.config)?;
+    let exporter = observe(&config)?;
     let passwords_file = config.path("passwords").unwrap_or_else(|| args.dir.join("passwords"));
     if let Some(user) = &args.set_password {
         return set_password(&passwords_file, user);
@@ -90,9 +93,11 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     };
     // Whoever waits for the server to be ready waits for this line.
     say(&format!("  psql -h {} -p {} -U {FIRST_USER} alluvia\n", address.ip(), address.port()))?;
+    notify(READY);
     server
         .run(async move {
             stop.await;
+            notify(STOPPING);
             stopping.send_replace(true);
         })
         .await;
@@ -102,8 +107,23 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     // The threads of the database end here, and its log is sealed.
     drop(db);
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
     say("stopped\n")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Begins to log, and to send traces where the settings name a collector.
+fn observe(config: &Config) -> Result<Option<Exporter>> {
+    let endpoint = config.get("otlp_endpoint");
+    if endpoint.is_empty() {
+        crate::observe(None);
+        return Ok(None);
+    }
+    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint)?, config.share("otlp_share")?);
+    crate::observe(Some(spans));
+    Ok(Some(exporter))
 }
 
 /// Completes when the process is asked to stop.
@@ -193,14 +213,19 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| Error::io(path, "reading", &error))
 }
 
-/// Takes a new certificate when the process gets SIGHUP; one that cannot be used leaves the old one in place.
+/// Takes a new certificate when the process gets SIGHUP; one that cannot be used leaves the old one in place. Without a certificate
+/// the signal does nothing, rather than end the process.
 fn reload_on_hangup(config: &Config, tls: Option<Tls>) -> Result<()> {
-    let (Some(tls), Some((certificate, key))) = (tls, tls_files(config)?) else { return Ok(()) };
+    let files = tls.zip(tls_files(config)?);
     let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
     let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            let replaced = read(&certificate).and_then(|chain| tls.replace(&chain, &read(&key)?));
+            let Some((tls, (certificate, key))) = &files else {
+                eprintln!("there is no TLS certificate to read again");
+                continue;
+            };
+            let replaced = read(certificate).and_then(|chain| tls.replace(&chain, &read(key)?));
             match replaced {
                 Ok(()) => eprintln!("the TLS certificate was read again"),
                 Err(error) => crate::say_error(&error),

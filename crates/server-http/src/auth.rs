@@ -40,21 +40,30 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
             .of("header Authorization")
             .with_hint("send Authorization: Basic, or Bearer with the same base64 of user:password"));
     };
+    let refused = |error: Error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS);
     // Before anything tells a right password from a wrong one: an address that is refused cannot go on guessing.
-    let checked = shared.options.attempts.check(peer, shared.now());
-    checked.map_err(|error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))?;
+    shared.options.attempts.check(peer, shared.now()).map_err(refused)?;
     if shared.checked.is_known(&user, &password) {
         return Ok(user);
     }
-    let (shared_there, passwords, user_there) = (Arc::clone(shared), passwords.clone(), user.clone());
-    let is_right =
-        tokio::task::spawn_blocking(move || shared_there.checked.check(&passwords, &user_there, &password)).await;
-    if is_right.unwrap_or(false) {
-        shared.options.attempts.right(peer);
-        return Ok(user);
-    }
+    let wait = {
+        // A few at a time, so that a client's first requests, which come together, are not each worked out and counted.
+        let _turn = shared.working_out.acquire().await;
+        if shared.checked.is_known(&user, &password) {
+            return Ok(user);
+        }
+        let wait = shared.options.attempts.admit(peer, shared.now()).map_err(refused)?;
+        let (shared_there, passwords, user_there) = (Arc::clone(shared), passwords.clone(), user.clone());
+        let is_right =
+            tokio::task::spawn_blocking(move || shared_there.checked.check(&passwords, &user_there, &password)).await;
+        if is_right.unwrap_or(false) {
+            shared.options.attempts.right(peer);
+            return Ok(user);
+        }
+        wait
+    };
     tracing::warn!(%peer, user, "a wrong password");
-    sleep(shared.options.attempts.wrong(peer, shared.now())).await;
+    sleep(wait).await;
     let message = format!("password authentication failed for user {user:?}");
     Err(Failure::from(Error::new(ErrorKind::Authentication, message)).of("header Authorization"))
 }

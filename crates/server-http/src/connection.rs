@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
+use tracing::{Instrument, Span, field, info_span};
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -64,14 +65,16 @@ where
     let shared_there = Arc::clone(shared);
     let service = service_fn(move |mut request: Request<Incoming>| {
         shared_there.places.busy(number);
-        let busy = Busy { shared: Arc::clone(&shared_there), number };
+        let busy = Busy { shared: Arc::clone(&shared_there), number, span: span_of(&request) };
+        let span = busy.span.clone();
         request.extensions_mut().insert(Peer(peer));
         let route = crate::metrics::route_of(request.uri().path());
         let mut router = router.clone();
         async move {
-            let response = router.call(request.map(Body::new)).await;
+            let response = router.call(request.map(Body::new)).instrument(span).await;
             response.map(|response| {
                 busy.shared.requests.answered(route, response.status());
+                busy.span.record("http.response.status_code", response.status().as_u16());
                 response.map(|body| Kept { body, _busy: busy })
             })
         }
@@ -97,10 +100,25 @@ where
     }
 }
 
-/// A request under way; its connection is idle again once its answer is sent.
+/// The span of a request: the first of a trace, or part of the client's.
+fn span_of(request: &Request<Incoming>) -> Span {
+    let traceparent = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
+    info_span!(
+        parent: None,
+        "request",
+        kind = "server",
+        traceparent,
+        http.request.method = request.method().as_str(),
+        http.route = crate::metrics::route_of(request.uri().path()),
+        http.response.status_code = field::Empty
+    )
+}
+
+/// A request under way; its connection is idle again, and its span over, once its answer is sent.
 struct Busy {
     shared: Arc<Shared>,
     number: u64,
+    span: Span,
 }
 
 impl Drop for Busy {

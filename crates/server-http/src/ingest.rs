@@ -3,12 +3,13 @@
 //! Invariants:
 //! - Without its whole body a request has ingested nothing: a client that goes, stalls or sends too much fails the batch.
 //! - Memory is bounded: a client that sends faster than rows are taken waits.
+//! - A batch that has failed is answered then, whatever the client does with the rest of its body.
 //! - A key that is known is acknowledged with what its first batch was, and its body is not looked at.
 
 use crate::auth::{Peer, user};
 use crate::failure::Failure;
 use crate::media::{packing, rows_format};
-use crate::request::{Pieces, drain, query_pairs, session, too_large};
+use crate::request::{Pieces, drain, query_pairs, refuse_length, session};
 use crate::server::Shared;
 use crate::work::{gone, watched};
 use alluvia_query::copy::{CopyOptions, Format, Header};
@@ -26,6 +27,7 @@ use serde_json::json;
 use std::io::{self, Read};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 /// Pieces of a body that wait to be taken.
 const WAITING: usize = 8;
@@ -74,10 +76,10 @@ pub(crate) async fn ingest(
     let Path(table) = table.map_err(|_| Failure::request("the path", "the table's name is not UTF-8"))?;
     let (parts, body) = request.into_parts();
     match accept(&shared, &parts, table).await {
-        Ok((session, ingest, None)) => take(&shared, session, ingest, &parts, body).await,
+        Ok((session, ingest, None)) => take(&shared, session, ingest, body).await,
         Ok((_, ingest, Some(before))) => {
             // Most clients send all of it before they read the answer.
-            let pieces = Pieces::new(body, &parts.headers, ingest.bytes_max, shared.options.transfer_timeout)?;
+            let pieces = Pieces::new(body, ingest.bytes_max, shared.options.transfer_timeout);
             pieces.pass_over().await.map_err(|failure| failure.of(BODY))?;
             Ok(answer(&before))
         }
@@ -122,9 +124,7 @@ async fn accept(
         Some(value) => Some(key(value)?),
     };
     let bytes_max = shared.options.body_bytes_max;
-    if crate::request::stated_length(&parts.headers).is_some_and(|length| length > bytes_max) {
-        return Err(Failure::from(too_large(bytes_max)).of(BODY));
-    }
+    refuse_length(&parts.headers, bytes_max)?;
     let session = session(shared, user, peer.0.to_string(), &settings)?;
     let ingest = Ingest { table, columns, options, is_array, key, name: BODY.to_owned(), bytes_max };
     let before = session.ingested_before(&ingest)?;
@@ -155,25 +155,26 @@ fn key(value: &HeaderValue) -> Result<String, Failure> {
 }
 
 /// Takes the body.
-async fn take(
-    shared: &Arc<Shared>,
-    session: Session,
-    ingest: Ingest,
-    parts: &Parts,
-    body: Body,
-) -> Result<Response, Failure> {
-    let mut pieces = Pieces::new(body, &parts.headers, ingest.bytes_max, shared.options.transfer_timeout)?;
+async fn take(shared: &Arc<Shared>, session: Session, ingest: Ingest, body: Body) -> Result<Response, Failure> {
+    let mut pieces = Pieces::new(body, ingest.bytes_max, shared.options.transfer_timeout);
     let (send, receive) = mpsc::channel(WAITING);
     let input = FromClient { parts: receive, current: Bytes::new(), done: false };
     let (mut tell, told) = oneshot::channel();
     let shared = Arc::clone(shared);
-    tokio::spawn(async move {
+    let work = async move {
         let result = watched(&shared, &session, tell.closed(), session.ingest(ingest, Box::new(input))).await;
         drop(tell.send(result));
-    });
+    };
+    tokio::spawn(work.in_current_span());
     let mut failed = None;
     loop {
-        let part = match pieces.next().await {
+        let next = tokio::select! {
+            biased;
+            // The batch has ended without the rest of its body: the answer does not wait for a client that stalls.
+            () = send.closed() => break,
+            next = pieces.next() => next,
+        };
+        let part = match next {
             Ok(Some(bytes)) => Part::Data(bytes),
             Ok(None) => Part::Done,
             Err(failure) => {
@@ -191,7 +192,12 @@ async fn take(
     drop(send);
     let result = told.await.map_err(|_| Error::internal("a batch ended without an answer"))?;
     match (failed, result) {
-        (Some(failure), Err(_)) => Err(failure.of(BODY)),
+        (Some(failure), Err(_)) => {
+            if failure.error.kind() == ErrorKind::TooLarge {
+                pieces.drain().await;
+            }
+            Err(failure.of(BODY))
+        }
         (_, Ok(ingested)) => Ok(answer(&ingested)),
         (None, Err(error)) => {
             pieces.drain().await;

@@ -1,13 +1,18 @@
 //! `POST /query`: one statement, its answer.
 //!
 //! A request is a session of its own, so statements about sessions and transactions are refused by name rather than forgotten with it.
+//!
+//! Invariants:
+//! - A request that is refused is read on for a while, so that a client which sends all before it reads gets to see why; not so one
+//!   that has not shown its password.
+//! - What a statement's JSON holds is counted before it is taken apart: memory is spent on at most [`JSON_VALUES_MAX`] values.
 
 use crate::answer::{Encoder, ending, headers};
 use crate::auth::{Peer, user};
 use crate::events;
 use crate::failure::Failure;
 use crate::media::{Answer, StatementBody};
-use crate::request::{Pieces, query_pairs, session, twice};
+use crate::request::{Pieces, drain, query_pairs, refuse_length, session, twice};
 use crate::server::Shared;
 use crate::work::watched;
 use alluvia_query::{Command, Outcome, Prepared, Refining, ScalarValue, Session, from_datafusion};
@@ -15,6 +20,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, Version};
 use axum::response::Response;
 use bytes::Bytes;
@@ -24,9 +30,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
+use tracing::Instrument;
 
 /// Pieces of an answer that wait for the client.
 const WAITING: usize = 2;
+
+/// Parameters that a statement may have, as in PostgreSQL's protocol.
+const PARAMETERS_MAX: usize = 65_535;
+/// Values that a statement's JSON may have in all: parameters, settings, and the statement itself.
+const JSON_VALUES_MAX: usize = PARAMETERS_MAX + 1_000;
 
 /// What the last bytes of an answer that fails get to leave.
 const FLUSHED_IN: Duration = Duration::from_millis(20);
@@ -56,21 +68,25 @@ impl Asked {
 /// The handler.
 pub(crate) async fn query(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
-    let peer = parts.extensions.get::<Peer>().copied().ok_or_else(|| Error::internal("a request from nowhere"))?;
-    let user = user(&shared, &parts.headers, peer).await?;
-    let answer = Answer::of(&parts.headers)?;
-    if parts.version < Version::HTTP_11 {
-        return Err(Failure::request(
-            "the request line",
-            "an answer over HTTP/1.0 could be cut without being seen to be",
-        )
-        .with_status(StatusCode::HTTP_VERSION_NOT_SUPPORTED)
-        .with_hint("use HTTP/1.1"));
-    }
-    let kind = StatementBody::of(&parts.headers)?;
-    let mut settings = query_pairs(&parts)?;
-    let bytes_max = shared.options.statement_bytes_max as u64;
-    let text = Pieces::new(body, &parts.headers, bytes_max, shared.options.transfer_timeout)?.text().await?;
+    let asked = match accept(&shared, &parts).await {
+        Ok(asked) => asked,
+        Err(failure) => {
+            // Nobody keeps a connection by a body who has not shown a password.
+            if failure.error.kind() != ErrorKind::Authentication {
+                drain(&mut body.into_data_stream()).await;
+            }
+            return Err(failure);
+        }
+    };
+    let Accepted { user, peer, answer, kind, mut settings } = asked;
+    let mut pieces = Pieces::new(body, shared.options.statement_bytes_max as u64, shared.options.transfer_timeout);
+    let text = match pieces.text().await {
+        Ok(text) => text,
+        Err(failure) => {
+            pieces.drain().await;
+            return Err(failure);
+        }
+    };
     let (sql, values) = match kind {
         StatementBody::Text => (text, Vec::new()),
         StatementBody::Json => {
@@ -90,11 +106,11 @@ pub(crate) async fn query(State(shared): State<Arc<Shared>>, request: Request) -
     let asked = Asked { session, prepared, values };
     let (send, mut chunks) = mpsc::channel(WAITING);
     let mut response = if answer == Answer::Events {
-        tokio::spawn(async move { events::run(&shared, &asked, &send).await });
+        tokio::spawn(async move { events::run(&shared, &asked, &send).await }.in_current_span());
         Response::default()
     } else {
         let (tell, told) = oneshot::channel();
-        tokio::spawn(async move { run(&shared, &asked, answer, tell, &send).await });
+        tokio::spawn(async move { run(&shared, &asked, answer, tell, &send).await }.in_current_span());
         told.await.map_err(|_| Error::internal("a statement ended without an answer"))??
     };
     if response.status() == StatusCode::OK {
@@ -103,6 +119,34 @@ pub(crate) async fn query(State(shared): State<Arc<Shared>>, request: Request) -
     }
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
+}
+
+/// What a request says before its body.
+struct Accepted {
+    user: String,
+    peer: Peer,
+    answer: Answer,
+    kind: StatementBody,
+    settings: Vec<(String, String)>,
+}
+
+/// Everything that can be refused before the body.
+async fn accept(shared: &Arc<Shared>, parts: &Parts) -> Result<Accepted, Failure> {
+    let peer = parts.extensions.get::<Peer>().copied().ok_or_else(|| Error::internal("a request from nowhere"))?;
+    let user = user(shared, &parts.headers, peer).await?;
+    let answer = Answer::of(&parts.headers)?;
+    if parts.version < Version::HTTP_11 {
+        return Err(Failure::request(
+            "the request line",
+            "an answer over HTTP/1.0 could be cut without being seen to be",
+        )
+        .with_status(StatusCode::HTTP_VERSION_NOT_SUPPORTED)
+        .with_hint("use HTTP/1.1"));
+    }
+    let kind = StatementBody::of(&parts.headers)?;
+    let settings = query_pairs(parts)?;
+    refuse_length(&parts.headers, shared.options.statement_bytes_max as u64)?;
+    Ok(Accepted { user, peer, answer, kind, settings })
 }
 
 /// Runs a statement: tells its head, then sends its rows.
@@ -225,6 +269,12 @@ impl Stated {
             Failure::request(place, message)
                 .with_hint(r#"the body is {"sql": "...", "parameters": [...], "settings": {"name": value}}"#)
         };
+        if values_of(text) > JSON_VALUES_MAX {
+            let message = format!("the body has more than {JSON_VALUES_MAX} values");
+            return Err(Failure::from(Error::new(ErrorKind::TooLarge, message))
+                .of("the body")
+                .with_hint("rows go to /ingest/TABLE; a long list of constants is better joined as a table"));
+        }
         let value: Value = serde_json::from_str(text).map_err(|error| {
             wrong(
                 &format!("the body, line {}, column {}", error.line(), error.column()),
@@ -236,6 +286,10 @@ impl Stated {
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("sql", Value::String(sql)) => stated.sql = sql,
+                ("parameters", Value::Array(values)) if values.len() > PARAMETERS_MAX => {
+                    let message = format!("{} parameters are given, and {PARAMETERS_MAX} is the most", values.len());
+                    return Err(Failure::from(Error::new(ErrorKind::TooLarge, message)).of("parameters"));
+                }
                 ("parameters", Value::Array(values)) => {
                     for (at, value) in values.into_iter().enumerate() {
                         let scalar = scalar(value).ok_or_else(|| {
@@ -271,6 +325,22 @@ impl Stated {
         }
         Ok(stated)
     }
+}
+
+/// About how many values a JSON text has, at least as many as it has: each but the first comes after a comma, a colon or a bracket
+/// that is in no text.
+fn values_of(text: &str) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 fn scalar(value: Value) -> Option<ScalarValue> {
@@ -309,6 +379,32 @@ mod tests {
         ] {
             let failure = Stated::read(text).err().unwrap();
             assert_eq!((failure.status().as_u16(), failure.to_json()["where"].as_str()), (400, Some(place)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_values_of_a_body_are_bounded_before_they_are_made() {
+        fn count(value: &Value) -> usize {
+            1 + match value {
+                Value::Array(values) => values.iter().map(count).sum(),
+                Value::Object(members) => members.values().map(count).sum(),
+                _ => 0,
+            }
+        }
+        for text in [r#"{"a":[1,[2,"x,:[\\\",y"],{}],"b":null}"#, "[]", "[[],[]]", "7", r#"{"a":{"b":{}}}"#] {
+            let value = serde_json::from_str(text).unwrap();
+            assert!((count(&value)..=count(&value) + 4).contains(&values_of(text)), "{text}");
+        }
+        let body =
+            |parameters: usize| format!(r#"{{"sql":"SELECT 1","parameters":[{}]}}"#, vec!["1"; parameters].join(","));
+        assert_eq!(Stated::read(&body(PARAMETERS_MAX)).ok().unwrap().parameters.len(), PARAMETERS_MAX);
+        for (text, place) in [
+            (body(PARAMETERS_MAX + 1), "parameters"),
+            (body(1_000_000), "the body"),
+            (format!(r#"{{"x":{}"#, "[".repeat(1_000_000)), "the body"),
+        ] {
+            let failure = Stated::read(&text).err().unwrap();
+            assert_eq!((failure.status().as_u16(), failure.to_json()["where"].as_str()), (413, Some(place)));
         }
     }
 }

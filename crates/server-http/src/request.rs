@@ -59,15 +59,19 @@ pub(crate) fn session(
     Ok(session)
 }
 
-/// A body's stated length, if it has one.
-pub(crate) fn stated_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
 /// The error of a body that is longer than it may be.
 pub(crate) fn too_large(bytes_max: u64) -> Error {
     Error::new(ErrorKind::TooLarge, format!("the body has more than {bytes_max} bytes"))
         .with_hint("send it in parts, or raise the server's limit (alluvia config lists the settings)")
+}
+
+/// Refuses a body that says itself that it is too long.
+pub(crate) fn refuse_length(headers: &HeaderMap, bytes_max: u64) -> Result<(), Failure> {
+    let stated: Option<u64> = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    match stated {
+        Some(length) if length > bytes_max => Err(Failure::from(too_large(bytes_max)).of("the body")),
+        _ => Ok(()),
+    }
 }
 
 /// A body, a piece at a time: within its bound, and not slower than the server waits.
@@ -79,12 +83,9 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Refuses a body that says itself that it is too long.
-    pub(crate) fn new(body: Body, headers: &HeaderMap, bytes_max: u64, wait: Duration) -> Result<Pieces, Error> {
-        match stated_length(headers) {
-            Some(length) if length > bytes_max => Err(too_large(bytes_max)),
-            _ => Ok(Pieces { stream: body.into_data_stream(), left: bytes_max, bytes_max, wait }),
-        }
+    /// Of a body of at most `bytes_max` bytes.
+    pub(crate) fn new(body: Body, bytes_max: u64, wait: Duration) -> Pieces {
+        Pieces { stream: body.into_data_stream(), left: bytes_max, bytes_max, wait }
     }
 
     /// The next piece; `None` at the end of the whole body.
@@ -100,7 +101,8 @@ impl Pieces {
             None => Ok(None),
             Some(Err(error)) => Err(Failure::request("the body", format!("the body ended before its end: {error}"))),
             Some(Ok(bytes)) => {
-                self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(|| too_large(self.bytes_max))?;
+                let left = self.left.checked_sub(bytes.len() as u64);
+                self.left = left.ok_or_else(|| Failure::from(too_large(self.bytes_max)).of("the body"))?;
                 Ok(Some(bytes))
             }
         }
@@ -118,7 +120,7 @@ impl Pieces {
     }
 
     /// All of it as text.
-    pub(crate) async fn text(mut self) -> Result<String, Failure> {
+    pub(crate) async fn text(&mut self) -> Result<String, Failure> {
         let mut all = Vec::new();
         while let Some(piece) = self.next().await? {
             all.extend_from_slice(&piece);

@@ -18,12 +18,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 /// What statements that were cancelled get before the server ends without them.
 const LAST_WAIT: Duration = Duration::from_secs(10);
+/// Passwords that are worked out at once: each takes a thread for a millisecond or more.
+const PASSWORDS_AT_ONCE: usize = 2;
 /// What a client is told for whom there is no room.
 const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n\
     content-length: 88\r\n\r\n{\"error\":{\"code\":\"53300\",\"message\":\"all connections are busy\",\"hint\":\"try again later\"}}";
@@ -72,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) engine: Arc<Engine>,
     pub(crate) checked: Checked,
+    /// Passwords that are worked out at once.
+    pub(crate) working_out: Semaphore,
     pub(crate) clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
     pub(crate) places: Places,
@@ -189,6 +194,7 @@ impl Server {
             options,
             engine,
             checked: Checked::new()?,
+            working_out: Semaphore::new(PASSWORDS_AT_ONCE),
             clock: SystemClock::default(),
             stop: stopping,
             places: Places::default(),
@@ -218,7 +224,8 @@ impl Server {
             };
             number += 1;
             if shared.places.admit(number, shared.options.connections_max) {
-                let task = connect(stream, peer, number, Arc::clone(&shared), router.clone());
+                let span = tracing::info_span!(parent: None, "connection", protocol = "http", %peer);
+                let task = connect(stream, peer, number, Arc::clone(&shared), router.clone()).instrument(span);
                 shared.places.spawned(number, tasks.spawn(task));
             } else if shared.options.tls.is_none() {
                 tasks.spawn(async move {

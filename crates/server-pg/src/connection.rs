@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
+use tracing::{Instrument, Span, info_span};
 
 /// A connection that has logged in.
 pub(crate) struct Connection {
@@ -32,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) skipping: bool,
     /// A transaction that the client did not begin: statements of one pipeline.
     pub(crate) implicit: bool,
+    /// The span of the messages up to the next Sync.
+    pipeline: Span,
     /// BEGIN, COMMIT, ROLLBACK.
     pub(crate) brackets: [Statement; 3],
     _registered: Registered,
@@ -59,6 +62,7 @@ impl Connection {
             portals: HashMap::new(),
             skipping: false,
             implicit: false,
+            pipeline: Span::none(),
             brackets,
             _registered: registered,
         })
@@ -115,12 +119,13 @@ impl Connection {
                 Message::Terminate => return Ok(()),
                 Message::Query(sql) => {
                     self.skipping = false;
-                    self.simple(&sql).await?;
+                    self.simple(&sql).instrument(info_span!(parent: None, "simple query", kind = "server")).await?;
                     self.ready().await?;
                 }
                 Message::Sync => {
                     self.skipping = false;
-                    match self.end_implicit().await {
+                    let span = std::mem::replace(&mut self.pipeline, Span::none());
+                    match self.end_implicit().instrument(span).await {
                         Ok(()) => {}
                         Err(error) if is_gone(&error) => return Err(error),
                         Err(error) => self.io.out.error(Severity::Error, &error),
@@ -140,7 +145,11 @@ impl Connection {
                 Message::Flush if !self.skipping => self.io.flush().await?,
                 _ if self.skipping => {}
                 message => {
-                    if let Err(error) = self.extended(message).await {
+                    if self.pipeline.is_none() {
+                        self.pipeline = info_span!(parent: None, "pipeline", kind = "server");
+                    }
+                    let span = self.pipeline.clone();
+                    if let Err(error) = self.extended(message).instrument(span).await {
                         if is_gone(&error) {
                             return Err(error);
                         }

@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 /// Connections that may be logging in at once.
 const STARTING_MAX: usize = 256;
@@ -163,7 +164,8 @@ impl Server {
                 accepted = listener.accept() => accepted,
             };
             number += 1;
-            let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)));
+            let span = tracing::info_span!(parent: None, "connection", protocol = "postgresql", %peer);
+            let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)).instrument(span));
             let mut starting = shared.starting.lock();
             // It may have started, and ended, already: then it is only forgotten later.
             starting.push_back((number, handle));

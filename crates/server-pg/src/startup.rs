@@ -131,7 +131,10 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
     let (exchange, answer) = Exchange::begin(&text(&rest[5..])?, verifier)?;
     io.out.authentication(SASL_CONTINUE, answer.as_bytes());
     let last = password(io).await?;
-    match exchange.finish(&text(&last)?)? {
+    let proof = text(&last)?;
+    // Counted before it is looked at: however many connections guess at once, no more than the bound are told.
+    let wait = shared.options.attempts.admit(peer, shared.now())?;
+    match exchange.finish(&proof)? {
         Some(answer) => {
             shared.options.attempts.right(peer);
             io.out.authentication(SASL_FINAL, answer.as_bytes());
@@ -139,7 +142,7 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
         }
         None => {
             tracing::warn!(%peer, user, "a wrong password");
-            sleep(shared.options.attempts.wrong(peer, shared.now())).await;
+            sleep(wait).await;
             Err(Error::new(ErrorKind::Authentication, format!("password authentication failed for user {user:?}")))
         }
     }

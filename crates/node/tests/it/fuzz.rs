@@ -162,8 +162,8 @@ fn no_text_panics_or_finds_an_internal_error() {
     let scratch = tempfile::tempdir().unwrap();
     let db = Database::open(scratch.path().join("db")).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    let seed = std::env::var("ALLUVIA_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
-    println!("seed {seed} (set ALLUVIA_FUZZ_SEED to replay another)");
+    let seed = std::env::var("ALLUVIA_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
+    println!("seed {seed} (set ALLUVIA_TEST_SEED to replay another)");
     let mut random = Random(seed);
     let until = Instant::now() + Duration::from_secs(seconds);
     let (mut ran, mut succeeded) = (0, 0);

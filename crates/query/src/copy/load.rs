@@ -14,7 +14,7 @@
 //! on the store, and the short channels before it bound what is in flight.
 
 use crate::copy::bind::Wanted;
-use crate::copy::body::{BodyOptions, Spooled};
+use crate::copy::body::{BodyOptions, Spooled, unpacked};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::files::{Cancellable, InputFile, Roots, SyncedFile, open_text, open_unpacked, resolve};
@@ -33,6 +33,7 @@ use alluvia_snapshot::{BatchKey, Durability, NewBatch, ProducerMark, Store};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::io::Read;
 use std::sync::Arc;
+use tracing::info_span;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// One COPY FROM.
@@ -94,7 +95,15 @@ impl LoadJob {
             })?;
             let stdin = Cancellable::new(stdin, self.cancel.clone());
             let (format, name) = (self.options.format_of(None)?, self.body.name.as_str());
-            let take = |part| committer.take(name, part);
+            let mut unpacked_bytes = 0;
+            let take = |part: Part| {
+                // Text is bounded as it comes; these unpack to any number of rows only here.
+                if matches!(format, Format::Parquet | Format::Arrow) {
+                    unpacked_bytes += unpacked(&part.rows);
+                    self.body.check_unpacked(unpacked_bytes)?;
+                }
+                committer.take(name, part)
+            };
             match (format, &self.body.spool_dir) {
                 (Format::Parquet, Some(dir)) => {
                     let unpacked = open_unpacked(stdin, name, self.options.compression, &self.progress)?;
@@ -333,7 +342,7 @@ impl Committer {
         // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
         self.progress.set_phase(Phase::Committing);
         self.cancel.check()?;
-        let committed = self.store.submit(batch, self.durability)?;
+        let committed = info_span!("commit").in_scope(|| self.store.submit(batch, self.durability))?;
         (self.on_commit)(committed);
         self.report.committed = Some(committed);
         // Another run of the same COPY may have been faster.

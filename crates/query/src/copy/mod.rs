@@ -164,7 +164,8 @@ pub async fn copy_from(
         options,
         inline_bytes_max: sink::INLINE_BYTES_MAX,
     };
-    let done = tokio::task::spawn_blocking(move || job.run()).await;
+    let span = tracing::Span::current();
+    let done = tokio::task::spawn_blocking(move || span.in_scope(|| job.run())).await;
     stop.0 = None;
     // Not by the job: a cancel between its commit and this would pass for one that came before the commit.
     progress.set_phase(Phase::Idle);

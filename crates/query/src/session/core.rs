@@ -27,6 +27,7 @@ use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tracing::{Instrument, Span, info_span};
 
 /// A session. See the crate's documentation for an example.
 #[derive(Debug)]
@@ -246,7 +247,7 @@ impl Session {
             aim: Mutex::default(),
             telling: OnceLock::new(),
         });
-        let mut work = Guarded::new(work(run));
+        let mut work = Guarded::new(work(run).instrument(record.span().clone()));
         let result = tokio::select! {
             biased;
             result = &mut work => result,
@@ -353,7 +354,7 @@ impl Session {
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
         let store = Arc::clone(self.engine.store());
-        let committed = submit(store, batch, durability).await;
+        let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
         run.progress.set_phase(Phase::Idle);
         let committed = committed?;
         self.wrote(committed.version, durability);
@@ -408,9 +409,10 @@ async fn submit(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) 
     }
 }
 
-/// Runs what may block on a thread that may.
+/// Runs what may block on a thread that may, within the current span.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
+    let span = Span::current();
+    match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
         Ok(result) => result,
         Err(error) => Err(Error::internal(format!("a task of the statement failed: {error}"))),
     }

@@ -21,6 +21,7 @@ use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{Query, SetExpr};
 use std::sync::Arc;
+use tracing::{Instrument, field, info_span};
 
 /// A recognised statement on its snapshot.
 pub(super) struct Ready {
@@ -56,7 +57,20 @@ impl Session {
     /// The answer, if the index can give it.
     pub(crate) async fn answer_by_index(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
         let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
-        let Some(found) = self.find(run, &ready).await? else { return Ok(None) };
+        let span = info_span!(
+            "index answer",
+            table = ready.statement.table,
+            by_cuboid = field::Empty,
+            nodes.covered = field::Empty,
+            nodes.cut = field::Empty,
+            rows.filtered = field::Empty
+        );
+        let Some(found) = self.find(run, &ready).instrument(span.clone()).await? else { return Ok(None) };
+        span.record("by_cuboid", found.by_cuboid)
+            .record("nodes.covered", found.counters.covered)
+            .record("nodes.cut", found.counters.cut)
+            .record("rows.filtered", found.counters.rows_filtered);
+        drop(span);
         found.into_outcome(run, ready, hints).map(Some)
     }
 

@@ -12,7 +12,7 @@ use crate::session::core::Session;
 use crate::session::guard::guarded;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
-use crate::system::kind_of;
+use crate::system::{cut, kind_of};
 use crate::table::UsedCounters;
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use arrow::datatypes::DataType as ArrowType;
@@ -21,6 +21,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::info_span;
 
 /// A statement that was parsed by [`Session::prepare`]. Cheap to clone; any session of the database may run it.
 #[derive(Clone, Debug)]
@@ -141,6 +142,14 @@ impl Session {
         self.forget_progress();
         let used = UsedCounters::at(version, store.lag(version), Stage::Ingested);
         let took: Duration = clock.monotonic().saturating_sub(start);
+        // It has no parts worth a span, and none is made for what a cuboid did not answer after all.
+        drop(info_span!(
+            "statement",
+            session = self.id,
+            db.query.text = cut(text),
+            by_cuboid = true,
+            rows = batch.num_rows()
+        ));
         self.engine.statements().ended(kind_of(text), took, Ok(()));
         self.engine.queries().ran(self.id, text, start_micros, took, batch.num_rows() as u64, &used);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));

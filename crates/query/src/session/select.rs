@@ -34,6 +34,7 @@ use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{self, Query};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::{Instrument, info_span};
 
 /// A planned query.
 pub(crate) struct Planned {
@@ -81,6 +82,7 @@ impl Unplanned {
             let task = TaskContext::from(&state).with_runtime(runtime);
             Ok(Planned { plan, task: Arc::new(task), used })
         })
+        .instrument(info_span!("planning"))
         .await
     }
 

@@ -1,6 +1,8 @@
 //! Watches a statement from its start until its last row: cancel, timeout, panic, and its line in `alluvia.queries`.
 //!
-//! Invariant: a [`Record`] ends exactly once, also when the stream is dropped in the middle.
+//! Invariants:
+//! - A [`Record`] ends exactly once, also when the stream is dropped in the middle, and its span closes then.
+//! - The span of the execution closes before that of its statement.
 
 use crate::engine::Engine;
 use crate::session::core::{State, limit};
@@ -21,6 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tracing::{Span, field, info_span};
 
 /// Stack of one poll of a stream: plans that are deep recurse through their operators.
 const POLL_STACK_BYTES: usize = 16 << 20;
@@ -63,6 +66,7 @@ pub(crate) struct Record {
     id: u64,
     kind: usize,
     start: Duration,
+    span: Span,
 }
 
 impl Record {
@@ -72,9 +76,16 @@ impl Record {
         let start_micros = clock.wall_micros();
         let id = engine.queries().begin(session.id, text, start_micros);
         let sql = cut(text).to_owned();
+        let span = info_span!(
+            "statement",
+            session = session.id,
+            db.query.text = sql.as_str(),
+            rows = field::Empty,
+            error = field::Empty
+        );
         *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros });
         let (engine, session, kind) = (Arc::clone(engine), Arc::clone(session), kind_of(text));
-        Record { id, kind, start: clock.monotonic(), session, engine }
+        Record { id, kind, start: clock.monotonic(), session, engine, span }
     }
 
     /// Its id in the ring.
@@ -82,8 +93,17 @@ impl Record {
         self.id
     }
 
+    /// The statement's span.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
     /// It is over.
     pub(crate) fn end(self, rows: u64, result: Result<(), &Error>) {
+        self.span.record("rows", rows);
+        if let Err(error) = result {
+            self.span.record("error", error.message());
+        }
         let duration = self.engine.store().clock().monotonic().saturating_sub(self.start);
         if self.engine.is_slow(duration)
             && let Some(now) = self.session.running.lock().clone()
@@ -108,6 +128,7 @@ pub(crate) struct SupervisedRows {
     stop: Stop,
     state: Arc<Mutex<State>>,
     count: u64,
+    execution: Span,
 }
 
 impl SupervisedRows {
@@ -117,11 +138,21 @@ impl SupervisedRows {
         record: Record,
         state: Arc<Mutex<State>>,
     ) -> SupervisedRows {
-        SupervisedRows { schema: rows.schema(), rows: Some(rows), record: Some(record), stop, state, count: 0 }
+        let execution = info_span!(parent: record.span(), "execution");
+        SupervisedRows {
+            schema: rows.schema(),
+            rows: Some(rows),
+            record: Some(record),
+            stop,
+            state,
+            count: 0,
+            execution,
+        }
     }
 
     fn finish(&mut self, result: Result<(), &Error>) {
         self.rows = None;
+        self.execution = Span::none();
         if let Some(record) = self.record.take() {
             if result.is_err() {
                 self.state.lock().fail_transaction();
@@ -167,6 +198,7 @@ impl RecordBatchStream for SupervisedRows {
 impl Drop for SupervisedRows {
     fn drop(&mut self) {
         if self.rows.take().is_some() {
+            self.execution = Span::none();
             // Not reading on is the client's right, and fails no transaction.
             let error = Error::new(ErrorKind::Cancelled, "the rows were not read to their end");
             if let Some(record) = self.record.take() {

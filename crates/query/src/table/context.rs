@@ -22,6 +22,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tracing::Span;
+use tracing::span::Id;
 
 /// One statement's view of the database; put into `SessionConfig` with `set_extension`.
 #[derive(Debug)]
@@ -92,6 +94,8 @@ pub struct UsedCounters {
     tail_rows: AtomicU64,
     bytes_read: AtomicU64,
     sample: Mutex<Option<SampleUsed>>,
+    /// The statement's span, if it is traced: its number, which does not keep it open.
+    span: Option<Id>,
 }
 
 impl UsedCounters {
@@ -115,7 +119,13 @@ impl UsedCounters {
             tail_rows: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             sample: Mutex::default(),
+            span: Span::current().id(),
         })
+    }
+
+    /// The span that scans are parts of.
+    pub(crate) fn statement_span(&self) -> Option<Id> {
+        self.span.clone()
     }
 
     /// What was used so far.

@@ -11,6 +11,7 @@ use super::context::StatementContext;
 use super::draw::{Draw, WEIGHT_COLUMN};
 use super::error::external;
 use super::scan::Scan;
+use super::traced::ScanSpan;
 use crate::skipping::{Parts, Predicate};
 use alluvia_catalog::TableEntry;
 use alluvia_types::Error;
@@ -137,6 +138,7 @@ impl TableProvider for AlluviaTable {
             },
             context: &context,
             read,
+            span: ScanSpan::new(&context.used, &self.entry.def.name),
         };
         scan.plan()
     }

@@ -5,6 +5,7 @@
 //! - A part is counted as read when it is opened, so blocks that a dynamic filter or a LIMIT spares are not counted.
 
 use super::context::UsedCounters;
+use super::traced::ScanSpan;
 use alluvia_storage::CheckedFile;
 use alluvia_tree::Segment;
 use bytes::Bytes;
@@ -38,11 +39,12 @@ pub(crate) struct SegmentPart {
 #[derive(Debug)]
 pub(crate) struct SegmentReaderFactory {
     used: Arc<UsedCounters>,
+    span: Option<Arc<ScanSpan>>,
 }
 
 impl SegmentReaderFactory {
-    pub(crate) fn new(used: Arc<UsedCounters>) -> Arc<Self> {
-        Arc::new(SegmentReaderFactory { used })
+    pub(crate) fn new(used: Arc<UsedCounters>, span: Option<Arc<ScanSpan>>) -> Arc<Self> {
+        Arc::new(SegmentReaderFactory { used, span })
     }
 }
 
@@ -64,11 +66,15 @@ impl ParquetFileReaderFactory for SegmentReaderFactory {
         count("rows_read", part.rows);
         self.used.add_blocks(part.blocks, 0);
         self.used.add_rows(part.rows);
+        if let Some(span) = &self.span {
+            span.add_part(part.blocks, part.rows);
+        }
         Ok(Box::new(SegmentReader {
             file: part.segment.parquet_file().map_err(super::error::external)?,
             metadata: Arc::clone(&part.metadata),
             bytes_scanned: MetricBuilder::new(metrics).counter("bytes_scanned", partition),
             used: Arc::clone(&self.used),
+            span: self.span.clone(),
         }))
     }
 }
@@ -80,6 +86,7 @@ struct SegmentReader {
     metadata: Arc<ParquetMetaData>,
     bytes_scanned: Count,
     used: Arc<UsedCounters>,
+    span: Option<Arc<ScanSpan>>,
 }
 
 impl SegmentReader {
@@ -87,6 +94,9 @@ impl SegmentReader {
         let bytes = range.end - range.start;
         self.bytes_scanned.add(bytes as usize);
         self.used.add_bytes(bytes);
+        if let Some(span) = &self.span {
+            span.add_bytes(bytes);
+        }
         self.file.read(range).map_err(|error| ParquetError::External(Box::new(error)))
     }
 }

@@ -23,6 +23,7 @@ use super::prune::{Chosen, prune};
 use super::reader::SegmentReaderFactory;
 use super::statistics::{of_chosen, project};
 use super::tail::TailSource;
+use super::traced::ScanSpan;
 use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{SegmentRead, TableRead};
@@ -71,6 +72,8 @@ pub(super) struct Scan<'a> {
     pub(super) options: TableParquetOptions,
     pub(super) context: &'a Arc<StatementContext>,
     pub(super) read: &'a TableRead,
+    /// Where the scan is traced.
+    pub(super) span: Option<Arc<ScanSpan>>,
 }
 
 /// A segment to read, or the rung that is read in its place.
@@ -196,7 +199,7 @@ impl Scan<'_> {
             TailSource::new(&self.projected, tail.chain(pending.iter().copied()), self.partitions, columns, used)?
         };
         describe(source.metrics_set(), &self.context.snapshot, &skipped.counters());
-        self.sift(DataSourceExec::from_data_source(source.limited(self.limit)), &sieve, None)
+        self.sift(DataSourceExec::from_data_source(source.limited(self.limit).traced(self.span.clone())), &sieve, None)
     }
 
     /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
@@ -331,9 +334,9 @@ impl Scan<'_> {
         statistics.column_statistics.extend(std::iter::repeat_n(ColumnStatistics::new_unknown(), added));
         let mut options = self.options.clone();
         options.global.pushdown_filters |= sieve.share <= LATE_SHARE_MAX;
-        let source = ParquetSource::new(schema)
-            .with_table_parquet_options(options)
-            .with_parquet_file_reader_factory(SegmentReaderFactory::new(Arc::clone(&self.context.used)));
+        let source = ParquetSource::new(schema).with_table_parquet_options(options).with_parquet_file_reader_factory(
+            SegmentReaderFactory::new(Arc::clone(&self.context.used), self.span.clone()),
+        );
         describe(source.metrics(), &self.context.snapshot, &group.skipped.counters());
         count(source.metrics(), "segments_read", group.segments.len() as u64);
         if group.rungs > 0 {

@@ -7,6 +7,7 @@
 
 use super::columns::Projected;
 use super::context::UsedCounters;
+use super::traced::ScanSpan;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -42,6 +43,7 @@ pub(crate) struct TailSource {
     fetch: Option<usize>,
     metrics: ExecutionPlanMetricsSet,
     used: Arc<UsedCounters>,
+    span: Option<Arc<ScanSpan>>,
 }
 
 impl TailSource {
@@ -66,6 +68,7 @@ impl TailSource {
             fetch: None,
             metrics: ExecutionPlanMetricsSet::new(),
             used,
+            span: None,
         })
     }
 }
@@ -74,6 +77,11 @@ impl TailSource {
     /// The scan's metrics.
     pub(crate) fn metrics_set(&self) -> &ExecutionPlanMetricsSet {
         &self.metrics
+    }
+
+    /// Counts for the scan's span, too.
+    pub(crate) fn traced(self, span: Option<Arc<ScanSpan>>) -> TailSource {
+        TailSource { span, ..self }
     }
 
     /// Returns at most so many rows.
@@ -136,7 +144,7 @@ impl DataSource for TailSource {
     fn open(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let batches = self.partitions.get(partition).cloned().unwrap_or_default();
         let output_rows = MetricBuilder::new(&self.metrics).output_rows(partition);
-        let used = Arc::clone(&self.used);
+        let (used, span) = (Arc::clone(&self.used), self.span.clone());
         let mut left = self.fetch.unwrap_or(usize::MAX);
         let batches = batches.into_iter().map_while(move |batch| {
             let taken = left.min(batch.num_rows());
@@ -147,6 +155,9 @@ impl DataSource for TailSource {
         let counted = stream::iter(batches).map(move |batch| {
             output_rows.add(batch.num_rows());
             used.add_tail_rows(batch.num_rows() as u64);
+            if let Some(span) = &span {
+                span.add_tail_rows(batch.num_rows() as u64);
+            }
             Ok::<_, DataFusionError>(batch)
         });
         let stream = RecordBatchStreamAdapter::new(Arc::clone(&self.schema), counted);

@@ -68,6 +68,18 @@ async fn other_addresses_need_passwords_and_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn guesses_at_once_are_as_few_as_guesses_in_turn() {
+    let served = serve_with(ServerOptions { access: passwords(), ..ServerOptions::default() }).await;
+    let guess = |at: usize| {
+        let header = format!("Basic {}", BASE64.encode(format!("alluvia:guess {at}")));
+        served.ask("POST", "/query").header("authorization", &header).body("SELECT 1 AS a").send()
+    };
+    let answers = futures::future::join_all((0..60).map(guess)).await;
+    let told = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    assert_eq!((told(401), told(429)), (20, 40));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_a_certificate_nothing_is_answered_in_the_clear() {
     let tls = Tls::new(include_bytes!("certificate.pem"), include_bytes!("key.pem")).unwrap();
     let served = serve_with(ServerOptions { tls: Some(tls), ..ServerOptions::default() }).await;

@@ -19,7 +19,7 @@ fn batch() -> RecordBatch {
 }
 
 /// The same three rows in every format.
-fn bodies() -> Vec<(&'static str, Vec<u8>)> {
+pub fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     let batch = batch();
     let mut stream = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
     stream.write(&batch).unwrap();
@@ -37,7 +37,7 @@ fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn packed(body: &[u8], encoding: &str) -> Vec<u8> {
+pub fn packed(body: &[u8], encoding: &str) -> Vec<u8> {
     match encoding {
         "gzip" => {
             let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -222,4 +222,31 @@ async fn a_large_body_is_one_batch_too() {
     assert_eq!(answer.json(), json!({"rows": 300_000, "version": 2, "duplicate": false}), "{}", answer.text());
     assert_eq!(ask().await.json(), json!({"rows": 300_000, "version": 2, "duplicate": true}));
     assert_eq!(count(&served).await, json!(300_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_file_that_unpacks_to_many_rows_is_refused_at_the_bound() {
+    let served = serve_with(ServerOptions { body_bytes_max: 1 << 20, ..ServerOptions::default() }).await;
+    table(&served).await;
+    let rows = 1_000_000;
+    let text = "x".repeat(1_000);
+    let all = [
+        RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![7; rows])) as _)]),
+        RecordBatch::try_from_iter([
+            ("a", Arc::new(Int32Array::from(vec![7; 2_000])) as _),
+            ("b", Arc::new(StringArray::from(vec![text.as_str(); 2_000])) as _),
+        ]),
+    ];
+    for batch in all {
+        let batch = batch.unwrap();
+        let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        parquet.write(&batch).unwrap();
+        let body = parquet.into_inner().unwrap();
+        assert!(body.len() < 100_000, "{}", body.len());
+        let ask = served.ask("POST", "/ingest/t").header("content-type", "application/vnd.apache.parquet").body(body);
+        let answer = ask.send().await;
+        assert_eq!(answer.error(), (413, "54000".to_owned()), "{}", answer.text());
+        assert!(answer.text().contains("unpacks to more than 1048576 bytes"), "{}", answer.text());
+    }
+    assert_eq!(count(&served).await, json!(0));
 }

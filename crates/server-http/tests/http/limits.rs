@@ -183,3 +183,90 @@ async fn a_connection_serves_many_requests() {
         assert_eq!(answered(&buffer[..count]).status, 200);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_all_before_it_reads_is_told_why_it_was_refused() {
+    let served = serve_with(small()).await;
+    served.query("CREATE TABLE t (a INT)").await;
+    let many = format!("SELECT 1 -- {}", "x".repeat(16 << 20));
+    for (path, headers, status) in [
+        ("/query", "content-type: text/plain", 413),
+        ("/query", "content-type: text/plain\r\naccept: image/png", 406),
+        ("/query", "content-type: image/png", 415),
+        ("/query?a=1&a=2", "content-type: text/plain", 400),
+        ("/ingest/t", "content-type: text/csv", 413),
+        ("/ingest/t", "content-type: image/png", 415),
+    ] {
+        for length in [format!("content-length: {}", many.len()), "transfer-encoding: chunked".to_owned()] {
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{length}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            if length.starts_with('c') {
+                stream.write_all(many.as_bytes()).await.unwrap();
+            } else {
+                let chunk = format!("{:x}\r\n{many}\r\n0\r\n\r\n", many.len());
+                stream.write_all(chunk.as_bytes()).await.unwrap();
+            }
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).await.unwrap();
+            assert_eq!(answered(&all).status, status, "{path} {headers} {length}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_has_failed_is_answered_although_its_body_stalls() {
+    let served =
+        serve_with(ServerOptions { transfer_timeout: Duration::from_secs(3_600), ..ServerOptions::default() }).await;
+    served.query("CREATE TABLE t (a INT)").await;
+    let mut stalls = TcpStream::connect(served.address).await.unwrap();
+    let head =
+        "POST /ingest/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/csv\r\ncontent-length: 900000000\r\n\r\n";
+    stalls.write_all(head.as_bytes()).await.unwrap();
+    // Enough that rows are looked at before the end of the body, which never comes.
+    stalls.write_all(format!("1\n{}", "four\n".repeat(4 << 20)).as_bytes()).await.unwrap();
+    let mut all = vec![0; 4_000];
+    let count = stalls.read(&mut all).await.unwrap();
+    let told = String::from_utf8_lossy(&all[..count]);
+    assert!(told.starts_with("HTTP/1.1 400") && told.contains("the body, line 2, column a"), "{told}");
+}
+
+/// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
+fn descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    10_000.min(most.saturating_sub(1_000)) as usize
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_half_open_connections_starve_nobody() {
+    let served = serve().await;
+    // A request that is under way keeps its place.
+    let mut busy =
+        served.ask("POST", "/query").body("SELECT count(*) AS n FROM generate_series(1, 30000000)").begin().await;
+    while !served.db.engine().figures().sessions.contains(&("http", 1)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let count = descriptors();
+    let mut open = Vec::with_capacity(count);
+    let starts: [&[u8]; 3] = [b"", b"POST /que", b"POST /query HTTP/1.1\r\nhost: localhost\r\naccept:"];
+    for at in 0..count {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        // Those that had to make room are closed already.
+        let _ = stream.write_all(starts[at % starts.len()]).await;
+        open.push(stream);
+        if at % 1_000 == 0 {
+            assert_eq!(served.rows("SELECT 1 AS a").await, json!([{"a": 1}]), "{at}");
+        }
+    }
+    assert_eq!(served.rows("SELECT 2 AS a").await, json!([{"a": 2}]));
+    let mut all = Vec::new();
+    busy.read_to_end(&mut all).await.unwrap();
+    let answer = answered(&all);
+    assert!(answer.status == 200 && answer.whole, "{}", answer.text());
+    println!("{count} half-open connections");
+}

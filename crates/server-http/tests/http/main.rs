@@ -2,6 +2,8 @@
 
 mod access;
 mod client;
+mod dashboard;
+mod fuzz;
 mod ingest;
 mod limits;
 mod openapi;

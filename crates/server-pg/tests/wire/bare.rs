@@ -159,3 +159,86 @@ async fn a_client_that_goes_cancels_what_runs_for_it() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
+fn descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    10_000.min(most.saturating_sub(1_000)) as usize
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_half_open_connections_starve_nobody() {
+    let served = serve().await;
+    let client = served.client().await;
+    let count = descriptors();
+    let mut open = Vec::with_capacity(count);
+    let starts: [&[u8]; 4] = [b"", b"\0\0\0", b"\0\0\0\x40\0\x03\0\0user\0me", b"\0\0\0\x08\x04\xd2\x16\x2f"];
+    for at in 0..count {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        // Those that had to make room are closed already.
+        let _ = stream.write_all(starts[at % starts.len()]).await;
+        open.push(stream);
+        if at % 1_000 == 0 {
+            assert_eq!(texts(&client, "SELECT 1").await, ["1"], "{at}");
+            let another = served.client().await;
+            assert_eq!(texts(&another, "SELECT 2").await, ["2"], "{at}");
+        }
+    }
+    assert_eq!(texts(&client, "SELECT 3").await, ["3"]);
+    println!("{count} half-open connections");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cut_mid_way_applies_nothing() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a INT)").await.unwrap();
+    let parse = message(b'P', b"\0INSERT INTO t VALUES (1)\0\0\0");
+    let bind = message(b'B', b"\0\0\0\0\0\0\0\0");
+    let execute = message(b'E', b"\0\0\0\0\0");
+    let copy =
+        [message(b'Q', b"COPY t FROM STDIN\0"), message(b'd', b"1\n2\n"), message(b'd', b"3\n"), message(b'c', b"")];
+    let wholes = [
+        message(b'Q', b"INSERT INTO t VALUES (1)\0"),
+        [parse, bind, execute].concat(),
+        copy.concat(),
+        [message(b'Q', b"BEGIN\0"), message(b'Q', b"INSERT INTO t VALUES (1)\0"), message(b'Q', b"COMMIT\0")].concat(),
+    ];
+    for whole in wholes {
+        for cut in [whole.len() - 1, whole.len() - 5, whole.len() / 2, 1] {
+            let mut bare = Bare::start(&served).await;
+            bare.send_raw(&whole[..cut]).await;
+            bare.0.shutdown().await.unwrap();
+            // Until the server has ended it, too.
+            while bare.receive().await.is_some() {}
+        }
+    }
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_reads_harms_nobody_and_ends_when_it_goes() {
+    let served = serve().await;
+    let client = served.client().await;
+    let mut bare = Bare::start(&served).await;
+    bare.send(b'Q', b"SELECT repeat('x', 1000) AS x FROM generate_series(1, 100000000)\0").await;
+    let running = "SELECT count(*) FROM alluvia.queries WHERE status = 'running' AND sql LIKE 'SELECT repeat%'";
+    while texts(&client, running).await != ["1"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..20 {
+        assert_eq!(texts(&client, "SELECT 1").await, ["1"]);
+    }
+    assert_eq!(
+        texts(&client, running).await,
+        ["1"],
+        "it waits for its client, and holds no more than is on the way to it"
+    );
+    drop(bare);
+    while texts(&client, running).await != ["0"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
