@@ -15,6 +15,7 @@ mod sample;
 mod skip;
 mod thin;
 mod tpch;
+mod trials;
 mod wire;
 
 use clap::{Args, Parser, Subcommand};

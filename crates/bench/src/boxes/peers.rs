@@ -109,7 +109,7 @@ impl Drop for Peer {
 }
 
 /// The pinned version of a package, in the virtual environment; nothing to do if it is there.
-fn install(package: &str, places: &Places) -> Anything<()> {
+pub fn install(package: &str, places: &Places) -> Anything<()> {
     let pinned = REQUIREMENTS.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("=="));
     let pinned = pinned.ok_or_else(|| format!("{package} is not in peers/requirements.txt"))?.trim();
     let python = places.venv.join("bin").join("python");
