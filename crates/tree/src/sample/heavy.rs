@@ -10,9 +10,8 @@
 //! estimated; that of most measures is spared by what summaries say of their extremes.
 
 use super::moments::value_of;
-use crate::answer::{code_at, is_special};
-use crate::segment::Segment;
-use crate::summary::MeasureSummary;
+use crate::answer::{code_at, exact_bounds, is_special, values_of};
+use crate::segment::{BlockIndex, Segment};
 use alluvia_types::Result;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal256Type, Float64Type};
@@ -41,9 +40,8 @@ impl Heavy {
     pub(crate) fn new(segment: &Arc<Segment>, measure: usize) -> Result<Heavy> {
         let index = segment.index()?;
         let none = || Heavy { limit: f64::INFINITY, rows: Vec::new(), values: Vec::new(), codes: Vec::new() };
-        let summary = &index.table.measures[measure].1;
         let most = (segment.meta().rows / ROWS_PER_HEAVY) as usize;
-        if most == 0 || !may_outweigh(summary, segment.blocks(), most as f64) {
+        if most == 0 || !may_outweigh(&index, measure, segment.blocks(), most as f64) {
             return Ok(none());
         }
         let mut sizes = Vec::with_capacity(segment.meta().rows as usize);
@@ -112,7 +110,8 @@ impl Heavy {
 }
 
 /// Whether so many rows of the largest size could have a large share of the sum of squares.
-fn may_outweigh(summary: &MeasureSummary, blocks: usize, most: f64) -> bool {
+fn may_outweigh(index: &BlockIndex, measure: usize, blocks: usize, most: f64) -> bool {
+    let (column, summary) = &index.table.measures[measure];
     let wide = |array: &dyn Array, block: usize| match array.as_primitive_opt::<Float64Type>() {
         Some(array) => array.is_valid(block).then(|| array.value(block)),
         None => {
@@ -124,12 +123,12 @@ fn may_outweigh(summary: &MeasureSummary, blocks: usize, most: f64) -> bool {
     for block in (0..blocks).filter(|&block| !is_special(summary, block)) {
         let of_block = wide(&*summary.squares, block).unwrap_or(f64::NAN);
         squares += of_block;
-        // No value is larger than the root of all squares; of floats the largest is known.
-        let bound = summary
-            .floats
-            .as_ref()
-            .and_then(|floats| Some(wide(&*floats.mins, block)?.abs().max(wide(&*floats.maxs, block)?.abs())));
-        largest = largest.max(bound.map_or(of_block, |bound| bound * bound));
+        // Without bounds no value is larger than the root of all squares.
+        let bound = match &summary.floats {
+            Some(floats) => wide(&*floats.mins, block).zip(wide(&*floats.maxs, block)),
+            None => exact_bounds(index, *column, block).map(|(min, max)| (min as f64, max as f64)),
+        };
+        largest = largest.max(bound.map_or(of_block, |(min, max)| min.abs().max(max.abs()).powi(2)));
     }
     // Squares that are not known, or not finite, make no strata.
     squares.is_finite() && most * largest >= SHARE_MIN * squares
@@ -145,7 +144,7 @@ pub(crate) fn each_value(
     let (index, stream) = (segment.index()?, segment.measure_stream(measure)?);
     let summary = &index.table.measures[measure].1;
     for block in blocks.filter(|&block| !is_special(summary, block)) {
-        let (count, has_nulls) = crate::answer::values_of(&index, measure, segment, block);
+        let (count, has_nulls) = values_of(&index, measure, segment, block);
         let rows = segment.block_rows(block);
         let (packed, encoding) = (stream.block(block), summary.encodings[block]);
         for row in 0..(rows.end - rows.start) as usize {

@@ -43,14 +43,21 @@ pub const LOOKS: u32 = 2;
 /// Cut rows below which a sample cannot pay, unless told otherwise.
 pub const SAMPLE_ROWS_MIN: u64 = 64 * crate::layout::BLOCK_ROWS as u64;
 
-/// The second look may read this share of all cut rows; more is better spent on all of them.
-const SECOND_LOOK_SHARE: f64 = 0.34;
+/// What drawing a row costs, with all that estimates cost beside it, in rows that are filtered and summed exactly: measured by
+/// `examples/sample_speed` (at 1/16 of 20M rows 2.9). So the thickest rung costs less than half of an exact answer.
+const DRAWN_ROW: f64 = 3.0;
+
+/// The second look may cost this share of an exact answer, which may have to follow it.
+const SECOND_LOOK_SHARE: f64 = 0.4;
 
 /// Nodes above the blocks that a segment has at least for its blocks not to be looked at one by one.
 const NODES_MIN: usize = 4;
 
 /// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
-const LOOK_INTO_DRAWN: f64 = 4096.0;
+const LOOK_INTO_DRAWN: f64 = 16_384.0;
+
+/// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
+const LOOK_INTO_SHARE: f64 = 0.1;
 
 /// One value of each group of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,7 +179,10 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
         strata::read_nodes(asked, segments, facts.iter().map(|facts| &facts.cut), into)?;
         return Ok(Sampled::Exact);
     };
-    let is_large = |facts: &Facts| facts.rows as f64 * rung_rate(rung) >= LOOK_INTO_DRAWN;
+    let is_large = |facts: &Facts| {
+        let drawn = facts.rows as f64 * rung_rate(rung);
+        drawn >= if facts.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN }
+    };
     let refined = facts::refine(asked, segments, facts, is_large, into)?;
     strata::read_exactly(asked, segments, &refined.exact, into)?;
     let strata = Strata::new(asked, segments, refined.facts, rung, into)?;
@@ -214,7 +224,7 @@ fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into
             return Ok(Sampled::Estimates(strata.estimates(look, number)));
         }
         let reads = if is_last { Vec::new() } else { next_reads(asked, &strata, &look, &plan) };
-        let cost: f64 = reads.iter().map(|&(run, rung)| strata.runs[run].rows as f64 * rung_rate(rung)).sum();
+        let cost: f64 = reads.iter().map(|&(run, rung)| strata.runs[run].rows as f64 * cost_of(rung)).sum();
         let pays = !reads.is_empty() && cost <= SECOND_LOOK_SHARE * strata.rows_cut as f64;
         match (pays, asked.otherwise) {
             (true, _) => strata.read_on(asked, segments, &reads, into)?,
@@ -224,6 +234,11 @@ fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into
     }
     strata.read_rest(asked, segments, into)?;
     Ok(Sampled::Exact)
+}
+
+/// What reading a row's share of a rung costs, in rows that are read exactly.
+fn cost_of(rung: u32) -> f64 {
+    if rung == 0 { 1.0 } else { DRAWN_ROW * rung_rate(rung) }
 }
 
 /// Which runs to read at which rungs before the next look; rung 0 is everything.

@@ -158,17 +158,27 @@ impl Strata {
                 let filters = filters.collect::<Result<Vec<_>>>()?;
                 let groups = question.groups.iter().map(|&level| heavy.codes(segment, level));
                 let groups = groups.collect::<Result<Vec<_>>>()?;
+                let stratum = (self.runs.len() + at) as u32;
+                // Of one group what matches is added up first.
+                let mut all = (0, 0.0, 0.0);
                 for places in run.places(segment, &heavy) {
-                    for (place, value) in places.clone().zip(heavy.values(places)) {
+                    for (place, &value) in places.clone().zip(heavy.values(places)) {
                         if !filters.iter().all(|(set, codes)| set.contains(codes[place])) {
+                            continue;
+                        }
+                        if groups.is_empty() {
+                            all = (all.0 + 1, all.1 + value, all.2 + value * value);
                             continue;
                         }
                         let index = into.keys.index_of(groups.iter().map(|codes| codes[place]));
                         let index = index.ok_or_else(|| Error::internal("a row has a code that its table does not"))?;
                         let group = into.group(index);
-                        let stratum = (self.runs.len() + at) as u32;
-                        self.tally.samples.of_group(group)[1 + measure].add(stratum, *value);
+                        self.tally.samples.of_group(group)[1 + measure].add(stratum, value);
                     }
+                }
+                if all.0 > 0 {
+                    let group = into.group(0);
+                    self.tally.samples.of_group(group)[1 + measure].add_many(stratum, all.0, all.1, all.2);
                 }
             }
         }
