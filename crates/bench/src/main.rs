@@ -20,6 +20,7 @@ mod skip;
 mod star;
 mod thin;
 mod tpch;
+mod trials;
 mod wire;
 
 use clap::{Args, Parser, Subcommand};

@@ -1,30 +1,27 @@
-//! `sample`: estimates within an error beside cold exact answers, over boxes of at least a million rows; and how often intervals hold, on
-//! lognormal values.
+//! `sample`: estimates within an error beside cold exact answers, over boxes of at least a million rows; and how often intervals hold
+//! ([`crate::trials`]).
 //!
 //! Both sessions leave cuboids alone, and ask in turns after one pass that warms them. A box that is answered exactly all the same counts
 //! as it is: what is promised is never to be slower.
 
 use crate::boxes::answer::Answer;
-use crate::boxes::data::{Data, unit};
+use crate::boxes::data::Data;
 use crate::boxes::ours::Ours;
 use crate::boxes::questions::{Bin, Generator, Question};
 use crate::machine::median;
-use crate::retail::Random;
-use crate::{Anything, Places};
-use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use crate::{Anything, Places, trials};
+use alluvia_node::{DatabaseOptions, parse_bytes};
 use alluvia_query::Session;
-use arrow::array::{ArrayRef, AsArray, Float64Array, StringArray};
-use arrow::record_batch::RecordBatch;
+use arrow::array::{ArrayRef, AsArray};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(Args)]
 pub struct SampleArgs {
     #[command(flatten)]
-    places: Places,
+    pub places: Places,
     /// Rows of the table.
     #[arg(long, default_value_t = 20_000_000)]
     rows: u64,
@@ -42,23 +39,23 @@ pub struct SampleArgs {
     max_error: f64,
     /// How often intervals should hold.
     #[arg(long, default_value_t = 0.95)]
-    confidence: f64,
-    /// Trials of each statement over lognormal values; 0 leaves them out.
+    pub confidence: f64,
+    /// Leaves the boxes out.
+    #[arg(long)]
+    no_boxes: bool,
+    /// Trials of each statement over skewed values; 0 leaves them out.
     #[arg(long, default_value_t = 1_000)]
-    trials: u64,
+    pub trials: u64,
     /// Rows of the table of lognormal values.
     #[arg(long, default_value_t = 2_000_000)]
-    trial_rows: usize,
+    pub trial_rows: usize,
     /// Seed of the questions.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Memory limit of the project.
     #[arg(long)]
     memory_limit: Option<String>,
 }
-
-/// Rows of a batch that is appended.
-const BATCH_ROWS: usize = 200_000;
 
 /// One question's figures.
 struct Measured {
@@ -72,9 +69,6 @@ struct Measured {
 }
 
 pub async fn run(args: SampleArgs) -> Anything<Value> {
-    let data = Data { rows: args.rows, zipf: 0, correlated: false };
-    let file = data.parquet(&args.places.data)?;
-    let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
     let scratch = tempfile::tempdir_in(&args.places.data)?;
     let mut options = DatabaseOptions::default();
     if let Some(limit) = &args.memory_limit {
@@ -84,26 +78,36 @@ pub async fn run(args: SampleArgs) -> Anything<Value> {
         "bench": "sample", "rows": args.rows, "max_error": args.max_error, "confidence": args.confidence,
         "matching_at_least": args.matching, "turns": args.turns, "seed": args.seed,
     });
-    {
-        let ours = Ours::load(&scratch.path().join("db"), &file, options.clone()).await?;
-        let (exact, near) = (ours.db().session(), ours.db().session());
-        for session in [&exact, &near] {
-            session.sql("SET cuboids = off").await?;
-        }
-        near.sql(&format!("SET max_error = '{}'", args.max_error)).await?;
-        near.sql(&format!("SET confidence = '{}'", args.confidence)).await?;
-        let questions = questions(&args, &data, &exact)?;
-        let mut measured = Vec::with_capacity(questions.len());
-        for question in &questions {
-            measured.push(measure(&args, question, &exact, &near).await?);
-        }
-        figures["merged_s"] = ours.load_s.into();
-        figures["boxes"] = report(&args, &measured);
+    if !args.no_boxes {
+        boxes(&args, scratch.path(), options.clone(), &mut figures).await?;
     }
     if args.trials > 0 {
-        figures["lognormal"] = lognormal(&args, &scratch.path().join("lognormal"), options).await?;
+        figures["lognormal"] = trials::lognormal(&args, &scratch.path().join("lognormal"), options.clone()).await?;
+        figures["completejourney"] = trials::journey(&args, &scratch.path().join("journey"), options).await?;
     }
     Ok(figures)
+}
+
+/// Estimates beside exact answers.
+async fn boxes(args: &SampleArgs, scratch: &Path, options: DatabaseOptions, figures: &mut Value) -> Anything<()> {
+    let data = Data { rows: args.rows, zipf: 0, correlated: false };
+    let file = data.parquet(&args.places.data)?;
+    let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
+    let ours = Ours::load(&scratch.join("db"), &file, options).await?;
+    let (exact, near) = (ours.db().session(), ours.db().session());
+    for session in [&exact, &near] {
+        session.sql("SET cuboids = off").await?;
+    }
+    near.sql(&format!("SET max_error = '{}'", args.max_error)).await?;
+    near.sql(&format!("SET confidence = '{}'", args.confidence)).await?;
+    let questions = questions(args, &data, &exact)?;
+    let mut measured = Vec::with_capacity(questions.len());
+    for question in &questions {
+        measured.push(measure(args, question, &exact, &near).await?);
+    }
+    figures["merged_s"] = ours.load_s.into();
+    figures["boxes"] = report(args, &measured);
+    Ok(())
 }
 
 /// Boxes that match enough rows.
@@ -179,64 +183,4 @@ fn report(args: &SampleArgs, measured: &[Measured]) -> Value {
         bins.push(figures);
     }
     bins.into()
-}
-
-/// Trials over a table of lognormal values of sigma 1 (skew 6) and 2 (skew in the hundreds).
-async fn lognormal(args: &SampleArgs, dir: &Path, options: DatabaseOptions) -> Anything<Value> {
-    let db = Database::open_with(dir, options)?;
-    let session = db.session();
-    session
-        .sql(
-            "CREATE TABLE skewed (region TEXT, item TEXT, mild DOUBLE, wild DOUBLE) \
-              WITH (dimensions = 'place(region); item', measures = 'mild, wild')",
-        )
-        .await?;
-    let mut random = Random(args.seed);
-    let mut left = args.trial_rows;
-    while left > 0 {
-        let rows = left.min(BATCH_ROWS);
-        session.append("skewed", vec![batch(&mut random, rows)?]).await?;
-        left -= rows;
-    }
-    session.sql("CALL alluvia.merge()").await?;
-    session.sql(&format!("SET confidence = '{}'", args.confidence)).await?;
-    let items: Vec<String> = (0..40).map(|item| format!("'item {item}'")).collect();
-    let mut trials = Vec::new();
-    for (value, max_error) in
-        [("count(*)", 0.01), ("sum(mild)", 0.02), ("avg(mild)", 0.02), ("sum(wild)", 0.1), ("avg(wild)", 0.1)]
-    {
-        session.sql(&format!("SET max_error = '{max_error}'")).await?;
-        let sql = format!("SELECT {value} FROM skewed WHERE item IN ({})", items.join(", "));
-        let mut figures = json!({ "of": value, "max_error": max_error });
-        for batch in session.verify(&sql, args.trials).await?.collect().await? {
-            for row in 0..batch.num_rows() {
-                let text = |column: usize| arrow::util::display::array_value_to_string(batch.column(column), row);
-                figures[text(0)?] = text(1)?.into();
-            }
-        }
-        eprintln!("{figures}");
-        trials.push(figures);
-    }
-    Ok(trials.into())
-}
-
-fn batch(random: &mut Random, rows: usize) -> Anything<RecordBatch> {
-    let member = |random: &mut Random, name: &str, count: u64| format!("{name} {}", random.next() % count);
-    let regions: StringArray = (0..rows).map(|_| Some(member(random, "region", 16))).collect();
-    let items: StringArray = (0..rows).map(|_| Some(member(random, "item", 100))).collect();
-    let mut lognormal = |sigma: f64| -> Float64Array {
-        let value = |_| {
-            let radius = (-2.0 * (1.0 - unit(random)).ln()).sqrt();
-            (sigma * radius * (std::f64::consts::TAU * unit(random)).cos()).exp()
-        };
-        (0..rows).map(value).map(Some).collect()
-    };
-    let (mild, wild) = (lognormal(1.0), lognormal(2.0));
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("region", Arc::new(regions)),
-        ("item", Arc::new(items)),
-        ("mild", Arc::new(mild)),
-        ("wild", Arc::new(wild)),
-    ];
-    Ok(RecordBatch::try_from_iter(columns)?)
 }

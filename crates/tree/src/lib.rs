@@ -39,7 +39,7 @@ pub use answer::{
 pub use chunk::RowChunk;
 pub use context::{TreeContext, segment_of_file};
 pub use cursor::SegmentCursor;
-pub use ladder::{LadderWriter, RUNG_ROWS_MIN, RUNG_STEP_BITS, rung_limit, rung_rate};
+pub use ladder::{LadderWriter, RUNG_ROWS_MIN, rung_limit, rung_rate};
 pub use layout::{BLOCK_ROWS, segment_schema};
 pub use meta::{RungMeta, SegmentMeta};
 pub use segment::{Rung, Segment};

@@ -40,11 +40,36 @@ pub struct SegmentMeta {
 
 /// A thinner copy of a segment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "StoredRung", into = "StoredRung")]
 pub struct RungMeta {
-    /// Its rows' weights are below 2^64 / 8^this.
+    /// Its rows' weights are below 2^64 / 2^this.
     pub rung: u32,
     /// The copy, a segment itself.
     pub segment: SegmentMeta,
+}
+
+/// As files have it: once rungs were counted by eighths, under a name of their own.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredRung {
+    Halvings { halvings: u32, segment: SegmentMeta },
+    Eighths { rung: u32, segment: SegmentMeta },
+}
+
+impl From<StoredRung> for RungMeta {
+    fn from(stored: StoredRung) -> RungMeta {
+        match stored {
+            StoredRung::Halvings { halvings, segment } => RungMeta { rung: halvings, segment },
+            // One that no build wrote is none that can be read.
+            StoredRung::Eighths { rung, segment } => RungMeta { rung: rung.saturating_mul(3), segment },
+        }
+    }
+}
+
+impl From<RungMeta> for StoredRung {
+    fn from(RungMeta { rung, segment }: RungMeta) -> StoredRung {
+        StoredRung::Halvings { halvings: rung, segment }
+    }
 }
 
 impl SegmentMeta {

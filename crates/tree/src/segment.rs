@@ -6,11 +6,12 @@
 
 use crate::answer::NodeTree;
 use crate::context::TreeContext;
-use crate::ladder::rung_limit;
+use crate::ladder::{RungSums, rung_limit};
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::meta::{RungMeta, SegmentMeta};
 use crate::parquet_file::{ParquetInput, RowReader};
 use crate::pool::Slot;
+use crate::sample::{Heavy, NodeKnowns};
 use crate::side::{SideFile, Stripes, key_width, unpack_codes, unpack_keys};
 use crate::summary::{BlockSummaries, BlockTable};
 use alluvia_space::VERSION_COLUMN;
@@ -39,6 +40,12 @@ pub struct Segment {
     streams: OnceLock<Vec<Arc<Slot<PackedStream>>>>,
     nodes: Arc<Slot<NodeTree>>,
     first_rows: Arc<Slot<Vec<u32>>>,
+    /// By measure.
+    knowns: OnceLock<Vec<Arc<Slot<NodeKnowns>>>>,
+    /// By measure.
+    heavy: OnceLock<Vec<Arc<Slot<Heavy>>>>,
+    /// Of a rung, by measure.
+    sums: OnceLock<Vec<Arc<Slot<RungSums>>>>,
     rungs: Vec<Rung>,
     retired: AtomicBool,
 }
@@ -46,7 +53,7 @@ pub struct Segment {
 /// A rung of a segment's ladder.
 #[derive(Clone, Debug)]
 pub struct Rung {
-    /// Its rows' weights are below 2^64 / 8^this.
+    /// Its rows' weights are below 2^64 / 2^this.
     pub rung: u32,
     /// The thinner copy.
     pub segment: Arc<Segment>,
@@ -107,6 +114,9 @@ impl Segment {
             streams: OnceLock::new(),
             nodes: Arc::default(),
             first_rows: Arc::default(),
+            knowns: OnceLock::new(),
+            heavy: OnceLock::new(),
+            sums: OnceLock::new(),
             rungs,
             retired: AtomicBool::new(false),
         }))
@@ -313,6 +323,41 @@ impl Segment {
             let nodes = NodeTree::new(&*self.summaries()?);
             let bytes = nodes.bytes();
             Ok((nodes, bytes))
+        })
+    }
+
+    /// What summaries know of a measure, by node. A column that the segment lacks is NULL in all its rows.
+    pub(crate) fn knowns(self: &Arc<Segment>, column: ColumnId) -> Result<Arc<NodeKnowns>> {
+        let table = Arc::clone(&self.index()?.table);
+        let place = table.measures.iter().position(|(id, _)| *id == column);
+        let slots = self.knowns.get_or_init(|| (0..=table.measures.len()).map(|_| Arc::default()).collect());
+        Slot::get(&slots[place.unwrap_or(table.measures.len())], &self.context.pool, || {
+            let knowns = NodeKnowns::new(self, column)?;
+            let bytes = knowns.bytes();
+            Ok((knowns, bytes))
+        })
+    }
+
+    /// The heavy rows of a measure, by its place.
+    pub(crate) fn heavy(self: &Arc<Segment>, measure: usize) -> Result<Arc<Heavy>> {
+        let measures = self.index()?.table.measures.len();
+        let slots = self.heavy.get_or_init(|| (0..measures).map(|_| Arc::default()).collect());
+        Slot::get(&slots[measure], &self.context.pool, || {
+            let heavy = Heavy::new(self, measure)?;
+            let bytes = heavy.bytes();
+            Ok((heavy, bytes))
+        })
+    }
+
+    /// Of a rung: sums of a measure, by its place, over the rows of each block of the segment it hangs from, without those beyond the
+    /// limit of that segment's heavy rows.
+    pub(crate) fn rung_sums(self: &Arc<Segment>, measure: usize, limit: f64) -> Result<Arc<RungSums>> {
+        let measures = self.index()?.table.measures.len();
+        let slots = self.sums.get_or_init(|| (0..measures).map(|_| Arc::default()).collect());
+        Slot::get(&slots[measure], &self.context.pool, || {
+            let sums = RungSums::new(self, measure, limit)?;
+            let bytes = sums.bytes();
+            Ok((sums, bytes))
         })
     }
 

@@ -224,7 +224,7 @@ pub struct SampleUsed {
     pub looks: u32,
     /// The look at which reading stopped, from 1.
     pub look: u32,
-    /// Bit `k` is set if rung `k` was read, which has one row in 8^k.
+    /// Bit `k` is set if rung `k` was read, which has one row in 2^k.
     pub rungs: u32,
     /// Rows drawn.
     pub rows_drawn: u64,
@@ -244,7 +244,7 @@ impl fmt::Display for SampleUsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = 100.0 * self.rows_drawn as f64 / self.rows_cut.max(1) as f64;
         let rungs = (0..32).rev().filter(|rung| self.rungs >> rung & 1 == 1);
-        let rungs: Vec<String> = rungs.map(|rung| format!("1/{}", 1u128 << (3 * rung))).collect();
+        let rungs: Vec<String> = rungs.map(|rung| format!("1/{}", 1u64 << rung)).collect();
         write!(
             f,
             "sample of rungs {}: {} of {} rows drawn ({share:.2} %), interval of look {} of {} planned, relative error at most {:.6} at confidence {}",

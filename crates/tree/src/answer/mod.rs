@@ -23,11 +23,11 @@ pub(crate) use blocks::{Reading, code_at, filter_codes, values_of, without_zeros
 pub use code_set::CodeSet;
 pub use cuboid::{Ancestor, Cuboid};
 pub use groups::{GroupKeys, GroupSpan};
-pub(crate) use nodes::NodeTree;
+pub(crate) use nodes::{FANOUT, NodeTree};
 pub use question::{BoxQuery, Counters, LevelFilter};
 pub use rows::add_rows;
 pub use segments::{Answer, SegmentRows, answer};
 pub(crate) use segments::{CutBlock, can_answer, read_cut};
 pub(crate) use totals::LARGE;
 pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};
-pub(crate) use walk::{exact_bounds, is_special, walk};
+pub(crate) use walk::{CutNode, exact_bounds, is_special, walk_below, walk_nodes};

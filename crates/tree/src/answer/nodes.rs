@@ -88,21 +88,21 @@ impl NodeTree {
         (codes.mins[node] == codes.maxs[node] && !codes.nulls[node]).then_some(codes.mins[node])
     }
 
-    /// The share of a block's codes beside NULL at a level that are in a set, as if rows were spread evenly over codes.
-    pub(crate) fn share(&self, block: usize, level: usize, set: &CodeSet) -> f64 {
-        let codes = &self.heights[0][level];
-        set.share(codes.mins[block], codes.maxs[block], codes.present[block].as_deref())
+    /// The share of a node's codes beside NULL at a level that are in a set, as if rows were spread evenly over codes.
+    pub(crate) fn share(&self, height: usize, node: usize, level: usize, set: &CodeSet) -> f64 {
+        let codes = &self.heights[height][level];
+        set.share(codes.mins[node], codes.maxs[node], codes.present[node].as_deref())
     }
 
-    /// The codes that a block's rows have at a level, NULL included; `None` where they span too much to be known.
-    pub(crate) fn codes_of(&self, block: usize, level: usize) -> Option<Vec<u32>> {
-        let codes = &self.heights[0][level];
-        let (min, max) = (codes.mins[block], codes.maxs[block]);
+    /// The codes that a node's rows have at a level, NULL included; `None` where they span too much to be known.
+    pub(crate) fn codes_of(&self, height: usize, node: usize, level: usize) -> Option<Vec<u32>> {
+        let codes = &self.heights[height][level];
+        let (min, max) = (codes.mins[node], codes.maxs[node]);
         let mut present = Vec::new();
-        if codes.nulls[block] || min == 0 {
+        if codes.nulls[node] || min == 0 {
             present.push(0);
         }
-        match &codes.present[block] {
+        match &codes.present[node] {
             _ if min == 0 => {}
             _ if min == max => present.push(min),
             Some(bits) => {

@@ -76,6 +76,11 @@ pub struct SegmentRows {
 }
 
 impl SegmentRows {
+    /// Whether all of the segment's rows count.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bounds() == Versions::ALL
+    }
+
     /// The bounds that the segment does not keep by itself.
     pub(super) fn bounds(&self) -> Versions {
         let meta = self.segment.meta();
@@ -110,13 +115,6 @@ pub(crate) struct CutBlock {
     pub(crate) open: u64,
     /// Only rows of these versions count.
     pub(super) versions: Versions,
-}
-
-impl CutBlock {
-    /// Whether rows of all versions count.
-    pub(crate) fn is_of_all_versions(&self) -> bool {
-        self.versions == Versions::ALL
-    }
 }
 
 /// Adds the rows of segments that lie in a box to an answer, with up to `threads` threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.

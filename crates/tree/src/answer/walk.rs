@@ -14,6 +14,25 @@ use arrow::datatypes::{
 };
 use std::sync::Arc;
 
+/// A node that a walk stopped at, since it is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CutNode {
+    pub(crate) segment: usize,
+    pub(crate) height: usize,
+    pub(crate) node: usize,
+    /// Filters that the node does not cover, by place.
+    pub(crate) open: u64,
+    /// Only rows of these versions count: all, but of blocks.
+    pub(crate) versions: Versions,
+}
+
+impl CutNode {
+    /// Whether rows of all versions count.
+    pub(crate) fn is_of_all_versions(&self) -> bool {
+        self.versions == Versions::ALL
+    }
+}
+
 /// Answers what summaries can, and lists the blocks that are cut.
 pub(crate) fn walk(
     query: &BoxQuery,
@@ -22,16 +41,71 @@ pub(crate) fn walk(
     into: &mut Answer,
     cut: &mut Vec<CutBlock>,
 ) -> Result<()> {
-    let (segment, versions) = (&rows.segment, rows.bounds());
-    let is_whole_segment = versions == Versions::ALL;
-    if segment.blocks() == 0 {
+    walk_nodes(query, at, rows, 0, into, &mut |cut_node| cut.push(block_of(cut_node)))
+}
+
+/// As [`walk`], but goes no lower than to a height: what is cut there is not looked into. Only of segments all of whose rows are visible.
+pub(crate) fn walk_nodes(
+    query: &BoxQuery,
+    at: usize,
+    rows: &SegmentRows,
+    stop: usize,
+    into: &mut Answer,
+    each: &mut dyn FnMut(CutNode),
+) -> Result<()> {
+    if rows.segment.blocks() == 0 {
         return Ok(());
     }
+    let (covered, mut cut) = (into.counters.covered, 0);
+    let all = if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) };
+    let top = rows.segment.nodes()?.heights() - 1;
+    descend(query, at, rows, (top, 0, all), stop, into, &mut |cut_node| {
+        cut += 1;
+        each(cut_node);
+    })?;
+    if into.counters.covered == covered && cut == 0 {
+        into.counters.segments_skipped += 1;
+    } else {
+        into.counters.segments += 1;
+    }
+    Ok(())
+}
+
+/// Looks into a node that a walk stopped at: lists the blocks below it that are cut.
+pub(crate) fn walk_below(
+    query: &BoxQuery,
+    rows: &SegmentRows,
+    from: CutNode,
+    into: &mut Answer,
+    cut: &mut Vec<CutBlock>,
+) -> Result<()> {
+    if from.height == 0 {
+        cut.push(block_of(from));
+        return Ok(());
+    }
+    let start = (from.height, from.node, from.open);
+    descend(query, from.segment, rows, start, 0, into, &mut |cut_node| cut.push(block_of(cut_node)))
+}
+
+fn block_of(cut: CutNode) -> CutBlock {
+    CutBlock { segment: cut.segment, block: cut.node, open: cut.open, versions: cut.versions }
+}
+
+fn descend(
+    query: &BoxQuery,
+    at: usize,
+    rows: &SegmentRows,
+    start: (usize, usize, u64),
+    stop: usize,
+    into: &mut Answer,
+    each: &mut dyn FnMut(CutNode),
+) -> Result<()> {
+    let (segment, versions) = (&rows.segment, rows.bounds());
+    let is_whole_segment = versions == Versions::ALL;
+    assert!(stop == 0 || is_whole_segment, "versions are told apart by block");
     let nodes = segment.nodes()?;
     let index = segment.index()?;
-    let all = if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) };
-    let before = (into.counters.covered, cut.len());
-    let mut stack = vec![(nodes.heights() - 1, 0, all)];
+    let mut stack = vec![start];
     'nodes: while let Some((height, node, above)) = stack.pop() {
         // Filters that are not covered yet.
         let mut open = above;
@@ -72,18 +146,12 @@ pub(crate) fn walk(
                 continue;
             }
         }
-        match height {
-            0 => cut.push(CutBlock { segment: at, block: node, open, versions: cut_at }),
-            _ => {
-                let children = node * FANOUT..((node + 1) * FANOUT).min(nodes.nodes(height - 1));
-                stack.extend(children.rev().map(|child| (height - 1, child, open)));
-            }
+        if height <= stop {
+            each(CutNode { segment: at, height, node, open, versions: cut_at });
+        } else {
+            let children = node * FANOUT..((node + 1) * FANOUT).min(nodes.nodes(height - 1));
+            stack.extend(children.rev().map(|child| (height - 1, child, open)));
         }
-    }
-    if (into.counters.covered, cut.len()) == before {
-        into.counters.segments_skipped += 1;
-    } else {
-        into.counters.segments += 1;
     }
     Ok(())
 }

@@ -240,6 +240,11 @@ impl About<'_> {
         })
     }
 
+    /// Whether none of the group's rows was seen but in pools that were read in full.
+    fn is_unseen(&self) -> bool {
+        self.cells.iter().all(|cell| self.frame.pools()[cell.stratum as usize].is_complete())
+    }
+
     /// How far to trust the known means: the slope of y - r I on p x over all pools, between 0 and 1.
     fn lambda(&self, r: f64) -> f64 {
         let (along, square) = self.moments().filter(|pool| pool.known).fold((0.0, 0.0), |(along, square), pool| {
@@ -320,7 +325,8 @@ impl About<'_> {
         }
         upper = upper.max(count + trace);
         // Fewer than six matches have a lower bound of their own, which this would only spoil.
-        if self.cells.iter().map(|cell| cell.matches).sum::<u64>() >= 6 {
+        let is_open = |cell: &&Cell| !self.frame.pools()[cell.stratum as usize].is_complete();
+        if self.cells.iter().filter(is_open).map(|cell| cell.matches).sum::<u64>() >= 6 {
             lower = lower.min(count - trace);
         }
         // Rows come whole: that the truth is no fraction makes up for what the binomial lacks in small blocks.
@@ -337,7 +343,7 @@ impl About<'_> {
         let aside = self.aside().1;
         let value = total.value - aside;
         let tail = self.alpha / 2.0;
-        if self.cells.is_empty() {
+        if self.is_unseen() {
             let missed = missed::most_missed(self.frame, tail) as f64;
             return (aside, aside + missed * open.min.min(0.0), aside + missed * open.max.max(0.0));
         }
@@ -362,7 +368,7 @@ impl About<'_> {
         total = self.total(mean);
         mean = (total.value + exact_sum) / counted;
         // Nothing drawn says nothing of the spread: rows that were missed may be any.
-        if self.frame.open.unread || self.cells.is_empty() || !mean.is_finite() {
+        if self.frame.open.unread || self.is_unseen() || !mean.is_finite() {
             return (mean, f64::NEG_INFINITY, f64::INFINITY);
         }
         let tail = self.alpha / 2.0;
@@ -411,6 +417,23 @@ fn like_events(value: f64, worth: f64, tail: f64) -> (f64, f64) {
 mod tests {
     use super::super::Known;
     use super::*;
+
+    #[test]
+    fn rows_that_are_all_read_do_not_vouch_for_those_that_are_not() {
+        let known = Known { sum: 1_000.0, squares: 2_000.0, min: 0.0, max: 10.0 };
+        let mut light = Stratum::new(1_000, Some(known));
+        light.draw_many(100, 100.0, 200.0);
+        let heavy = Stratum { sampled: 5, rung: 1, ..Stratum::new(5, None) };
+        let frame = Frame::new(vec![light, heavy]);
+        let mut group = GroupSample::default();
+        group.add_many(1, 3, 600.0, 120_000.0);
+        let plan = Plan::new(2, 0.95);
+        let sum = interval(Aggregate::Sum, &frame, &group, &plan);
+        assert_eq!((sum.estimate, sum.lower), (600.0, 600.0));
+        assert!(sum.upper > 600.0, "rows of the first stratum may match: {sum:?}");
+        let avg = interval(Aggregate::Avg, &frame, &group, &plan);
+        assert!(avg.lower < 100.0, "{avg:?}");
+    }
 
     #[test]
     fn each_stratum_is_unbiased() {

@@ -3,9 +3,10 @@
 //! Invariants:
 //! - Row `i` is bit `i % 64` of word `i / 64`; a mask does not know how many rows its block has.
 //! - Whoever narrows a mask to a block clears the bits past the block's last row, and nothing but [`Mask::insert`],
-//!   [`Mask::or_with`] and whoever writes the words ever sets one.
+//!   [`Mask::insert_rows`] and whoever writes the words ever sets one.
 
 use std::fmt;
+use std::ops::Range;
 
 /// Rows a mask can hold: those of a full block.
 pub(crate) const MASK_ROWS: usize = 8192;
@@ -28,7 +29,6 @@ impl Mask {
     }
 
     /// No row.
-    #[cfg(test)]
     pub(crate) fn none() -> Mask {
         Mask { words: [0; MASK_WORDS] }
     }
@@ -96,19 +96,38 @@ impl Mask {
         Rows { words: &self.words, place: 0, word: self.words[0] }
     }
 
-    /// Some consecutive rows as a selection of their own, the first of them its row 0.
-    pub(crate) fn slice(&self, rows: std::ops::Range<usize>) -> Mask {
-        assert!(rows.start <= rows.end && rows.end <= MASK_ROWS, "a mask holds the rows of one block");
-        let (place, shift, count) = (rows.start / 64, rows.start % 64, rows.end - rows.start);
-        let mut slice = Mask { words: [0; MASK_WORDS] };
-        for (at, word) in slice.words.iter_mut().enumerate().take(count.div_ceil(64)) {
-            *word = self.words[place + at] >> shift;
-            if shift > 0 && place + at + 1 < MASK_WORDS {
-                *word |= self.words[place + at + 1] << (64 - shift);
-            }
+    /// Selects consecutive rows.
+    #[inline]
+    pub(crate) fn insert_rows(&mut self, rows: Range<usize>) {
+        assert!(rows.end <= MASK_ROWS, "a mask holds the rows of one block");
+        if rows.is_empty() {
+            return;
         }
-        slice.truncate(count);
-        slice
+        let (first, last) = (rows.start / 64, (rows.end - 1) / 64);
+        let (from, through) = (u64::MAX << (rows.start % 64), u64::MAX >> (63 - (rows.end - 1) % 64));
+        if first == last {
+            self.words[first] |= from & through;
+        } else {
+            self.words[first] |= from;
+            self.words[first + 1..last].fill(u64::MAX);
+            self.words[last] |= through;
+        }
+    }
+
+    /// Drops a row.
+    #[inline]
+    pub(crate) fn remove(&mut self, row: usize) {
+        self.words[row / 64] &= !(1 << (row % 64));
+    }
+
+    /// Those rows of `self` that are also selected by some words of `other`, the first of which stands for the first rows of `self`.
+    #[inline]
+    pub(crate) fn and_words(&self, other: &Mask, words: Range<usize>) -> Mask {
+        let mut both = Mask::none();
+        for ((word, own), other) in both.words.iter_mut().zip(&self.words).zip(&other.words[words]) {
+            *word = own & other;
+        }
+        both
     }
 
     /// Drops the rows of `other`.

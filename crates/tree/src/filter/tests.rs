@@ -317,13 +317,21 @@ fn masks_are_sets_of_rows() {
 }
 
 #[test]
-fn a_slice_of_a_mask_is_its_rows() {
+fn rows_of_a_part_are_taken_with_its_words() {
     let mut draws = Draws(9);
     for _ in 0..300 {
         let mask = Mask::from_words(std::array::from_fn(|_| draws.next()));
-        let (a, b) = (draws.below(MASK_ROWS as u64 + 1) as usize, draws.below(MASK_ROWS as u64 + 1) as usize);
-        let rows = a.min(b)..a.max(b);
-        let expected: Vec<usize> = rows.clone().filter(|&row| mask.contains(row)).map(|row| row - rows.start).collect();
-        assert_eq!(mask.slice(rows).rows().collect::<Vec<_>>(), expected);
+        let mut own = Mask::none();
+        let mut rows = std::collections::BTreeSet::new();
+        let first = draws.below(64) as usize;
+        for _ in 0..1 + draws.below(4) {
+            let (a, b) = (draws.below(4_000) as usize, draws.below(4_000) as usize);
+            own.insert_rows(a.min(b)..a.max(b));
+            rows.extend(a.min(b)..a.max(b));
+        }
+        assert_eq!(own.rows().collect::<Vec<_>>(), rows.iter().copied().collect::<Vec<_>>());
+        let expected: Vec<usize> = rows.into_iter().filter(|&row| mask.contains(64 * first + row)).collect();
+        let words = first..first + 4_000usize.div_ceil(64);
+        assert_eq!(own.and_words(&mask, words).rows().collect::<Vec<_>>(), expected);
     }
 }

@@ -4,7 +4,7 @@
 //! rung's from those. The segment that a rung hangs from is cut into blocks by row count, so where a block begins among the rung's
 //! rows is counted while they come.
 
-use super::{RUNG_STEP_BITS, rung_limit, rungs_of};
+use super::{rung_limit, rungs_of};
 use crate::chunk::RowChunk;
 use crate::context::TreeContext;
 use crate::layout::BLOCK_ROWS;
@@ -49,7 +49,7 @@ impl LadderWriter {
     ) -> Result<LadderWriter> {
         let segment = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
         let mut rungs = Vec::new();
-        for rung in 1..=rungs_of(rows, rung_rows_min) {
+        for rung in rungs_of(rows, rung_rows_min) {
             let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
             rungs.push(RungWriter { rung, writer, first_rows: Vec::new() });
         }
@@ -129,5 +129,3 @@ fn pick(chunk: &RowChunk, rows: &[u32]) -> Result<RowChunk> {
     let codes = LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() };
     Ok(RowChunk { rows: picked, keys, codes })
 }
-
-const _: () = assert!(RUNG_STEP_BITS * 21 < 64, "the thinnest rung there can be has weights");

@@ -1,33 +1,65 @@
-//! Reading drawn rows: filters and sums on the packed codes and values of a rung's blocks.
+//! Reading drawn rows: filters and sums on the packed codes and values of a rung's blocks, with as many threads as pay.
 //!
-//! A rung's block holds the drawn rows of many runs, one after the other. It is filtered once, from the first run's rows to the last
-//! one's; each run then takes its part of the mask.
+//! Invariants:
+//! - A rung's block is filtered once, from the first stratum's rows to the last one's; each stratum then takes its rows of the mask.
+//! - What is drawn of a stratum without regard to the box comes from sums that were taken once ([`crate::ladder::RungSums`]).
+//! - What comes out does not depend on the number of threads, but for the order in which floats are added.
 
+use super::moments::{Moments, moments};
 use super::strata::Run;
-use super::tally::Tally;
-use super::{Asked, Source};
+use super::tally::{Samples, Tally};
+use super::{Asked, Heavy, Source};
 use crate::answer::{
-    Answer, BoxQuery, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, is_special, values_of,
-    without_zeros,
+    Answer, BoxQuery, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
 };
-use crate::filter::{self, Mask};
-use crate::ladder::rung_limit;
+use crate::filter::Mask;
+use crate::ladder::{RungSums, rung_limit};
 use crate::layout::BLOCK_ROWS;
 use crate::segment::Segment;
-use crate::side::{Encoding, Value, powi, value_at};
+use crate::side::{Value, value_at};
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, Result, Version};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A run's rows in a block of a rung.
+/// Rows below which a second thread costs more than it saves.
+const ROWS_PER_THREAD: u64 = 1 << 17;
+
+/// Some of a stratum's rows in a block of a rung.
 struct Piece {
-    segment: usize,
-    rung: u32,
     block: usize,
     run: usize,
     /// Within the block.
     rows: Range<usize>,
+}
+
+/// What is drawn from one rung of one segment.
+struct OfRung {
+    segment: usize,
+    rung: u32,
+    reading: Reading,
+    /// By measure of the question.
+    apart: Vec<Apart>,
+    /// By block, then by row.
+    pieces: Vec<Piece>,
+}
+
+/// Which rows of what is read are heavy, and so are not drawn for a measure.
+enum Apart {
+    None,
+    OfRung(Arc<RungSums>),
+    OfSegment(Arc<Heavy>),
+}
+
+impl Apart {
+    /// Those among some rows.
+    fn rows(&self, rows: Range<usize>) -> &[u32] {
+        match self {
+            Apart::None => &[],
+            Apart::OfRung(sums) => sums.heavy(rows),
+            Apart::OfSegment(heavy) => heavy.rows(heavy.places(rows.start as u64..rows.end as u64)),
+        }
+    }
 }
 
 /// Draws runs at the rungs that they stand at; gives how many rows were drawn.
@@ -39,232 +71,328 @@ pub(super) fn draw(
     tally: &mut Tally,
     into: &mut Answer,
 ) -> Result<u64> {
-    let mut pieces = Vec::with_capacity(2 * which.len());
-    for &run in which {
-        add_pieces(asked, segments, &runs[run], run, &mut pieces)?;
-    }
-    pieces.sort_unstable_by_key(|piece| (piece.segment, piece.rung, piece.block, piece.rows.start));
     let wanted = Wanted { sum: true, squares: true, min_max: false };
     let measures = asked.question.measures.iter().map(|of| WantedMeasure { wanted, ..*of }).collect();
     let question = BoxQuery { measures, ..asked.question.clone() };
-    let mut drawing = Drawing { question: &question, tally, into, words: Vec::new(), indices: Vec::new() };
+    let mut which = which.to_vec();
+    which.sort_by_key(|&run| (runs[run].segment, runs[run].rung, run));
+    let mut rungs = Vec::new();
     let mut drawn = 0;
-    for of_rung in pieces.chunk_by(|a, b| (a.segment, a.rung) == (b.segment, b.rung)) {
-        let read = source_of(asked, segments, &of_rung[0])?;
-        let open = of_rung.iter().fold(0, |open, piece| open | runs[piece.run].open);
-        let reading = Reading::new(&question, &read, open)?;
-        for of_block in of_rung.chunk_by(|a, b| a.block == b.block) {
-            drawn += drawing.block(asked, runs, &reading, of_block)?;
+    for of_rung in which.chunk_by(|&a, &b| (runs[a].segment, runs[a].rung) == (runs[b].segment, runs[b].rung)) {
+        let source = source_of(asked, segments, &runs[of_rung[0]])?;
+        let apart = apart_of(asked, segments, &source, runs[of_rung[0]].segment)?;
+        if let Source::Ladder = asked.source {
+            drawn += draw_all(&source, &apart, runs, of_rung, tally)?;
+        }
+        rungs.push(of_rung_of(asked, &question, source, apart, runs, of_rung)?);
+    }
+    let drawing = Drawing { asked, question: &question, keys: &into.keys, frames: tally.strata.len() };
+    for part in in_threads(&drawing, &rungs, asked.threads)? {
+        drawn += part.drawn;
+        for (run, frame, moments) in part.all {
+            tally.strata[frame][run].draw_many(moments.count, moments.sum, moments.squares);
+        }
+        for (group, samples) in part.samples.all() {
+            let group = into.group(part.keys.index(*group));
+            tally.samples.add(group, samples);
         }
     }
     into.counters.rows_filtered += drawn;
     Ok(drawn)
 }
 
-/// The segment that a piece lies in.
-fn source_of(asked: &Asked<'_>, segments: &[SegmentRows], piece: &Piece) -> Result<Arc<Segment>> {
-    let segment = &segments[piece.segment].segment;
+/// The segment that a run's rows are read from.
+fn source_of(asked: &Asked<'_>, segments: &[SegmentRows], run: &Run) -> Result<Arc<Segment>> {
+    let segment = &segments[run.segment].segment;
     if let Source::Seeded { .. } = asked.source {
         return Ok(Arc::clone(segment));
     }
-    let rung = segment.rungs().iter().find(|rung| rung.rung == piece.rung);
+    let rung = segment.rungs().iter().find(|rung| rung.rung == run.rung);
     let rung = rung.ok_or_else(|| Error::internal("a rung was to be read that its segment does not have"))?;
     Ok(Arc::clone(&rung.segment))
 }
 
-/// Where the drawn rows of a run may lie.
-fn add_pieces(
-    asked: &Asked<'_>,
-    segments: &[SegmentRows],
-    run: &Run,
-    at: usize,
-    pieces: &mut Vec<Piece>,
-) -> Result<()> {
-    let (segment, rung) = (run.segment, run.rung);
-    let mut add = |block: usize, rows: Range<usize>| pieces.push(Piece { segment, rung, block, run: at, rows });
+/// Which rows of a segment's rung, or of itself, are not drawn, by measure of the question.
+fn apart_of(asked: &Asked<'_>, segments: &[SegmentRows], source: &Arc<Segment>, segment: usize) -> Result<Vec<Apart>> {
     let of = &segments[segment].segment;
-    if let Source::Seeded { .. } = asked.source {
-        for block in run.blocks.clone() {
-            let rows = of.block_rows(block);
-            add(block, 0..(rows.end - rows.start) as usize);
+    let place_in = |segment: &Segment, of: &WantedMeasure| -> Result<Option<usize>> {
+        Ok(segment.index()?.table.measures.iter().position(|(id, _)| *id == of.column))
+    };
+    let apart = asked.question.measures.iter().map(|measure| -> Result<Apart> {
+        let Some(place) = place_in(of, measure)? else { return Ok(Apart::None) };
+        let heavy = of.heavy(place)?;
+        match asked.source {
+            Source::Seeded { .. } => Ok(Apart::OfSegment(heavy)),
+            Source::Ladder => match place_in(source, measure)? {
+                Some(place) => Ok(Apart::OfRung(source.rung_sums(place, heavy.limit)?)),
+                None => Ok(Apart::None),
+            },
         }
-        return Ok(());
-    }
-    let first_rows =
-        source_of(asked, segments, &Piece { segment, rung, block: 0, run: at, rows: 0..0 })?.first_rows()?;
-    let (start, end) = (first_rows[run.blocks.start] as usize, first_rows[run.blocks.end] as usize);
-    let mut from = start;
-    while from < end {
-        let block = from / BLOCK_ROWS;
-        let to = end.min((block + 1) * BLOCK_ROWS);
-        add(block, from - block * BLOCK_ROWS..to - block * BLOCK_ROWS);
-        from = to;
-    }
-    Ok(())
+    });
+    apart.collect()
 }
 
-/// What blocks share one after the other.
-struct Drawing<'a> {
-    question: &'a BoxQuery,
-    tally: &'a mut Tally,
-    into: &'a mut Answer,
+/// Takes in what is drawn of runs, whether it matches or not.
+fn draw_all(rung: &Arc<Segment>, apart: &[Apart], runs: &[Run], which: &[usize], tally: &mut Tally) -> Result<u64> {
+    let first_rows = rung.first_rows()?;
+    let mut drawn = 0;
+    for &run in which {
+        for part in &runs[run].parts {
+            let all = first_rows[part.start] as usize..first_rows[part.end] as usize;
+            let rows = all.len() as u64;
+            drawn += rows;
+            tally.strata[0][run].draw_many(rows, rows as f64, rows as f64);
+            for (strata, apart) in tally.strata[1..].iter_mut().zip(apart) {
+                let (sum, squares) = match apart {
+                    Apart::OfRung(sums) => sums.of(part.clone()),
+                    Apart::None | Apart::OfSegment(_) => (0.0, 0.0),
+                };
+                strata[run].draw_many(rows - apart.rows(all.clone()).len() as u64, sum, squares);
+            }
+        }
+    }
+    Ok(drawn)
+}
+
+/// Where the drawn rows of runs may lie.
+fn of_rung_of(
+    asked: &Asked<'_>,
+    question: &BoxQuery,
+    source: Arc<Segment>,
+    apart: Vec<Apart>,
+    runs: &[Run],
+    which: &[usize],
+) -> Result<OfRung> {
+    let first_rows = match asked.source {
+        Source::Ladder => Some(source.first_rows()?),
+        Source::Seeded { .. } => None,
+    };
+    let row = |block: usize| match &first_rows {
+        Some(first_rows) => first_rows[block] as usize,
+        None => (block * BLOCK_ROWS).min(source.meta().rows as usize),
+    };
+    let mut pieces: Vec<Piece> = Vec::new();
+    for &run in which {
+        for part in &runs[run].parts {
+            let (mut from, end) = (row(part.start), row(part.end));
+            while from < end {
+                let block = from / BLOCK_ROWS;
+                let to = end.min((block + 1) * BLOCK_ROWS);
+                pieces.push(Piece { block, run, rows: from - block * BLOCK_ROWS..to - block * BLOCK_ROWS });
+                from = to;
+            }
+        }
+    }
+    let open = which.iter().fold(0, |open, &run| open | runs[run].open);
+    let Run { segment, rung, .. } = runs[which[0]];
+    Ok(OfRung { segment, rung, reading: Reading::new(question, &source, open)?, apart, pieces })
+}
+
+/// What one thread drew.
+struct Part {
+    samples: Samples,
+    keys: GroupKeys,
+    /// By run and frame, of the drawn rows whether they match or not; of a ladder these are known.
+    all: Vec<(usize, usize, Moments)>,
+    drawn: u64,
     words: Vec<u64>,
     indices: Vec<u64>,
 }
 
+/// The pieces of one block.
+type Task<'a> = (&'a OfRung, &'a [Piece]);
+
+fn in_threads(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result<Vec<Part>> {
+    let tasks: Vec<Task<'_>> = rungs
+        .iter()
+        .flat_map(|of| of.pieces.chunk_by(|a, b| a.block == b.block).map(move |pieces| (of, pieces)))
+        .collect();
+    let rows = |task: &Task<'_>| task.1.last().map_or(0, |last| last.rows.end - task.1[0].rows.start) as u64;
+    let all: u64 = tasks.iter().map(rows).sum();
+    let threads = (threads as u64).min(all / ROWS_PER_THREAD + 1).max(1);
+    let mut chunks: Vec<&[Task<'_>]> = Vec::new();
+    let (mut start, mut before) = (0, 0);
+    for (at, task) in tasks.iter().enumerate() {
+        before += rows(task);
+        if before * threads >= all * (chunks.len() as u64 + 1) {
+            chunks.push(&tasks[start..=at]);
+            start = at + 1;
+        }
+    }
+    let Some((first, others)) = chunks.split_first() else { return Ok(Vec::new()) };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others.iter().map(|tasks| scope.spawn(|| drawing.run(tasks))).collect();
+        let mut parts = vec![drawing.run(first)];
+        let panicked = |_| Err(Error::internal("a thread that drew rows panicked"));
+        parts.extend(others.into_iter().map(|part| part.join().unwrap_or_else(panicked)));
+        parts.into_iter().collect()
+    })
+}
+
+/// What all threads share.
+struct Drawing<'a> {
+    asked: &'a Asked<'a>,
+    question: &'a BoxQuery,
+    keys: &'a GroupKeys,
+    frames: usize,
+}
+
 impl Drawing<'_> {
-    /// Takes in the pieces of one block; gives how many rows were drawn.
-    fn block(&mut self, asked: &Asked<'_>, runs: &[Run], reading: &Reading, pieces: &[Piece]) -> Result<u64> {
-        let Some((first, last)) = pieces.first().zip(pieces.last()) else { return Ok(0) };
-        let (block, low, high) = (first.block, first.rows.start, last.rows.end);
-        let drawn = drawn_mask(asked, reading, first, low..high);
-        let mut mask = drawn.clone();
-        let open = pieces.iter().fold(0, |open, piece| open | runs[piece.run].open);
-        for (place, filter) in self.question.filters.iter().enumerate().filter(|(place, _)| open >> place & 1 == 1) {
-            let Some(stream) = &reading.filters[place] else { continue };
-            let bounds = reading.index.table.levels[filter.level].code_bounds(block);
-            let width = bounds.width();
-            filter_codes(
-                &stream.block(block)[low * width..high * width],
-                bounds,
-                &filter.codes,
-                &mut mask,
-                &mut self.words,
-            );
+    fn run(&self, tasks: &[Task<'_>]) -> Result<Part> {
+        let mut part = Part {
+            samples: Samples::new(self.frames),
+            keys: self.keys.clone(),
+            all: Vec::new(),
+            drawn: 0,
+            words: Vec::new(),
+            indices: Vec::new(),
+        };
+        for (of, pieces) in tasks {
+            self.block(of, pieces, &mut part)?;
         }
-        let mut count = 0;
-        for piece in pieces {
-            let part = piece.rows.start - low..piece.rows.end - low;
-            let (all, matching) = (drawn.slice(part.clone()), mask.slice(part));
-            count += self.piece(reading, piece, &all, &matching)?;
-        }
-        Ok(count)
+        Ok(part)
     }
 
-    fn piece(&mut self, reading: &Reading, piece: &Piece, all: &Mask, matching: &Mask) -> Result<u64> {
-        let run = piece.run as u32;
-        let (drawn, matches) = (all.count() as u64, matching.count() as u64);
-        self.tally.strata[0][piece.run].draw_many(drawn, drawn as f64, drawn as f64);
-        for measure in 0..self.question.measures.len() {
-            let (_, sum, squares) = self.moments(reading, piece, measure, all);
-            self.tally.strata[1 + measure][piece.run].draw_many(drawn, sum, squares);
-        }
-        if matches == 0 {
-            return Ok(drawn);
+    /// Takes in the pieces of one block.
+    fn block(&self, of: &OfRung, pieces: &[Piece], into: &mut Part) -> Result<()> {
+        let reading = &of.reading;
+        let Some((first, last)) = pieces.first().zip(pieces.last()) else { return Ok(()) };
+        let (block, low, high) = (first.block, first.rows.start / 64 * 64, last.rows.end);
+        let mut mask = Mask::all(high - low);
+        let seeded = match self.asked.source {
+            Source::Ladder => None,
+            Source::Seeded { seed, identities } => {
+                let start = reading.segment.block_rows(block).start as usize + low;
+                let limit = rung_limit(of.rung).unwrap_or(u64::MAX);
+                let identities = &identities[of.segment][start..];
+                mask.retain(|row| {
+                    let (version, ordinal) = identities[row];
+                    weight(Version(version), ordinal, seed) < limit
+                });
+                Some(mask.clone())
+            }
+        };
+        let filters = self.question.filters.iter().zip(&reading.filters);
+        for (filter, stream) in filters.filter_map(|(filter, stream)| Some((filter, stream.as_ref()?))) {
+            let bounds = reading.index.table.levels[filter.level].code_bounds(block);
+            let width = bounds.width();
+            let packed = &stream.block(block)[low * width..high * width];
+            filter_codes(packed, bounds, &filter.codes, &mut mask, &mut into.words);
         }
         let only = self.question.groups.iter().map(|&level| {
-            let bounds = reading.index.table.levels[level].code_bounds(piece.block);
+            let bounds = reading.index.table.levels[level].code_bounds(block);
             (bounds.min == bounds.max && !bounds.has_null).then_some(bounds.min)
         });
         let only: Option<Vec<u32>> = only.collect();
-        match only.and_then(|codes| self.into.keys.index_of(codes.into_iter())) {
-            Some(index) => {
-                let group = self.into.group(index);
-                self.tally.of_group(group)[0].add_many(run, matches, matches as f64, matches as f64);
-                for measure in 0..self.question.measures.len() {
-                    let (count, sum, squares) = self.moments(reading, piece, measure, matching);
-                    self.tally.of_group(group)[1 + measure].add_many(run, count, sum, squares);
-                }
+        let only = only.and_then(|codes| into.keys.index_of(codes.into_iter()));
+        for of_run in pieces.chunk_by(|a, b| a.run == b.run) {
+            let (first, last) = (&of_run[0], &of_run[of_run.len() - 1]);
+            let words = (first.rows.start - low) / 64..(last.rows.end - low).div_ceil(64);
+            let start = low + 64 * words.start;
+            let mut own = Mask::none();
+            of_run.iter().for_each(|piece| own.insert_rows(piece.rows.start - start..piece.rows.end - start));
+            let rows = start..last.rows.end;
+            if let Some(drawn) = &seeded {
+                self.all(of, first, rows.clone(), &own.and_words(drawn, words.clone()), into);
             }
-            None => self.grouped(reading, piece, matching)?,
+            let matching = own.and_words(&mask, words);
+            self.matching(of, first, rows, &matching, only, into)?;
         }
-        Ok(drawn)
+        Ok(())
     }
 
-    /// Takes in the matching rows of a piece that lie in several groups.
-    fn grouped(&mut self, reading: &Reading, piece: &Piece, matching: &Mask) -> Result<()> {
+    /// Takes in what was drawn of a run, whether it matches or not.
+    fn all(&self, of: &OfRung, piece: &Piece, rows: Range<usize>, drawn: &Mask, into: &mut Part) {
+        let count = drawn.count() as u64;
+        into.drawn += count;
+        into.all.push((piece.run, 0, Moments { count, sum: count as f64, squares: count as f64 }));
+        for (measure, wanted) in self.question.measures.iter().enumerate() {
+            let light = light(&of.apart[measure], piece.block, &rows, drawn);
+            let drawn = light.as_ref().unwrap_or(drawn);
+            let moments = moments(&of.reading, measure, wanted.is_float, piece.block, rows.clone(), drawn);
+            // NULL is 0: it counts here.
+            into.all.push((piece.run, 1 + measure, Moments { count: drawn.count() as u64, ..moments }));
+        }
+    }
+
+    /// Takes in the matching rows of a run; `only` is their group if they can be of one only.
+    fn matching(
+        &self,
+        of: &OfRung,
+        piece: &Piece,
+        rows: Range<usize>,
+        matching: &Mask,
+        only: Option<u64>,
+        into: &mut Part,
+    ) -> Result<()> {
+        let matches = matching.count() as u64;
+        if matches == 0 {
+            return Ok(());
+        }
+        let Some(only) = only else { return self.grouped(of, piece, rows, matching, into) };
+        let run = piece.run as u32;
+        let group = into.samples.of_group(into.keys.number(only));
+        group[0].add_many(run, matches, matches as f64, matches as f64);
+        for (measure, wanted) in self.question.measures.iter().enumerate() {
+            let light = light(&of.apart[measure], piece.block, &rows, matching);
+            let matching = light.as_ref().unwrap_or(matching);
+            let Moments { count, sum, squares } =
+                moments(&of.reading, measure, wanted.is_float, piece.block, rows.clone(), matching);
+            group[1 + measure].add_many(run, count, sum, squares);
+        }
+        Ok(())
+    }
+
+    /// Takes in matching rows that lie in several groups; row 0 of the mask is the first of `rows`.
+    fn grouped(&self, of: &OfRung, piece: &Piece, rows: Range<usize>, matching: &Mask, into: &mut Part) -> Result<()> {
+        let (reading, start) = (&of.reading, rows.start);
         let missing = || Error::internal("a block has a code that its table does not");
-        self.indices.clear();
-        self.indices.resize(matching.count(), 0);
+        let Part { samples, keys, indices, .. } = into;
+        indices.clear();
+        indices.resize(matching.count(), 0);
         for (at, stream) in reading.groups.iter().enumerate() {
-            let (span, stride) = (self.into.keys.spans()[at], self.into.keys.strides()[at]);
+            let (span, stride) = (keys.spans()[at], keys.strides()[at]);
             let bounds = reading.index.table.levels[span.level].code_bounds(piece.block);
             let (packed, width) = (stream.block(piece.block), bounds.width());
-            for (index, row) in self.indices.iter_mut().zip(matching.rows()) {
-                let code = code_at(packed, bounds, width, piece.rows.start + row);
+            for (index, row) in indices.iter_mut().zip(matching.rows()) {
+                let code = code_at(packed, bounds, width, start + row);
                 *index += span.digit(code).ok_or_else(missing)? * stride;
             }
         }
         let run = piece.run as u32;
-        for (at, row) in matching.rows().enumerate() {
-            let group = self.into.group(self.indices[at]);
-            let samples = self.tally.of_group(group);
-            samples[0].add(run, 1.0);
-            for (measure, of) in self.question.measures.iter().enumerate() {
-                let Some((place, stream)) = &reading.measures[measure] else { continue };
-                let (_, has_nulls) = values_of(&reading.index, *place, &reading.segment, piece.block);
-                let encoding = reading.index.table.measures[*place].1.encodings[piece.block];
-                let packed = stream.block(piece.block);
-                match value_at(packed, encoding, has_nulls, of.is_float, piece.rows.start + row) {
+        for &index in indices.iter() {
+            samples.of_group(keys.number(index))[0].add(run, 1.0);
+        }
+        for (measure, wanted) in self.question.measures.iter().enumerate() {
+            let Some((place, stream)) = &reading.measures[measure] else { continue };
+            let (_, has_nulls) = values_of(&reading.index, *place, &reading.segment, piece.block);
+            let encoding = reading.index.table.measures[*place].1.encodings[piece.block];
+            let packed = stream.block(piece.block);
+            let light = light(&of.apart[measure], piece.block, &rows, matching);
+            let mask = light.as_ref().unwrap_or(matching);
+            for (&index, row) in indices.iter().zip(matching.rows()) {
+                if light.is_some() && mask.words()[row / 64] >> (row % 64) & 1 == 0 {
+                    continue;
+                }
+                let group = samples.of_group(keys.number(index));
+                match value_at(packed, encoding, has_nulls, wanted.is_float, start + row) {
                     Value::Null => {}
-                    Value::Integer(value) => samples[1 + measure].add(run, value as f64),
-                    Value::Float(value) => samples[1 + measure].add(run, value),
+                    Value::Integer(value) => group[1 + measure].add(run, value as f64),
+                    Value::Float(value) => group[1 + measure].add(run, value),
                 }
             }
         }
         Ok(())
     }
-
-    /// How many of the selected rows of a piece have a value of a measure, their sum and sum of squares.
-    fn moments(&self, reading: &Reading, piece: &Piece, measure: usize, mask: &Mask) -> (u64, f64, f64) {
-        let Some((place, stream)) = &reading.measures[measure] else { return (0, 0.0, 0.0) };
-        let (count, has_nulls) = values_of(&reading.index, *place, &reading.segment, piece.block);
-        if count == 0 {
-            return (0, 0.0, 0.0);
-        }
-        let summary = &reading.index.table.measures[*place].1;
-        let (encoding, of) = (summary.encodings[piece.block], self.question.measures[measure]);
-        let width = encoding.width();
-        let packed = &stream.block(piece.block)[piece.rows.start * width..piece.rows.end * width];
-        let wanted = filter::Wanted { sum: true, squares: true, min_max: false };
-        match encoding {
-            Encoding::Integers { base, width: 0, scale } => {
-                let (n, value) = (mask.count() as f64, base as f64 / powi(scale));
-                (mask.count() as u64, n * value, n * value * value)
-            }
-            Encoding::Integers { base, width, scale } => {
-                let width = usize::from(width);
-                let kept = has_nulls.then(|| without_zeros(packed, width, mask));
-                let sums = filter::sum_masked_packed(packed, width, kept.as_ref().unwrap_or(mask), wanted);
-                let (n, base) = (sums.count as f64, base as f64);
-                let sum = sums.sum as f64;
-                let packed_squares = sums.squares as f64 + f64::from(sums.squares_carry) * 2f64.powi(128);
-                // Sum of (base + p)^2.
-                let squares = (n * base * base + 2.0 * base * sum + packed_squares).max(0.0);
-                (sums.count, (n * base + sum) / powi(scale), squares / powi(scale) / powi(scale))
-            }
-            Encoding::Floats => {
-                let kept = has_nulls.then(|| {
-                    let mut kept = mask.clone();
-                    kept.retain(|row| value_at(packed, encoding, true, true, row) != Value::Null);
-                    kept
-                });
-                let finite = !is_special(summary, piece.block);
-                let sums = filter::sum_masked_f64(packed, kept.as_ref().unwrap_or(mask), wanted, finite);
-                let (sum, squares) = (sums.sum.total(), sums.squares.total());
-                (sums.count, sum.0 + sum.1, squares.0 + squares.1)
-            }
-            Encoding::Wide => mask.rows().fold((0, 0.0, 0.0), |(count, sum, squares), row| {
-                match value_at(packed, encoding, has_nulls, of.is_float, row) {
-                    Value::Integer(value) => (count + 1, sum + value as f64, squares + (value as f64).powi(2)),
-                    _ => (count, sum, squares),
-                }
-            }),
-        }
-    }
 }
 
-/// The drawn ones among some rows of a block: of a rung all are.
-fn drawn_mask(asked: &Asked<'_>, reading: &Reading, piece: &Piece, rows: Range<usize>) -> Mask {
-    let mut drawn = Mask::all(rows.end - rows.start);
-    if let Source::Seeded { seed, identities } = asked.source {
-        let first = reading.segment.block_rows(piece.block).start as usize + rows.start;
-        let limit = rung_limit(piece.rung).unwrap_or(u64::MAX);
-        let identities = &identities[piece.segment];
-        drawn.retain(|row| {
-            let (version, ordinal) = identities[first + row];
-            weight(Version(version), ordinal, seed) < limit
-        });
-    }
-    drawn
+/// A selection of some rows of a block without those that are heavy; `None` if none of them is.
+fn light(apart: &Apart, block: usize, rows: &Range<usize>, mask: &Mask) -> Option<Mask> {
+    let start = block * BLOCK_ROWS + rows.start;
+    let heavy = apart.rows(start..block * BLOCK_ROWS + rows.end);
+    (!heavy.is_empty()).then(|| {
+        let mut light = mask.clone();
+        heavy.iter().for_each(|&row| light.remove(row as usize - start));
+        light
+    })
 }

@@ -1,17 +1,20 @@
-//! What summaries say of cut blocks before anything is read, and which blocks cannot be strata.
+//! What summaries say of cut nodes before anything is read, and which nodes cannot be strata.
+//!
+//! Invariant: a node whose summaries tell too little for a stratum is looked into; what is still unknown of single blocks is read exactly.
 
+use super::knowns::NodeKnowns;
 use super::{Asked, possible};
-use crate::answer::{BoxQuery, CodeSet, CutBlock, GroupKeys, LARGE, SegmentRows, exact_bounds, is_special};
+use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, walk_below};
 use crate::estimate::Known;
-use crate::segment::{BlockIndex, Segment};
-use alluvia_types::{ColumnId, Result};
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{Decimal256Type, Float64Type, UInt32Type};
+use alluvia_types::Result;
+use std::ops::Range;
+use std::sync::Arc;
 
-/// A cut block that may be part of a stratum.
+/// A cut node that may be part of a stratum.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    pub(super) cut: CutBlock,
+    pub(super) cut: CutNode,
+    pub(super) blocks: Range<usize>,
     pub(super) rows: u64,
     /// The share of rows expected to match.
     pub(super) share: f64,
@@ -21,84 +24,137 @@ pub(super) struct Facts {
     pub(super) groups: Vec<u64>,
 }
 
-/// The least share expected: a cut block is expected to have matches.
+/// What is known of the nodes that may be strata, and the blocks that must be read.
+pub(super) struct Gathered {
+    pub(super) facts: Vec<Facts>,
+    pub(super) exact: Vec<CutBlock>,
+}
+
+/// The least share expected: a cut node is expected to have matches.
 const SHARE_MIN: f64 = 1e-6;
 
-/// What is known of the blocks that may be strata, and the blocks that may not. `None` if none may, or more groups are possible than is
-/// worth looking for.
+/// What is known of nodes. `None`, with the answer as it was, if more groups are possible than is worth looking for.
 pub(super) fn gather(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
-    keys: &GroupKeys,
-    cut: &[CutBlock],
-) -> Result<Option<(Vec<Facts>, Vec<CutBlock>)>> {
-    let (mut facts, mut exact) = (Vec::new(), Vec::new());
+    cut: &[CutNode],
+    into: &mut Answer,
+) -> Result<Option<Gathered>> {
+    let mut gathered = Gathered { facts: Vec::with_capacity(cut.len()), exact: Vec::new() };
     let mut groups_left = possible::CELLS_MAX;
+    // Only then is nothing added to the answer before it is known whether there are too many groups.
+    assert!(asked.question.groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
     for of_segment in cut.chunk_by(|a, b| a.segment == b.segment) {
-        let segment = &segments[of_segment[0].segment].segment;
-        if segment.rungs().is_empty() {
-            exact.extend_from_slice(of_segment);
+        let rows = &segments[of_segment[0].segment];
+        if rows.segment.rungs().is_empty() {
+            of_segment.iter().try_for_each(|&cut| walk_below(asked.question, rows, cut, into, &mut gathered.exact))?;
             continue;
         }
-        let (index, nodes) = (segment.index()?, segment.nodes()?);
+        let knowns = knowns_of(asked.question, rows)?;
+        let mut unknown = Vec::new();
         for &cut in of_segment {
-            let known = asked.question.measures.iter().map(|of| known_of(segment, &index, of.column, cut.block));
-            let known: Option<Vec<Known>> = if cut.is_of_all_versions() { known.collect() } else { None };
-            let Some(known) = known else {
-                exact.push(cut);
-                continue;
-            };
-            let Some(groups) = possible::groups(asked, keys, &nodes, cut.block) else { return Ok(None) };
-            match groups_left.checked_sub(groups.len()) {
-                Some(left) => groups_left = left,
-                None => return Ok(None),
+            match facts_of(asked, rows, &knowns, cut, None, into)? {
+                Found::Facts(facts) => match groups_left.checked_sub(facts.groups.len()) {
+                    Some(left) => {
+                        groups_left = left;
+                        gathered.facts.push(facts);
+                    }
+                    None => return Ok(None),
+                },
+                Found::Unknown if cut.height == 0 => walk_below(asked.question, rows, cut, into, &mut gathered.exact)?,
+                Found::Unknown => unknown.push(cut),
+                Found::TooManyGroups => return Ok(None),
             }
-            let rows = segment.block_rows(cut.block);
-            let share = share_of(asked.question, &cut, |level, codes| nodes.share(cut.block, level, codes));
-            facts.push(Facts { cut, rows: rows.end - rows.start, share, known, groups });
+        }
+        for cut in unknown {
+            look_into(asked, rows, &knowns, cut, 1.0, into, &mut gathered)?;
         }
     }
-    Ok((!facts.is_empty()).then_some((facts, exact)))
+    gathered.facts.sort_by_key(|facts| (facts.cut.segment, facts.blocks.start));
+    Ok(Some(gathered))
 }
 
-/// The share of a block that its open filters pass, as if they had nothing to do with one another.
-fn share_of(question: &BoxQuery, cut: &CutBlock, of: impl Fn(usize, &CodeSet) -> f64) -> f64 {
+/// The blocks of those nodes of which so many rows would be drawn that looking into them costs less than what it spares.
+pub(super) fn refine(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    facts: Vec<Facts>,
+    is_large: impl Fn(&Facts) -> bool,
+    into: &mut Answer,
+) -> Result<Gathered> {
+    let mut gathered = Gathered { facts: Vec::with_capacity(facts.len()), exact: Vec::new() };
+    for facts in facts {
+        if facts.cut.height == 0 || !is_large(&facts) {
+            gathered.facts.push(facts);
+            continue;
+        }
+        let rows = &segments[facts.cut.segment];
+        let knowns = knowns_of(asked.question, rows)?;
+        look_into(asked, rows, &knowns, facts.cut, facts.share, into, &mut gathered)?;
+    }
+    Ok(gathered)
+}
+
+/// Gathers the blocks below a node instead of the node, of a question without groups.
+fn look_into(
+    asked: &Asked<'_>,
+    rows: &SegmentRows,
+    knowns: &[Arc<NodeKnowns>],
+    node: CutNode,
+    share: f64,
+    into: &mut Answer,
+    gathered: &mut Gathered,
+) -> Result<()> {
+    let mut blocks = Vec::new();
+    walk_below(asked.question, rows, node, into, &mut blocks)?;
+    for block in blocks {
+        let cut = CutNode { height: 0, node: block.block, open: block.open, ..node };
+        match facts_of(asked, rows, knowns, cut, Some(share), into)? {
+            Found::Facts(facts) => gathered.facts.push(facts),
+            Found::Unknown | Found::TooManyGroups => gathered.exact.push(block),
+        }
+    }
+    Ok(())
+}
+
+fn knowns_of(question: &BoxQuery, rows: &SegmentRows) -> Result<Vec<Arc<NodeKnowns>>> {
+    question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect()
+}
+
+enum Found {
+    Facts(Facts),
+    Unknown,
+    TooManyGroups,
+}
+
+/// Of one node; `share` is the share of its rows that are expected to match, where that was computed already.
+fn facts_of(
+    asked: &Asked<'_>,
+    rows: &SegmentRows,
+    knowns: &[Arc<NodeKnowns>],
+    cut: CutNode,
+    share: Option<f64>,
+    into: &Answer,
+) -> Result<Found> {
+    let CutNode { height, node, .. } = cut;
+    if !cut.is_of_all_versions() {
+        return Ok(Found::Unknown);
+    }
+    let known: Option<Vec<Known>> = knowns.iter().map(|knowns| knowns.of(height, node)).collect();
+    let Some(known) = known else { return Ok(Found::Unknown) };
+    let nodes = rows.segment.nodes()?;
+    let Some(groups) = possible::groups(asked, &into.keys, &nodes, height, node) else {
+        return Ok(Found::TooManyGroups);
+    };
+    let blocks = nodes.blocks_below(height, node);
+    let count = rows.segment.block_rows(blocks.end - 1).end - rows.segment.block_rows(blocks.start).start;
+    let share =
+        share.unwrap_or_else(|| share_of(asked.question, &cut, |level, codes| nodes.share(height, node, level, codes)));
+    Ok(Found::Facts(Facts { cut, blocks, rows: count, share, known, groups }))
+}
+
+/// The share of a node that its open filters pass, as if they had nothing to do with one another.
+fn share_of(question: &BoxQuery, cut: &CutNode, of: impl Fn(usize, &CodeSet) -> f64) -> f64 {
     let open = question.filters.iter().enumerate().filter(|(place, _)| cut.open >> place & 1 == 1);
     open.map(|(_, filter)| of(filter.level, &filter.codes)).product::<f64>().clamp(SHARE_MIN, 1.0)
-}
-
-/// The summary of a measure over all rows of a block; `None` where it tells too little for a stratum.
-fn known_of(segment: &Segment, index: &BlockIndex, column: ColumnId, block: usize) -> Option<Known> {
-    let nothing = Known { sum: 0.0, squares: 0.0, min: 0.0, max: 0.0 };
-    // A column that the segment lacks is NULL in all its rows.
-    let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == column) else { return Some(nothing) };
-    let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
-    if count == 0 {
-        return Some(nothing);
-    }
-    let (sum, squares, min, max) = match &summary.floats {
-        Some(floats) => {
-            if is_special(summary, block) {
-                return None;
-            }
-            let at = |array: &ArrayRef| {
-                let array = array.as_primitive::<Float64Type>();
-                array.is_valid(block).then(|| array.value(block))
-            };
-            (at(&summary.sums)? + at(&floats.sum_rests)?, at(&summary.squares)?, at(&floats.mins)?, at(&floats.maxs)?)
-        }
-        None => {
-            let at = |array: &ArrayRef| {
-                let array = array.as_primitive::<Decimal256Type>();
-                array.is_valid(block).then(|| array.value(block).to_i128()).flatten().map(|value| value as f64)
-            };
-            let (min, max) = exact_bounds(index, column, block)?;
-            (at(&summary.sums)?, at(&summary.squares)?, min as f64, max as f64)
-        }
-    };
-    let is_tame = min >= -LARGE && max <= LARGE && sum.is_finite() && squares.is_finite();
-    let rows = segment.block_rows(block);
-    let has_nulls = count < rows.end - rows.start;
-    let (min, max) = if has_nulls { (min.min(0.0), max.max(0.0)) } else { (min, max) };
-    is_tame.then_some(Known { sum, squares, min, max })
 }

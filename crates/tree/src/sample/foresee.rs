@@ -9,6 +9,7 @@ use super::{Asked, Goal, LOOKS, SegmentRows};
 use crate::answer::Answer;
 use crate::estimate::{Aggregate, Plan};
 use crate::ladder::rung_rate;
+use std::collections::BTreeSet;
 
 /// Our intervals are wider than a normal one with the same error, and half of all guesses are too low.
 const MARGIN: f64 = 1.3;
@@ -30,10 +31,10 @@ pub(super) fn rung(
     groups: usize,
     into: &Answer,
 ) -> Option<u32> {
-    let most = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).max()?;
+    let rungs: BTreeSet<u32> = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).collect();
     let expected: Vec<Expected> = asked.goals.iter().map(|goal| expect(goal, segments.len(), facts, into)).collect();
     let widest = Plan::new(LOOKS, asked.confidence).standard_errors() * MARGIN * (groups as f64).sqrt();
-    (1..=most).rev().find(|&rung| {
+    rungs.into_iter().rev().find(|&rung| {
         expected.iter().all(|expected| {
             let spread = expected.spread.iter().zip(segments).filter(|(spread, _)| **spread > 0.0);
             let variance: f64 = spread

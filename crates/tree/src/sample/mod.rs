@@ -3,30 +3,40 @@
 //! Invariants:
 //! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut blocks all of
 //!   whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not known is read exactly, too.
+//! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all of which are read
+//!   ([`heavy`]).
 //! - A rung is chosen before anything is drawn, by summaries alone; there are [`LOOKS`] looks at samples, planned; then everything
 //!   is read, and the answer is exact.
 //! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in full, or
 //!   everything is, or the answer says that it may lack groups.
 //! - A sample that cannot pay is not drawn: where few rows are cut, or no rung promises to suffice, the answer is exact at once.
 //!
-//! A stratum is a run of neighbouring cut blocks, long enough to have some hundred drawn rows at the rung it is first read at: then
-//! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows.
+//! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
+//! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
+//! looked into, down to blocks, only where so many rows are drawn of each that this pays: where few are, walking over all blocks would cost
+//! more than the sample.
 //!
 //! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact answer.
 
 mod draw;
 mod facts;
 mod foresee;
+mod heavy;
+mod knowns;
+mod moments;
 mod possible;
 mod refine;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, CodeSet, SegmentRows, can_answer, walk};
+use crate::answer::{Answer, BoxQuery, CodeSet, FANOUT, SegmentRows, can_answer, walk_nodes};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
 use facts::Facts;
+pub(crate) use heavy::{Heavy, each_value};
+pub(crate) use knowns::NodeKnowns;
+pub(crate) use moments::moments;
 use strata::Strata;
 use tally::Look;
 
@@ -38,8 +48,21 @@ pub const LOOKS: u32 = 2;
 /// Cut rows below which a sample cannot pay, unless told otherwise.
 pub const SAMPLE_ROWS_MIN: u64 = 64 * crate::layout::BLOCK_ROWS as u64;
 
-/// The second look may read this share of all cut rows; more is better spent on all of them.
-const SECOND_LOOK_SHARE: f64 = 0.34;
+/// What drawing a row costs, with all that estimates cost beside it, in rows that are filtered and summed exactly: measured by
+/// `examples/sample_speed` (at 1/16 of 20M rows 2.9). So the thickest rung costs less than half of an exact answer.
+const DRAWN_ROW: f64 = 3.0;
+
+/// The second look may cost this share of an exact answer, which may have to follow it.
+const SECOND_LOOK_SHARE: f64 = 0.4;
+
+/// Nodes above the blocks that a segment has at least for its blocks not to be looked at one by one.
+const NODES_MIN: usize = 4;
+
+/// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
+const LOOK_INTO_DRAWN: f64 = 16_384.0;
+
+/// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
+const LOOK_INTO_SHARE: f64 = 0.1;
 
 /// One value of each group of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +116,7 @@ pub struct Asked<'a> {
     pub source: Source<'a>,
     /// Cut rows below which the answer is exact at once: [`SAMPLE_ROWS_MIN`].
     pub rows_min: u64,
-    /// Threads for what is read exactly.
+    /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
 }
 
@@ -148,20 +171,34 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
     }
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
-        walk(question, at, rows, into, &mut cut)?;
+        let stop = stop_height(asked, rows);
+        walk_nodes(question, at, rows, stop, into, &mut |node| cut.push(node))?;
     }
-    let Some((facts, exact)) = facts::gather(asked, segments, &into.keys, &cut)? else {
-        strata::read_exactly(asked, segments, &cut, into)?;
+    let Some(gathered) = facts::gather(asked, segments, &cut, into)? else {
+        strata::read_nodes(asked, segments, cut.iter(), into)?;
         return Ok(Sampled::Exact);
     };
-    strata::read_exactly(asked, segments, &exact, into)?;
+    strata::read_exactly(asked, segments, &gathered.exact, into)?;
+    let facts = gathered.facts;
     let Some(rung) = first_rung(asked, segments, &facts, into) else {
-        let rest: Vec<_> = facts.iter().map(|facts| facts.cut).collect();
-        strata::read_exactly(asked, segments, &rest, into)?;
+        strata::read_nodes(asked, segments, facts.iter().map(|facts| &facts.cut), into)?;
         return Ok(Sampled::Exact);
     };
-    let strata = Strata::new(asked, segments, &facts, rung, into)?;
+    let is_large = |facts: &Facts| {
+        let drawn = facts.rows as f64 * rung_rate(rung);
+        drawn >= if facts.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN }
+    };
+    let refined = facts::refine(asked, segments, facts, is_large, into)?;
+    strata::read_exactly(asked, segments, &refined.exact, into)?;
+    let strata = Strata::new(asked, segments, refined.facts, rung, into)?;
     look_on(asked, segments, strata, into)
+}
+
+/// The height that a segment is walked to at first: blocks only where they must be told apart.
+fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
+    let is_large = rows.segment.blocks() >= FANOUT * NODES_MIN;
+    let may_stop = asked.question.groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty();
+    usize::from(is_large && may_stop)
 }
 
 /// The rung to read first; `None` where everything is better read at once.
@@ -172,7 +209,7 @@ fn first_rung(asked: &Asked<'_>, segments: &[SegmentRows], facts: &[Facts], into
     }
     let foreseen = foresee::rung(asked, segments, facts, possible::count(facts), into);
     match (foreseen, asked.otherwise) {
-        (None, Otherwise::Reached) => Some(1),
+        (None, Otherwise::Reached) => segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).min(),
         (foreseen, _) => foreseen,
     }
 }
@@ -192,7 +229,7 @@ fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into
             return Ok(Sampled::Estimates(strata.estimates(look, number)));
         }
         let reads = if is_last { Vec::new() } else { next_reads(asked, &strata, &look, &plan) };
-        let cost: f64 = reads.iter().map(|&(run, rung)| strata.runs[run].rows as f64 * rung_rate(rung)).sum();
+        let cost: f64 = reads.iter().map(|&(run, rung)| strata.runs[run].rows as f64 * cost_of(rung)).sum();
         let pays = !reads.is_empty() && cost <= SECOND_LOOK_SHARE * strata.rows_cut as f64;
         match (pays, asked.otherwise) {
             (true, _) => strata.read_on(asked, segments, &reads, into)?,
@@ -202,6 +239,11 @@ fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into
     }
     strata.read_rest(asked, segments, into)?;
     Ok(Sampled::Exact)
+}
+
+/// What reading a row's share of a rung costs, in rows that are read exactly.
+fn cost_of(rung: u32) -> f64 {
+    if rung == 0 { 1.0 } else { DRAWN_ROW * rung_rate(rung) }
 }
 
 /// Which runs to read at which rungs before the next look; rung 0 is everything.
@@ -226,9 +268,7 @@ fn next_reads(asked: &Asked<'_>, strata: &Strata, look: &Look, plan: &Plan) -> V
     // A rung that a segment lacks may be the one that was read: then there is nothing to gain but by the next.
     let deeper = |(run, rung): (usize, Option<u32>)| {
         let rung = rung?;
-        let thicker =
-            |rung: u32| strata.runs[run].available.iter().copied().filter(|&has| has < rung).max().unwrap_or(0);
-        Some((run, if rung < strata.runs[run].rung { rung } else { thicker(strata.runs[run].rung) }))
+        Some((run, if rung < strata.runs[run].rung { rung } else { strata.thicker(run) }))
     };
     rungs.into_iter().enumerate().filter_map(deeper).collect()
 }

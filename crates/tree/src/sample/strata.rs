@@ -1,30 +1,35 @@
-//! Runs of cut blocks as strata, read at one rung after the other.
+//! Runs of cut nodes as strata, read at one rung after the other.
 //!
 //! Invariants:
-//! - A run is of one segment, and its blocks are neighbours: so its rows of a rung are, too.
+//! - A run is of one segment, and its blocks ascend: so its rows of a rung do, too. Between them may lie what the box covers or excludes.
 //! - What is drawn of a run is all of its rows of one rung. A run that is read in full is no stratum any more: its rows are in the
 //!   exact answer, and its stratum is empty.
 
 use super::facts::Facts;
 use super::tally::{Look, Tally};
-use super::{Asked, Estimates, draw};
-use crate::answer::{Answer, CutBlock, SegmentRows, read_cut};
+use super::{Asked, Estimates, Heavy, draw, knowns};
+use crate::answer::{Answer, CutBlock, CutNode, SegmentRows, read_cut, walk_below};
 use crate::estimate::{Known, Plan, Stratum};
 use crate::ladder::rung_rate;
-use alluvia_types::Result;
+use crate::segment::Segment;
+use alluvia_types::{ColumnId, Error, Result};
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Rows to be drawn of a run at the rung that it is first read at.
+/// Rows to be drawn of a run at the rung that it is first read at, at least.
 const DRAWN_MIN: f64 = 512.0;
+/// Runs that so many drawn rows are cut into, where that leaves more of each than [`DRAWN_MIN`]: what a run costs must not show.
+const RUNS: f64 = 256.0;
 /// A run of which so few would be drawn is read exactly.
 const DRAWN_TOO_FEW: f64 = 16.0;
 
-/// Neighbouring cut blocks of a segment.
+/// Cut nodes of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) segment: usize,
-    pub(super) blocks: Range<usize>,
+    /// Its blocks: ranges that ascend and do not touch.
+    pub(super) parts: Vec<Range<usize>>,
     /// Filters that not all of its blocks cover, by place.
     pub(super) open: u64,
     pub(super) rows: u64,
@@ -32,20 +37,20 @@ pub(super) struct Run {
     known: Vec<Known>,
     /// Indices of the groups that rows may be of, ascending.
     groups: Vec<u64>,
-    cut: Vec<CutBlock>,
-    /// Rungs that its segment has.
-    pub(super) available: Vec<u32>,
+    cut: Vec<CutNode>,
     /// The rung that was read, 0 for everything.
     pub(super) rung: u32,
 }
 
-/// All strata of a question.
+/// All strata of a question: of `n` runs, run `i` is stratum `i`, and its heavy rows, all of which are read, are stratum `n + i`.
 #[derive(Clone, Debug)]
 pub(super) struct Strata {
     pub(super) runs: Vec<Run>,
     tally: Tally,
-    /// The thinnest rung that any run may be read at.
-    rung_max: u32,
+    /// Rungs that segments have.
+    available: Vec<Vec<u32>>,
+    /// Rungs that any segment has, the thinnest first; at its end 0, everything.
+    ladder: Vec<u32>,
     pub(super) rows_cut: u64,
     rows_drawn: u64,
     rungs: u32,
@@ -61,57 +66,139 @@ pub(super) fn read_exactly(
     read_cut(asked.question, segments, cut, asked.threads, into)
 }
 
+/// Adds what is below cut nodes to an answer.
+pub(super) fn read_nodes<'a>(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    nodes: impl Iterator<Item = &'a CutNode>,
+    into: &mut Answer,
+) -> Result<()> {
+    let mut cut = Vec::new();
+    for &node in nodes {
+        walk_below(asked.question, &segments[node.segment], node, into, &mut cut)?;
+    }
+    read_exactly(asked, segments, &cut, into)
+}
+
 impl Strata {
     /// Strata of which the thinnest rung to be read is `rung`.
     pub(super) fn new(
         asked: &Asked<'_>,
         segments: &[SegmentRows],
-        facts: &[Facts],
+        facts: Vec<Facts>,
         rung: u32,
         into: &mut Answer,
     ) -> Result<Strata> {
+        let available: Vec<Vec<u32>> =
+            segments.iter().map(|rows| rows.segment.rungs().iter().map(|rung| rung.rung).collect()).collect();
+        let rows_cut: u64 = facts.iter().map(|facts| facts.rows).sum();
+        let drawn_min = (rows_cut as f64 * rung_rate(rung) / RUNS).max(DRAWN_MIN);
         let mut runs: Vec<Run> = Vec::new();
         for facts in facts {
             match runs.last_mut() {
-                Some(run) if run.takes(facts) => run.add(facts),
-                _ => {
-                    let rungs = segments[facts.cut.segment].segment.rungs();
-                    let available: Vec<u32> = rungs.iter().map(|rung| rung.rung).collect();
-                    // A rung may be lost: then the next thicker one is read.
-                    let rung = available.iter().copied().filter(|&has| has <= rung).max().unwrap_or(0);
-                    runs.push(Run::new(facts, available, rung));
+                Some(run) if run.takes(&facts, drawn_min) => run.add(facts),
+                // A rung may be lost: then the next thicker one is read.
+                _ => runs.push(Run::new(facts, at_most(&available, rung))),
+            }
+        }
+        let (runs, few): (Vec<Run>, Vec<Run>) =
+            runs.into_iter().partition(|run| run.rung > 0 && run.rows as f64 * rung_rate(run.rung) >= DRAWN_TOO_FEW);
+        read_nodes(asked, segments, few.iter().flat_map(|run| &run.cut), into)?;
+        let mut ladder: Vec<u32> = available.iter().flatten().copied().chain([0]).collect();
+        ladder.sort_unstable_by(|a, b| b.cmp(a));
+        ladder.dedup();
+        let mut strata = Strata { runs, tally: Tally::default(), available, ladder, rows_cut, rows_drawn: 0, rungs: 0 };
+        let measures = asked.question.measures.iter().enumerate();
+        let of_measures = measures.map(|(at, of)| strata.strata_of(segments, Some((at, of.column))));
+        let frames: Result<Vec<_>> = std::iter::once(strata.strata_of(segments, None)).chain(of_measures).collect();
+        let frames = frames?;
+        strata.tally = Tally::new(frames);
+        Ok(strata)
+    }
+
+    /// The strata of one frame: of a measure, or of rows.
+    fn strata_of(&self, segments: &[SegmentRows], measure: Option<(usize, ColumnId)>) -> Result<Vec<Stratum>> {
+        let (mut light, mut heavy) = (Vec::with_capacity(2 * self.runs.len()), Vec::with_capacity(self.runs.len()));
+        let whole = self.ladder.len() as u32 - 1;
+        for run in &self.runs {
+            let segment = &segments[run.segment].segment;
+            let found = measure.map(|(_, column)| heavy_of(segment, column)).transpose()?.flatten();
+            let count = |heavy: Arc<Heavy>| run.places(segment, &heavy).map(|places| places.len() as u64).sum::<u64>();
+            let apart = found.map_or(0, count);
+            let mut own = Stratum::new(run.rows - apart, measure.map(|(at, _)| run.known[at]));
+            own.expected_share = Some(run.share);
+            own.restart(self.number_of(run.rung));
+            light.push(own);
+            heavy.push(Stratum {
+                rung: whole,
+                sampled: apart,
+                expected_share: Some(run.share),
+                ..Stratum::new(apart, None)
+            });
+        }
+        light.append(&mut heavy);
+        Ok(light)
+    }
+
+    /// What estimates call a rung.
+    fn number_of(&self, rung: u32) -> u32 {
+        self.ladder.iter().take_while(|&&has| has > rung).count() as u32
+    }
+
+    /// Takes in the heavy rows that match.
+    fn add_heavy(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
+        let question = asked.question;
+        for (measure, of) in question.measures.iter().enumerate() {
+            for (at, run) in self.runs.iter().enumerate() {
+                let segment = &segments[run.segment].segment;
+                let Some(heavy) = heavy_of(segment, of.column)? else { continue };
+                let open = question.filters.iter().enumerate().filter(|(place, _)| run.open >> place & 1 == 1);
+                let filters =
+                    open.map(|(_, filter)| heavy.codes(segment, filter.level).map(|codes| (&filter.codes, codes)));
+                let filters = filters.collect::<Result<Vec<_>>>()?;
+                let groups = question.groups.iter().map(|&level| heavy.codes(segment, level));
+                let groups = groups.collect::<Result<Vec<_>>>()?;
+                let stratum = (self.runs.len() + at) as u32;
+                // Of one group what matches is added up first.
+                let mut all = (0, 0.0, 0.0);
+                for places in run.places(segment, &heavy) {
+                    for (place, &value) in places.clone().zip(heavy.values(places)) {
+                        if !filters.iter().all(|(set, codes)| set.contains(codes[place])) {
+                            continue;
+                        }
+                        if groups.is_empty() {
+                            all = (all.0 + 1, all.1 + value, all.2 + value * value);
+                            continue;
+                        }
+                        let index = into.keys.index_of(groups.iter().map(|codes| codes[place]));
+                        let index = index.ok_or_else(|| Error::internal("a row has a code that its table does not"))?;
+                        let group = into.group(index);
+                        self.tally.samples.of_group(group)[1 + measure].add(stratum, value);
+                    }
+                }
+                if all.0 > 0 {
+                    let group = into.group(0);
+                    self.tally.samples.of_group(group)[1 + measure].add_many(stratum, all.0, all.1, all.2);
                 }
             }
         }
-        let rows_cut = runs.iter().map(|run| run.rows).sum();
-        let (runs, few): (Vec<Run>, Vec<Run>) =
-            runs.into_iter().partition(|run| run.rung > 0 && run.rows as f64 * rung_rate(run.rung) >= DRAWN_TOO_FEW);
-        let few: Vec<CutBlock> = few.into_iter().flat_map(|run| run.cut).collect();
-        read_exactly(asked, segments, &few, into)?;
-        let rung_max = runs.iter().flat_map(|run| run.available.iter().copied()).max().unwrap_or(1);
-        let mut strata = vec![Vec::with_capacity(runs.len()); asked.question.measures.len() + 1];
-        for run in &runs {
-            for (at, strata) in strata.iter_mut().enumerate() {
-                let known = at.checked_sub(1).map(|measure| run.known[measure]);
-                let mut stratum = Stratum::new(run.rows, known);
-                stratum.expected_share = Some(run.share);
-                stratum.restart(rung_max - run.rung);
-                strata.push(stratum);
-            }
-        }
-        let tally = Tally::new(strata);
-        Ok(Strata { runs, tally, rung_max, rows_cut, rows_drawn: 0, rungs: 0 })
+        Ok(())
     }
 
     /// Rates by the numbers that estimates give to rungs: the thinnest first, the whole last.
     pub(super) fn rates(&self) -> Vec<f64> {
-        (0..=self.rung_max).rev().map(rung_rate).collect()
+        self.ladder.iter().copied().map(rung_rate).collect()
     }
 
     /// The rung to read of a run for such a number.
     pub(super) fn rung_of(&self, run: usize, number: u32) -> u32 {
-        let rung = self.rung_max - number;
-        self.runs[run].available.iter().copied().filter(|&has| has <= rung).max().unwrap_or(0)
+        at_most(&self.available, self.ladder[number as usize])(self.runs[run].segment)
+    }
+
+    /// The next thicker rung of a run; 0 is everything.
+    pub(super) fn thicker(&self, run: usize) -> u32 {
+        let Run { segment, rung, .. } = self.runs[run];
+        self.available[segment].iter().copied().filter(|&has| has < rung).max().unwrap_or(0)
     }
 
     /// Whether everything was read: then the answer is exact.
@@ -122,7 +209,8 @@ impl Strata {
     /// The first draw.
     pub(super) fn draw_first(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
         let all: Vec<usize> = (0..self.runs.len()).collect();
-        self.draw(asked, segments, &all, into)
+        self.draw(asked, segments, &all, into)?;
+        self.add_heavy(asked, segments, into)
     }
 
     fn draw(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], runs: &[usize], into: &mut Answer) -> Result<()> {
@@ -139,33 +227,37 @@ impl Strata {
         reads: &[(usize, u32)],
         into: &mut Answer,
     ) -> Result<()> {
-        let mut is_read_again = vec![false; self.runs.len()];
+        let runs = self.runs.len();
+        let mut is_read_again = vec![false; 2 * runs];
         let (mut whole, mut drawn) = (Vec::new(), Vec::new());
         for &(at, rung) in reads {
-            let run = &mut self.runs[at];
             is_read_again[at] = true;
-            run.rung = rung;
-            let number = self.rung_max - rung;
+            is_read_again[runs + at] = rung == 0;
+            self.runs[at].rung = rung;
+            let number = self.number_of(rung);
             for strata in &mut self.tally.strata {
                 match rung {
-                    0 => strata[at] = Stratum { rung: number, ..Stratum::new(0, None) },
+                    0 => {
+                        let empty = Stratum { rung: number, ..Stratum::new(0, None) };
+                        (strata[at], strata[runs + at]) = (empty, empty);
+                    }
                     _ => strata[at].restart(number),
                 }
             }
             match rung {
-                0 => whole.extend_from_slice(&run.cut),
+                0 => whole.extend_from_slice(&self.runs[at].cut),
                 _ => drawn.push(at),
             }
         }
         self.tally.forget(&is_read_again);
-        read_exactly(asked, segments, &whole, into)?;
+        read_nodes(asked, segments, whole.iter(), into)?;
         self.draw(asked, segments, &drawn, into)
     }
 
     /// Reads all that was not read in full.
     pub(super) fn read_rest(&self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
-        let rest: Vec<CutBlock> = self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| run.cut.clone()).collect();
-        read_exactly(asked, segments, &rest, into)
+        let rest = self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.cut);
+        read_nodes(asked, segments, rest, into)
     }
 
     /// What drawn rows say.
@@ -203,43 +295,57 @@ impl Strata {
     }
 }
 
+/// Of each segment the thinnest rung that is not thinner than this one; 0 if it has none.
+fn at_most(available: &[Vec<u32>], rung: u32) -> impl Fn(usize) -> u32 {
+    move |segment| available[segment].iter().copied().filter(|&has| has <= rung).max().unwrap_or(0)
+}
+
+/// The heavy rows of a column in a segment, if there are any.
+fn heavy_of(segment: &Arc<Segment>, column: ColumnId) -> Result<Option<Arc<Heavy>>> {
+    let place = segment.index()?.table.measures.iter().position(|(id, _)| *id == column);
+    let heavy = place.map(|place| segment.heavy(place)).transpose()?;
+    Ok(heavy.filter(|heavy| !heavy.is_empty()))
+}
+
 impl Run {
-    fn new(facts: &Facts, available: Vec<u32>, rung: u32) -> Run {
-        let block = facts.cut.block;
+    /// Places of its heavy rows.
+    fn places<'a>(&'a self, segment: &'a Segment, heavy: &'a Heavy) -> impl Iterator<Item = Range<usize>> + 'a {
+        let rows = |part: &Range<usize>| segment.block_rows(part.start).start..segment.block_rows(part.end - 1).end;
+        self.parts.iter().map(move |part| heavy.places(rows(part)))
+    }
+
+    fn new(facts: Facts, rung_of: impl Fn(usize) -> u32) -> Run {
+        let segment = facts.cut.segment;
         Run {
-            segment: facts.cut.segment,
-            blocks: block..block + 1,
+            segment,
+            parts: vec![facts.blocks],
             open: facts.cut.open,
             rows: facts.rows,
             share: facts.share,
-            known: facts.known.clone(),
-            groups: facts.groups.clone(),
+            known: facts.known,
+            groups: facts.groups,
             cut: vec![facts.cut],
-            available,
-            rung,
+            rung: rung_of(segment),
         }
     }
 
-    /// Whether the block is the next one of the run, and the run is too short yet.
-    fn takes(&self, facts: &Facts) -> bool {
-        let is_next = self.segment == facts.cut.segment && self.blocks.end == facts.cut.block;
-        is_next && self.rung > 0 && (self.rows as f64 * rung_rate(self.rung)) < DRAWN_MIN
+    /// Whether the node lies behind the run in its segment, and the run is too short yet.
+    fn takes(&self, facts: &Facts, drawn_min: f64) -> bool {
+        self.segment == facts.cut.segment && self.rung > 0 && (self.rows as f64 * rung_rate(self.rung)) < drawn_min
     }
 
-    fn add(&mut self, facts: &Facts) {
+    fn add(&mut self, facts: Facts) {
         let (rows, more) = (self.rows as f64, facts.rows as f64);
         self.share = (self.share * rows + facts.share * more) / (rows + more);
         self.rows += facts.rows;
-        self.blocks.end += 1;
+        match self.parts.last_mut() {
+            Some(last) if last.end == facts.blocks.start => last.end = facts.blocks.end,
+            _ => self.parts.push(facts.blocks),
+        }
         self.open |= facts.cut.open;
         self.cut.push(facts.cut);
         for (own, more) in self.known.iter_mut().zip(&facts.known) {
-            *own = Known {
-                sum: own.sum + more.sum,
-                squares: own.squares + more.squares,
-                min: own.min.min(more.min),
-                max: own.max.max(more.max),
-            };
+            *own = knowns::add(*own, *more);
         }
         if self.groups != facts.groups {
             self.groups.extend_from_slice(&facts.groups);

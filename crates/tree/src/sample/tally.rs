@@ -8,10 +8,17 @@ use crate::answer::Answer;
 use crate::estimate::{Aggregate, Frame, GroupSample, Interval, Kind, Plan, Stratum, interval, textbook};
 
 /// Drawn rows, by strata and groups.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// By frame, by run.
     pub(super) strata: Vec<Vec<Stratum>>,
+    pub(super) samples: Samples,
+}
+
+/// Drawn rows that match, by groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples {
+    frames: usize,
     /// Where a group's samples are, by its number; [`NONE`] if none of its rows were drawn.
     slots: Vec<u32>,
     /// The group's number, and its samples by frame.
@@ -37,9 +44,9 @@ pub(super) struct Look {
     pub(super) holds: bool,
 }
 
-impl Tally {
-    pub(super) fn new(strata: Vec<Vec<Stratum>>) -> Tally {
-        Tally { strata, slots: Vec::new(), samples: Vec::new() }
+impl Samples {
+    pub(super) fn new(frames: usize) -> Samples {
+        Samples { frames, slots: Vec::new(), samples: Vec::new() }
     }
 
     /// The samples of a group, by frame.
@@ -50,14 +57,34 @@ impl Tally {
         }
         if self.slots[group] == NONE {
             self.slots[group] = self.samples.len() as u32;
-            self.samples.push((group, vec![GroupSample::default(); self.strata.len()]));
+            self.samples.push((group, vec![GroupSample::default(); self.frames]));
         }
         &mut self.samples[self.slots[group] as usize].1
     }
 
+    /// Takes in other samples of a group.
+    pub(super) fn add(&mut self, group: usize, more: &[GroupSample]) {
+        self.of_group(group).iter_mut().zip(more).for_each(|(own, more)| own.merge(more));
+    }
+
+    /// Groups' numbers and samples.
+    pub(super) fn all(&self) -> &[(usize, Vec<GroupSample>)] {
+        &self.samples
+    }
+
+    fn get(&self, group: usize) -> Option<&Vec<GroupSample>> {
+        self.slots.get(group).filter(|&&slot| slot != NONE).map(|&slot| &self.samples[slot as usize].1)
+    }
+}
+
+impl Tally {
+    pub(super) fn new(strata: Vec<Vec<Stratum>>) -> Tally {
+        Tally { samples: Samples::new(strata.len()), strata }
+    }
+
     /// Forgets what was drawn of the runs that are read again.
     pub(super) fn forget(&mut self, is_read_again: &[bool]) {
-        for (_, samples) in &mut self.samples {
+        for (_, samples) in &mut self.samples.samples {
             samples.iter_mut().for_each(|sample| sample.forget(|run| is_read_again[run as usize]));
         }
     }
@@ -66,10 +93,10 @@ impl Tally {
     pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
         let frames: Vec<Frame> = self.strata.iter().map(|strata| Frame::new(strata.clone())).collect();
         let none = vec![GroupSample::default(); frames.len()];
-        let groups = self.slots.len().max(into.totals.groups());
+        let groups = self.samples.slots.len().max(into.totals.groups());
         let (mut samples, mut found, mut error) = (Vec::new(), Vec::new(), 0.0f64);
         for group in 0..groups {
-            let drawn = self.slots.get(group).filter(|&&slot| slot != NONE).map(|&slot| &self.samples[slot as usize].1);
+            let drawn = self.samples.get(group);
             let is_drawn = drawn.is_some_and(|drawn| drawn[0].matches() > 0);
             if !is_drawn && exact_of(into, group, None).0 == 0 && !asked.question.groups.is_empty() {
                 continue;
@@ -102,6 +129,6 @@ impl Tally {
 
     /// Numbers of the groups of which rows were drawn.
     pub(super) fn drawn_groups(&self) -> impl Iterator<Item = usize> {
-        self.samples.iter().filter(|(_, samples)| samples[0].matches() > 0).map(|(group, _)| *group)
+        self.samples.all().iter().filter(|(_, samples)| samples[0].matches() > 0).map(|(group, _)| *group)
     }
 }

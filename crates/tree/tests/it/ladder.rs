@@ -67,7 +67,9 @@ fn rungs_are_the_rows_of_low_weight_in_order() {
         segment.verify(&table).expect("verifies");
         let weights = weights(&chunk, table.seed);
         assert_eq!(segment.weights(0..count as u64, table.seed).expect("weights"), weights);
-        assert_eq!(segment.rungs().len() as u32, (count as f64 / ROWS_MIN as f64).log(8.0) as u32, "{count} rows");
+        let thinnest = (count as f64 / ROWS_MIN as f64).log2() as u32;
+        let rungs: Vec<u32> = segment.rungs().iter().map(|rung| rung.rung).collect();
+        assert_eq!(rungs, (3..=thinnest).collect::<Vec<_>>(), "{count} rows");
         for rung in segment.rungs() {
             let limit = rung_limit(rung.rung).expect("a limit");
             let kept: BooleanArray = weights.iter().map(|&weight| Some(weight < limit)).collect();
@@ -92,8 +94,9 @@ fn the_thinnest_rung_that_holds_a_fraction_is_found() {
     let Written { context, meta, .. } = written(5, 20_000, &[20_000], 0);
     let segment = Segment::open(&context, meta).expect("opens");
     let rung = |fraction: f64| segment.rung_for(weight_limit(fraction).expect("a part")).map(|rung| rung.rung);
-    assert_eq!([0.5, 0.126, 0.125, 0.1, 0.015625, 0.001].map(rung), [None, None, Some(1), Some(1), Some(2), Some(3)]);
-    assert_eq!(rung(1e-9), Some(3));
+    let expected = [None, None, Some(3), Some(3), Some(4), Some(6), Some(9)];
+    assert_eq!([0.5, 0.126, 0.125, 0.1, 0.06, 0.015625, 0.001].map(rung), expected);
+    assert_eq!(rung(1e-9), Some(9));
 }
 
 #[test]
@@ -152,21 +155,21 @@ fn staged_rows_have_the_ladder_that_they_will_have_when_merged() {
         };
         rungs.push(segment.rungs().iter().map(ordinals).collect::<Vec<_>>());
     }
-    assert_eq!(rungs[0].len(), 2);
+    assert_eq!(rungs[0].len(), 6);
     assert_eq!(rungs[0], rungs[1]);
 }
 
 #[test]
 fn a_lost_rung_is_done_without_and_found_by_a_check() {
     let Written { disk, context, table, meta, .. } = written(6, 20_000, &[20_000], 0);
-    assert_eq!(meta.rungs.len(), 3);
+    assert_eq!(meta.rungs.len(), 7);
     let lost = meta.rungs[1].segment.id;
     disk.remove(&Path::new(DIR).join(format!("seg-{lost}.side"))).expect("removes");
     let segment = Segment::open(&context, meta.clone()).expect("opens all the same");
-    assert_eq!(segment.rungs().iter().map(|rung| rung.rung).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(segment.rungs().iter().map(|rung| rung.rung).collect::<Vec<_>>(), [3, 5, 6, 7, 8, 9]);
     let error = segment.verify(&table).expect_err("a rung is missing");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.message().starts_with("rung 2 of segment 1: "), "{error}");
+    assert!(error.message().starts_with("rung 4 of segment 1: "), "{error}");
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn a_ladder_that_fails_at_any_call_leaves_no_file() {
         let chunk = crate::common::chunk(&table, &dictionaries, rows.clone(), keys.clone());
         disk.limit_bytes(Some(call * 4_096));
         match write(&context, &table, &chunk, &[1_000]) {
-            Ok(meta) => return assert_eq!(meta.rungs.len(), 2),
+            Ok(meta) => return assert_eq!(meta.rungs.len(), 5),
             Err(error) => assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}"),
         }
         assert!(disk.read_dir(Path::new(DIR)).expect("lists").is_empty(), "files are left behind at {call}");

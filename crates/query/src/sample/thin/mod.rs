@@ -8,7 +8,7 @@
 //! - `thin(table, fraction => weight_limit)` over the same box gives the same rows: the limit is a double exactly.
 //!
 //! This is Qbeast's sample of any region (Sidirourgos et al.; Cugnasco et al. 2019) at a cost in proportion to the rows shown: the
-//! thinnest rung that may hold enough is read first, then thicker ones, each eight times the last, until one does.
+//! thinnest rung that may hold enough is read first, then thicker ones, each about twice the last, until one does.
 //!
 //! [`call`] reads the call and gathers the WHERE; [`table`] plans one scan a rung; [`exec`] runs them in turn, and [`lowest`]
 //! keeps what weighs least.

@@ -77,11 +77,12 @@ fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<
         levels.push(Level { part: Part::Loose, below: all });
     }
     let laddered_rows: u64 = laddered().map(|segment| segment.meta().rows).sum();
-    let rungs = laddered().flat_map(|segment| segment.rungs()).map(|rung| rung.rung).max().unwrap_or(0);
-    let holds = |rung: &u32| laddered_rows as f64 * rung_rate(*rung) >= rows as f64;
-    let first = (0..=rungs).rev().find(holds).unwrap_or(0);
+    let mut rungs: Vec<u32> = laddered().flat_map(|segment| segment.rungs()).map(|rung| rung.rung).chain([0]).collect();
+    rungs.sort_unstable_by(|a, b| b.cmp(a));
+    rungs.dedup();
+    let may_hold = |rung: &u32| *rung == 0 || laddered_rows as f64 * rung_rate(*rung) >= rows as f64;
     if laddered_rows > 0 {
-        for rung in (0..=first).rev() {
+        for rung in rungs.into_iter().skip_while(|rung| !may_hold(rung)) {
             let below = least(rung_limit(rung), all);
             levels.push(Level { part: Part::Laddered, below });
             if below == all {

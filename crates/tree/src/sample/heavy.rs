@@ -1,0 +1,156 @@
+//! The rows of a segment whose values outweigh all others: they are never drawn, but counted exactly.
+//!
+//! Invariants:
+//! - A measure's heavy rows are those of a segment whose values are larger in size than one limit. The limit depends on the segment's
+//!   values alone, never on weights: so what is drawn of the others is as random as before.
+//! - Where heavy rows would not make up a large part of the sum of squares there are none: then the limit is infinite.
+//!
+//! Of a lognormal of sigma 2, one row in 256 has nine tenths of the sum of squares: without it a tenth of the sample gives the same error,
+//! and the intervals need not allow for rows that they have not seen. Finding heavy rows takes one pass over the values, when a measure is first
+//! estimated; that of most measures is spared by what summaries say of their extremes.
+
+use super::moments::value_of;
+use crate::answer::{code_at, exact_bounds, is_special, values_of};
+use crate::segment::{BlockIndex, Segment};
+use alluvia_types::Result;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Decimal256Type, Float64Type};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// At most one row in so many is heavy.
+const ROWS_PER_HEAVY: u64 = 256;
+/// Heavy rows have at least this share of the sum of squares.
+const SHARE_MIN: f64 = 0.3;
+
+/// The heavy rows of a measure in a segment.
+#[derive(Debug)]
+pub(crate) struct Heavy {
+    /// Values beyond it in size are heavy.
+    pub(crate) limit: f64,
+    /// Ascending.
+    rows: Vec<u32>,
+    values: Vec<f64>,
+    /// The heavy rows' codes by level, once they were asked for.
+    codes: Vec<OnceLock<Vec<u32>>>,
+}
+
+impl Heavy {
+    /// Of the measure at a place.
+    pub(crate) fn new(segment: &Arc<Segment>, measure: usize) -> Result<Heavy> {
+        let index = segment.index()?;
+        let none = || Heavy { limit: f64::INFINITY, rows: Vec::new(), values: Vec::new(), codes: Vec::new() };
+        let most = (segment.meta().rows / ROWS_PER_HEAVY) as usize;
+        if most == 0 || !may_outweigh(&index, measure, segment.blocks(), most as f64) {
+            return Ok(none());
+        }
+        let mut sizes = Vec::with_capacity(segment.meta().rows as usize);
+        each_value(segment, measure, 0..segment.blocks(), |_, value| sizes.push(value.abs()))?;
+        if sizes.len() <= most {
+            return Ok(none());
+        }
+        let squares = |sizes: &[f64]| sizes.iter().map(|size| size * size).sum::<f64>();
+        let all = squares(&sizes);
+        let (heavy, &mut limit, _) = sizes.select_nth_unstable_by(most, |a, b| b.total_cmp(a));
+        let heavy = squares(heavy.iter().copied().filter(|&size| size > limit).collect::<Vec<_>>().as_slice());
+        if heavy < SHARE_MIN * all {
+            return Ok(none());
+        }
+        let (mut rows, mut values) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        each_value(segment, measure, 0..segment.blocks(), |row, value| {
+            if value.abs() > limit {
+                rows.push(row as u32);
+                values.push(value);
+            }
+        })?;
+        let codes = index.table.levels.iter().map(|_| OnceLock::new()).collect();
+        Ok(Heavy { limit, rows, values, codes })
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Places of the heavy rows among some rows of the segment.
+    pub(crate) fn places(&self, rows: Range<u64>) -> Range<usize> {
+        let before = |end: u64| self.rows.partition_point(|&row| u64::from(row) < end);
+        before(rows.start)..before(rows.end)
+    }
+
+    /// Their rows.
+    pub(crate) fn rows(&self, places: Range<usize>) -> &[u32] {
+        &self.rows[places]
+    }
+
+    /// Their values.
+    pub(crate) fn values(&self, places: Range<usize>) -> &[f64] {
+        &self.values[places]
+    }
+
+    /// The codes of all heavy rows at a level.
+    pub(crate) fn codes(&self, segment: &Segment, level: usize) -> Result<&[u32]> {
+        let slot = &self.codes[level];
+        if let Some(codes) = slot.get() {
+            return Ok(codes);
+        }
+        let (index, stream) = (segment.index()?, segment.level_stream(level)?);
+        let code = |&row: &u32| {
+            let block = row as usize / crate::layout::BLOCK_ROWS;
+            let bounds = index.table.levels[level].code_bounds(block);
+            code_at(stream.block(block), bounds, bounds.width(), row as usize % crate::layout::BLOCK_ROWS)
+        };
+        Ok(slot.get_or_init(|| self.rows.iter().map(code).collect()))
+    }
+
+    /// Bytes in memory once all codes were asked for.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.rows.len() * (4 + 8 + 4 * self.codes.len())) as u64
+    }
+}
+
+/// Whether so many rows of the largest size could have a large share of the sum of squares.
+fn may_outweigh(index: &BlockIndex, measure: usize, blocks: usize, most: f64) -> bool {
+    let (column, summary) = &index.table.measures[measure];
+    let wide = |array: &dyn Array, block: usize| match array.as_primitive_opt::<Float64Type>() {
+        Some(array) => array.is_valid(block).then(|| array.value(block)),
+        None => {
+            let array = array.as_primitive_opt::<Decimal256Type>()?;
+            array.is_valid(block).then(|| array.value(block).to_i128()).flatten().map(|value| value as f64)
+        }
+    };
+    let (mut squares, mut largest) = (0.0, 0.0f64);
+    for block in (0..blocks).filter(|&block| !is_special(summary, block)) {
+        let of_block = wide(&*summary.squares, block).unwrap_or(f64::NAN);
+        squares += of_block;
+        // Without bounds no value is larger than the root of all squares.
+        let bound = match &summary.floats {
+            Some(floats) => wide(&*floats.mins, block).zip(wide(&*floats.maxs, block)),
+            None => exact_bounds(index, *column, block).map(|(min, max)| (min as f64, max as f64)),
+        };
+        largest = largest.max(bound.map_or(of_block, |(min, max)| min.abs().max(max.abs()).powi(2)));
+    }
+    // Squares that are not known, or not finite, make no strata.
+    squares.is_finite() && most * largest >= SHARE_MIN * squares
+}
+
+/// Calls `each` with all rows of some blocks and their values, NULL as 0; without blocks that have NaN or infinities.
+pub(crate) fn each_value(
+    segment: &Segment,
+    measure: usize,
+    blocks: Range<usize>,
+    mut each: impl FnMut(usize, f64),
+) -> Result<()> {
+    let (index, stream) = (segment.index()?, segment.measure_stream(measure)?);
+    let summary = &index.table.measures[measure].1;
+    for block in blocks.filter(|&block| !is_special(summary, block)) {
+        let (count, has_nulls) = values_of(&index, measure, segment, block);
+        let rows = segment.block_rows(block);
+        let (packed, encoding) = (stream.block(block), summary.encodings[block]);
+        for row in 0..(rows.end - rows.start) as usize {
+            let value = if count == 0 { 0.0 } else { value_of(packed, encoding, has_nulls, row) };
+            each(rows.start as usize + row, value);
+        }
+    }
+    Ok(())
+}
