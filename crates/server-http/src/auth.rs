@@ -16,8 +16,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+/// What sessions and the audit log call it.
+pub(crate) const PROTOCOL: &str = "http";
 /// The user of requests that need no password.
 const NOBODY: &str = "anonymous";
 /// The longest name and password together.
@@ -43,13 +46,17 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
     // Before anything tells a right password from a wrong one: an address that is refused cannot go on guessing.
     let checked = shared.options.attempts.check(peer, shared.now());
     checked.map_err(|error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))?;
-    if shared.checked.is_known(&user, &password) {
-        return Ok(user);
-    }
     let (shared_there, passwords, user_there) = (Arc::clone(shared), passwords.clone(), user.clone());
-    let is_right =
-        tokio::task::spawn_blocking(move || shared_there.checked.check(&passwords, &user_there, &password)).await;
-    if is_right.unwrap_or(false) {
+    let is_right = spawn_blocking(move || {
+        let checked = &shared_there.checked;
+        if checked.is_known(&user_there, &password) || checked.check(&passwords, &user_there, &password) {
+            return passwords.admit(&user_there, PROTOCOL, peer).map(|()| true);
+        }
+        passwords.refused(&user_there, PROTOCOL, peer, "wrong password");
+        Ok(false)
+    });
+    let is_right = is_right.await.unwrap_or_else(|error| Err(Error::internal(format!("a log-in failed: {error}"))));
+    if is_right.map_err(|error| Failure::from(error).of("header Authorization"))? {
         shared.options.attempts.right(peer);
         return Ok(user);
     }

@@ -12,6 +12,7 @@ mod index_answers;
 mod kill;
 mod nested;
 mod predicates;
+mod rights;
 mod samples;
 mod slt;
 mod sql;

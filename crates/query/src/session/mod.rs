@@ -3,6 +3,7 @@
 //! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`guard`] and
 //! [`supervise`] keep a statement from harming anything but itself.
 
+mod auditing;
 mod body;
 pub(crate) mod client_settings;
 mod control;
@@ -24,6 +25,7 @@ mod planning;
 mod prepared;
 pub mod progress;
 mod registry;
+mod roles;
 mod select;
 pub(crate) mod settings;
 mod stream_in;

@@ -100,7 +100,9 @@ impl Session {
     pub(super) fn answer_at_once(&self, text: &str, aim: &Aim, parameters: &[Literal]) -> Result<Option<Outcome>> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(None) };
         let store = self.engine.store();
-        if !aim.holds(&store.catalog()) {
+        // Who may not is refused the general way.
+        let authoriser = self.authoriser();
+        if !aim.holds(authoriser.catalog()) || !authoriser.may_read(aim.entry()) {
             return Ok(None);
         }
         let (freshness, seen) = {
@@ -129,7 +131,9 @@ impl Session {
         let used = UsedCounters::at(version, store.lag(version), Stage::Ingested);
         let took: Duration = clock.monotonic().saturating_sub(start);
         self.engine.statements().ended(kind_of(text), took, Ok(()));
-        self.engine.queries().ran(self.id, text, start_micros, took, batch.num_rows() as u64, &used);
+        let client = self.client();
+        let session = (self.id, client.user.as_str());
+        self.engine.queries().ran(session, text, start_micros, took, batch.num_rows() as u64, &used);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
     }

@@ -51,12 +51,14 @@ pub(crate) struct Settings {
     pub(crate) producer_epoch: u64,
     /// Of the next batch.
     pub(crate) producer_sequence: u64,
+    /// The role whose rights hold; empty for that which logged in.
+    pub(crate) role: Arc<str>,
     /// What clients set that changes nothing, where it differs from the start.
     pub(crate) client: Arc<BTreeMap<&'static str, String>>,
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 18] = [
+const SETTINGS: [(&str, &str); 19] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
@@ -73,6 +75,7 @@ const SETTINGS: [(&str, &str); 18] = [
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
+    ("role", "Role whose rights statements have; none: that which logged in."),
     ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
@@ -109,6 +112,7 @@ impl Settings {
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
+            role: "".into(),
             client: Arc::default(),
         }
     }
@@ -190,6 +194,8 @@ impl Settings {
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            // Whether it may be is for whoever knows the roles.
+            "role" => self.role = if text.eq_ignore_ascii_case("none") { "".into() } else { text.into() },
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "max_error" => {
@@ -251,6 +257,8 @@ impl Settings {
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "predicate_cache" => show_switch(self.predicate_cache),
+            "role" if self.role.is_empty() => "none".to_owned(),
+            "role" => self.role.to_string(),
             "sample_fraction" => self.sample_fraction.to_string(),
             "short_path" => show_switch(self.short_path),
             "max_error" => self.max_error.to_string(),
@@ -285,6 +293,7 @@ impl Settings {
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
+            "role" => self.role = Arc::clone(&other.role),
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
             "short_path" => self.short_path = other.short_path,
             "max_error" => self.max_error = other.max_error,
@@ -479,6 +488,7 @@ mod tests {
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),
+            ("role", "reader"),
             ("sample_fraction", "0.3"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),
