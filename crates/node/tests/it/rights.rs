@@ -441,6 +441,41 @@ fn roles_survive_restarts_from_the_log_and_from_the_manifest() {
     assert!(verifiers > 0);
 }
 
+/// What the audit log's lines are, byte for byte: other programs read them.
+#[test]
+fn lines_of_the_audit_log_are_as_they_are_specified() {
+    let spill = tempfile::tempdir().unwrap();
+    let options = DatabaseOptions { spill_dir: Some(spill.path().into()), ..options() };
+    let (disk, clock) = (FaultDisk::new(), Arc::new(ManualClock::default()));
+    let db = Database::open_on(Arc::clone(&disk) as Arc<dyn Disk>, clock, Path::new("/db"), options).unwrap();
+    block_on(async {
+        let admin = db.session();
+        all(&admin, "CREATE TABLE t (v INT); CREATE ROLE r LOGIN PASSWORD 'word'").await;
+    });
+    block_on(async {
+        let session = session_of(&db, "r");
+        assert!(run(&session, "SELECT * FROM t").await.is_err());
+    });
+    let file = disk.open(Path::new("/db/audit/00000001.ndjson")).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let head = r#"{"at":"1970-01-01T00:00:00.000000Z","event":"#;
+    let embedded = r#""user":"alluvia","protocol":"embedded","session":1"#;
+    let wanted = [
+        format!(r#"{head}"ddl","outcome":"begins",{embedded},"sql":"CREATE TABLE t (v INT)"}}"#),
+        format!(r#"{head}"ddl","outcome":"done",{embedded},"sql":"CREATE TABLE t (v INT)","version":1}}"#),
+        format!(r#"{head}"rights","outcome":"begins",{embedded},"sql":"CREATE ROLE r LOGIN PASSWORD '...'"}}"#),
+        format!(
+            r#"{head}"rights","outcome":"done",{embedded},"sql":"CREATE ROLE r LOGIN PASSWORD '...'","version":2}}"#
+        ),
+        format!(
+            r#"{head}"refused","outcome":"refused","user":"r","protocol":"postgresql","address":"10.0.0.1:77","session":2,"sql":"SELECT * FROM t","sqlstate":"42501","message":"permission denied for table 't': role r lacks SELECT"}}"#
+        ),
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+}
+
 /// Each statement is one batch: after a loss of power at any call of the disk, a prefix of them has happened, and each that was
 /// acknowledged; and each that happened has a line in the audit log.
 #[test]
