@@ -91,8 +91,8 @@ fn matrix(file: &str, out: &str) -> Vec<(String, Vec<&'static str>)> {
         ("INSERT INTO a SELECT k, v + 1 FROM a LIMIT 1", vec![INSERT_A, SELECT_A]),
         ("COPY a TO '{out}'", vec![SELECT_A, WRITE_FILES]),
         ("COPY (SELECT * FROM b) TO '{out}'", vec![SELECT_B, WRITE_FILES]),
-        ("COPY a FROM '{file}'", vec![INSERT_A, READ_FILES]),
-        ("COPY a FROM '{file}' WITH (ON_ERROR skip, REJECTS '{out}.rejects')", vec![INSERT_A, READ_FILES, WRITE_FILES]),
+        ("COPY a FROM '{file}' WITH (HEADER true)", vec![INSERT_A, READ_FILES]),
+        ("COPY a FROM '{file}' WITH (HEADER true, ON_ERROR skip, REJECTS '{out}.rejects')", vec![INSERT_A, READ_FILES, WRITE_FILES]),
         ("CREATE TABLE new (x INT)", vec![CREATE]),
         ("CREATE TABLE new AS SELECT * FROM b", vec![CREATE, SELECT_B]),
         ("ALTER TABLE a ADD COLUMN more INT", vec![OWN_A]),
@@ -168,7 +168,7 @@ async fn cleared(db: &Database) {
 fn every_kind_of_statement_needs_each_of_its_privileges_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("in.csv");
-    std::fs::write(&file, "z,9\n").unwrap();
+    std::fs::write(&file, "k,v\nz,9\n").unwrap();
     let out = dir.path().join("out.csv");
     let db = Database::open_with(dir.path().join("db"), options()).unwrap();
     block_on(async {
@@ -316,7 +316,7 @@ fn a_user_sees_and_cancels_what_is_their_own() {
         prepared(&db).await;
         all(&admin, "GRANT SELECT ON a TO r; CREATE ROLE stranger LOGIN").await;
         let (reader, stranger) = (session_of(&db, "r"), session_of(&db, "stranger"));
-        run(&reader, "SELECT * FROM a WHERE v > 12345").await.unwrap();
+        run(&reader, "SELECT * FROM a WHERE v % 12345 = 12345").await.unwrap();
         let queries = "SELECT count(*) FROM alluvia.queries WHERE sql LIKE '%12345' AND sql LIKE '% FROM a %'";
         let sessions = "SELECT count(*) > 1 FROM alluvia.sessions";
         let predicates = "SELECT count(*) > 0 FROM alluvia.predicate_cache";
@@ -422,7 +422,7 @@ fn roles_survive_restarts_from_the_log_and_from_the_manifest() {
             let events =
                 rows(&db.session(), "SELECT count(*) FROM alluvia.audit WHERE event = 'rights' AND outcome = 'done'")
                     .await;
-            assert_eq!(events, ["10"], "round {round}");
+            assert_eq!(events, ["12"], "round {round}");
         });
     }
     // Of the password nothing is anywhere but what it is checked by.
