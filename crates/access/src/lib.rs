@@ -1,4 +1,4 @@
-//! Who may connect, whatever the protocol: users and what is known of their passwords, wrong passwords by address, certificates,
+//! Who may connect, whatever the protocol: users, roles of the database and what is known of their passwords, wrong passwords by address, certificates,
 //! and which addresses may be listened on, and how.
 //!
 //! Invariants:
@@ -8,6 +8,7 @@
 
 mod attempts;
 mod basic;
+mod directory;
 mod listening;
 mod passwords;
 mod scram;
@@ -15,6 +16,7 @@ mod tls;
 
 pub use attempts::Attempts;
 pub use basic::Checked;
+pub use directory::Directory;
 pub use listening::{Listener, Stopping, reached};
 pub use passwords::{Access, Passwords};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};

@@ -53,7 +53,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     db.engine().log_slower_than(config.duration("log_slower_than")?);
     let attempts = Arc::<Attempts>::default();
     let options = ServerOptions {
-        access: access(&config, &passwords_file)?,
+        access: access(&config, &passwords_file, &db)?,
         attempts: Arc::clone(&attempts),
         tls: tls.clone(),
         connections_max: config.number("connections_max")?,
@@ -235,7 +235,7 @@ fn reload_on_hangup(config: &Config, tls: Option<Tls>) -> Result<()> {
     Ok(())
 }
 
-fn access(config: &Config, file: &Path) -> Result<Access> {
+fn access(config: &Config, file: &Path, db: &Database) -> Result<Access> {
     match config.get("authentication") {
         "trust" => Ok(Access::Trust),
         "password" => {
@@ -246,7 +246,9 @@ fn access(config: &Config, file: &Path) -> Result<Access> {
                 save_passwords(file, &passwords)?;
                 say(&format!("the password of user {FIRST_USER}, shown this once: {password}\n"))?;
             }
-            Ok(Access::Passwords(passwords))
+            // Users of the file are superusers; all others are roles of the database.
+            let directory = db.engine().directory(passwords.users());
+            Ok(Access::Passwords(passwords.with_directory(directory)))
         }
         other => Err(Error::new(ErrorKind::InvalidSetting, format!("authentication cannot be '{other}'"))
             .with_hint("it is trust or password")),

@@ -59,6 +59,10 @@ pub enum ErrorKind {
     UndefinedCursor,
     /// A cursor or portal of that name exists.
     DuplicateCursor,
+    /// Something else of that name exists.
+    DuplicateObject,
+    /// It cannot go while others depend on it.
+    DependentObjects,
     /// A batch was refused because what it was checked against has changed; try again.
     Conflict,
     /// The producer's epoch is over, or its sequence skips a number.
@@ -91,6 +95,8 @@ pub enum ErrorKind {
     Protocol,
     /// Wrong name or password.
     Authentication,
+    /// The role may not do that.
+    Forbidden,
     /// Text from a client is not UTF-8.
     Encoding,
     /// The server is stopping, or ends the connection.
@@ -101,7 +107,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 43] = [
+    pub const ALL: [ErrorKind; 46] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -126,6 +132,8 @@ impl ErrorKind {
         ErrorKind::DuplicateStatement,
         ErrorKind::UndefinedCursor,
         ErrorKind::DuplicateCursor,
+        ErrorKind::DuplicateObject,
+        ErrorKind::DependentObjects,
         ErrorKind::Conflict,
         ErrorKind::Producer,
         ErrorKind::Cancelled,
@@ -142,6 +150,7 @@ impl ErrorKind {
         ErrorKind::Poisoned,
         ErrorKind::Protocol,
         ErrorKind::Authentication,
+        ErrorKind::Forbidden,
         ErrorKind::Encoding,
         ErrorKind::Shutdown,
         ErrorKind::Internal,
@@ -175,6 +184,8 @@ impl ErrorKind {
             DuplicateStatement => "42P05",
             UndefinedCursor => "34000",
             DuplicateCursor => "42P03",
+            DuplicateObject => "42710",
+            DependentObjects => "2BP01",
             Conflict => "40001",
             Producer => "55000",
             Cancelled | Timeout => "57014",
@@ -189,6 +200,7 @@ impl ErrorKind {
             Poisoned => "58000",
             Protocol => "08P01",
             Authentication => "28P01",
+            Forbidden => "42501",
             Encoding => "22021",
             Shutdown => "57P01",
             Internal => "XX000",

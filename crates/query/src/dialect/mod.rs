@@ -15,6 +15,7 @@ pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
 mod refuse;
+pub(crate) mod roles;
 pub(crate) mod statement;
 mod sureness;
 

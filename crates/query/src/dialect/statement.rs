@@ -6,6 +6,7 @@ use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
 use crate::dialect::parameters;
 use crate::dialect::parse::query_of_table;
+use crate::dialect::roles::RoleStatement;
 use alluvia_types::{Error, Result};
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::scalar::ScalarValue;
@@ -182,6 +183,8 @@ pub(crate) enum Kind {
     ShowCreate(String),
     /// SET, SHOW, RESET.
     Setting(SettingCommand),
+    /// Roles and grants.
+    Role(Box<RoleStatement>),
     /// BEGIN.
     Begin,
     /// COMMIT.

@@ -14,6 +14,7 @@ mod functions;
 mod information;
 mod relations;
 mod rewrite;
+mod rights;
 mod tables;
 mod types;
 
@@ -21,5 +22,5 @@ pub(crate) use functions::register;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 
-/// The one database, and its one role.
+/// The one database, and its first role.
 pub(crate) const NAME: &str = "alluvia";

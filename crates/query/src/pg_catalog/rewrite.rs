@@ -5,8 +5,9 @@
 use super::functions::{REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, is_always_empty};
-use super::{NAME, types};
+use super::{NAME, rights, types};
 use crate::dialect::names::name_of;
+use crate::rights::Authoriser;
 use crate::session::settings::SettingsNow;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -19,18 +20,7 @@ use std::ops::ControlFlow;
 
 /// Functions that say the same whatever they are given, with what they say.
 const CONSTANTS: &[(&[&str], Constant)] = &[
-    (
-        &[
-            "current_database",
-            "current_catalog",
-            "pg_get_userbyid",
-            "current_user",
-            "current_role",
-            "session_user",
-            "user",
-        ],
-        Constant::Text(NAME),
-    ),
+    (&["current_database", "current_catalog"], Constant::Text(NAME)),
     (&["current_schema"], Constant::Text("public")),
     (&["pg_encoding_to_char", "pg_client_encoding", "getdatabaseencoding"], Constant::Text("UTF8")),
     (&["pg_tablespace_location"], Constant::Text("")),
@@ -39,17 +29,11 @@ const CONSTANTS: &[(&[&str], Constant)] = &[
     (&["pg_my_temp_schema", "pg_backend_pid", "txid_current", "pg_trigger_depth"], Constant::Number("0")),
     (
         &[
-            "has_table_privilege",
-            "has_schema_privilege",
-            "has_database_privilege",
-            "has_column_privilege",
-            "has_any_column_privilege",
             "has_function_privilege",
             "has_sequence_privilege",
             "has_type_privilege",
             "has_tablespace_privilege",
             "has_language_privilege",
-            "pg_has_role",
             "pg_type_is_visible",
             "pg_function_is_visible",
             "pg_operator_is_visible",
@@ -111,6 +95,17 @@ const CONSTANTS: &[(&[&str], Constant)] = &[
 
 /// Functions that are answered here, or registered, beside those.
 const FUNCTIONS: &[&str] = &[
+    "current_user",
+    "current_role",
+    "session_user",
+    "user",
+    "pg_get_userbyid",
+    "has_table_privilege",
+    "has_any_column_privilege",
+    "has_column_privilege",
+    "has_database_privilege",
+    "has_schema_privilege",
+    "pg_has_role",
     "current_schemas",
     "current_setting",
     "set_config",
@@ -155,7 +150,7 @@ impl Constant {
     }
 }
 
-fn text_expr(text: &str) -> Expr {
+pub(super) fn text_expr(text: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
 }
 
@@ -168,13 +163,18 @@ fn constant(name: &str) -> Option<Constant> {
 }
 
 /// Brings a query of the catalog to what can be planned; gives whether it is one.
-pub(crate) fn prepare(query: &mut Query, catalog: &Catalog, settings: impl FnOnce() -> SettingsNow) -> Result<bool> {
+pub(crate) fn prepare(
+    query: &mut Query,
+    authoriser: &Authoriser,
+    settings: impl FnOnce() -> SettingsNow,
+) -> Result<bool> {
+    let catalog: &Catalog = authoriser.catalog();
     let mut names = Names { catalog, found: false };
     let _ = Visit::visit(&*query, &mut names);
     if !names.found {
         return Ok(false);
     }
-    match VisitMut::visit(query, &mut Rewrite { catalog, settings: &settings() }) {
+    match VisitMut::visit(query, &mut Rewrite { catalog, authoriser, settings: &settings() }) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
@@ -247,6 +247,7 @@ fn reg_type(data_type: &ast::DataType) -> Option<String> {
 
 struct Rewrite<'a> {
     catalog: &'a Catalog,
+    authoriser: &'a Authoriser,
     settings: &'a SettingsNow,
 }
 
@@ -363,7 +364,8 @@ impl Rewrite<'_> {
                     ("regclass", None) => call(REGCLASS, vec![inner]),
                     ("regtype", None) => call("format_type", vec![inner, Constant::Null.expr()]),
                     ("regnamespace", None) => call(REGNAMESPACE, vec![inner]),
-                    ("regrole", _) => Constant::Text(NAME).expr(),
+                    ("regrole", Some(text)) => text_expr(&text),
+                    ("regrole", None) => call("pg_get_userbyid", vec![inner]),
                     ("oid" | "xid", _) => cast(inner, ast::DataType::BigInt(None)),
                     ("int2", _) => cast(inner, ast::DataType::SmallInt(None)),
                     ("int4", _) => cast(inner, ast::DataType::Integer(None)),
@@ -386,6 +388,9 @@ impl Rewrite<'_> {
             }
             _ => return Ok(None),
         };
+        if let Some(replaced) = rights::replaced(&name, function, self.authoriser) {
+            return Ok(Some(replaced));
+        }
         if let Some(constant) = constant(&name) {
             return Ok(Some(constant.expr()));
         }
@@ -486,11 +491,11 @@ fn schema_oid(text: &str) -> Option<i64> {
     text.parse().ok().or_else(|| SCHEMAS.iter().find(|(_, name)| *name == text).map(|(oid, _)| *oid))
 }
 
-fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
+pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
     Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
     let list = ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
     Expr::Function(ast::Function {

@@ -5,6 +5,7 @@
 
 use crate::dialect::statement::Insert;
 use crate::dialect::{Hints, Kind, Statement, parameters};
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::guard::Guarded;
 use crate::session::insert::targets;
@@ -33,12 +34,17 @@ impl Session {
             token: CancelToken::new(),
             progress: Arc::new(Progress::default()),
             settings: self.state.lock().settings.clone(),
+            text: "".into(),
             // No statement has it: what describing reads is nobody's.
             query_id: 0,
             aim: Mutex::default(),
             telling: OnceLock::new(),
         };
-        Guarded::new(self.describe_here(&run, statement, known)).await
+        let described = Guarded::new(self.describe_here(&run, statement, known)).await;
+        if let Err(error) = &described {
+            self.audit_refusal(&statement.text, error).await;
+        }
+        described
     }
 
     async fn describe_here(&self, run: &Run, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
@@ -88,7 +94,7 @@ impl Session {
             }
         }
         if let Kind::Insert(Insert { table, columns, source }) = &kind {
-            let entry = self.user_table(table)?;
+            let entry = self.table_for(INSERT, table)?;
             let whole = parameters::whole_values(source);
             let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
             let targets = targets(&entry.def, columns.as_deref(), width)?;

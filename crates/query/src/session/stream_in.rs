@@ -7,6 +7,7 @@
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::copy::{Assigner, Sink, TextAs, Wanted, compact};
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::insert::INLINE_BYTES_MAX;
 use crate::session::outcome::Outcome;
@@ -74,7 +75,7 @@ impl Session {
         let text = format!("/* rows from a program into */ {table}");
         self.run(&text, |run| async move {
             self.check_usable()?;
-            let entry = self.user_table(table)?;
+            let entry = self.table_for(INSERT, table)?;
             let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
                 self.append_pending(&run, &entry, rows).await?
             } else {
