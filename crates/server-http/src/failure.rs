@@ -15,8 +15,8 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | NotNull
-        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedParameter | Protocol
-        | Encoding | InvalidSample | InvalidSampleSeed => StatusCode::BAD_REQUEST,
+        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedSavepoint
+        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         UndefinedTable | UndefinedObject | UndefinedStatement | UndefinedCursor => StatusCode::NOT_FOUND,
         DuplicateTable | DuplicateStatement | DuplicateCursor | Conflict | Producer => StatusCode::CONFLICT,

@@ -1,7 +1,7 @@
 //! What a statement takes and gives, without running it.
 //!
 //! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an INSERT, the
-//! type of its column; what planning infers from what the parameter meets; TEXT.
+//! type of its column; what planning infers from what the parameter meets (`x = ANY($1)`: a list of what `x` is); TEXT.
 
 use crate::dialect::statement::Insert;
 use crate::dialect::{Hints, Kind, Statement, parameters};
@@ -100,12 +100,21 @@ impl Session {
         if types.iter().any(Option::is_none)
             && let Some(query) = parameters::query_of(&mut kind)
         {
-            let inferred = self.inferred(run, query.clone(), &statement.hints).await?;
+            let mut query = query.clone();
+            let lists = parameters::unlist(&mut query);
+            let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
+            let inferred = self.inferred(run, query, &statement.hints).await?;
             for (name, data_type) in inferred {
-                let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
-                if let (Some(place), Some(data_type)) = (number.and_then(|number| types.get_mut(number - 1)), data_type)
-                {
-                    place.get_or_insert(data_type);
+                let Some(number) = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()) else {
+                    continue;
+                };
+                if let (Some(place), Some(data_type)) = (types.get_mut(number - 1), data_type) {
+                    place.get_or_insert(if lists.contains(&number) { list_of(data_type) } else { data_type });
+                }
+            }
+            for number in lists {
+                if let Some(place) = types.get_mut(number - 1) {
+                    place.get_or_insert(list_of(DataType::Utf8View));
                 }
             }
         }

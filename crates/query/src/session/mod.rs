@@ -24,6 +24,7 @@ mod planning;
 mod prepared;
 pub mod progress;
 mod registry;
+mod savepoint;
 mod select;
 pub(crate) mod settings;
 mod stream_in;
