@@ -9,7 +9,12 @@
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
 //! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
 
+mod constants;
 mod definitions;
+mod empty;
+mod factors;
+mod facts;
+mod fold;
 mod functions;
 mod information;
 mod relations;
