@@ -319,34 +319,40 @@ impl VisitorMut for Stated {
     }
 }
 
-/// The type that a cast gives, if it is one of a column or a list of such.
+/// The type that a cast gives, if it is one of a column, one of the catalog, or a list of such.
 fn cast_type(written: &ast::DataType) -> Option<ArrowType> {
     match written {
         ast::DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
             Some(ArrowType::List(Arc::new(element_type(element)?)))
         }
-        _ => Some(crate::dialect::definitions::data_type_of(written).ok()?.to_arrow()),
+        _ => match catalog_type(written).as_deref() {
+            // Read by their names.
+            Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => Some(ArrowType::Utf8View),
+            Some("oid") => Some(ArrowType::Int64),
+            _ => Some(crate::dialect::definitions::data_type_of(written).ok()?.to_arrow()),
+        },
     }
 }
 
-/// The elements of a list: also of types that no column has, and that clients look up the catalog by.
+/// The elements of a list. Numbers of the catalog say that they are.
 fn element_type(written: &ast::DataType) -> Option<Field> {
-    let name = match written {
-        ast::DataType::Custom(name, _) => name.0.last()?.as_ident()?.value.to_ascii_lowercase(),
-        ast::DataType::Regclass => "regclass".to_owned(),
-        _ => String::new(),
-    };
     let item = |data_type| Field::new("item", data_type, true);
-    Some(match (name.as_str(), written) {
-        ("oid" | "regclass" | "regtype" | "regproc" | "xid", _) => {
-            item(ArrowType::Int64).with_metadata([("pg_type".to_owned(), "oid".to_owned())].into())
-        }
-        ("name", _) => item(ArrowType::Utf8View),
+    Some(match (catalog_type(written).as_deref(), written) {
+        (Some("oid"), _) => item(ArrowType::Int64).with_metadata([("pg_type".to_owned(), "oid".to_owned())].into()),
         (_, ast::DataType::Numeric(ExactNumberInfo::None) | ast::DataType::Decimal(ExactNumberInfo::None)) => {
             item(ArrowType::Decimal128(38, 10))
         }
         _ => item(cast_type(written)?),
     })
+}
+
+/// The name of a type that only the catalog has.
+fn catalog_type(written: &ast::DataType) -> Option<String> {
+    match written {
+        ast::DataType::Custom(name, _) => Some(name.0.last()?.as_ident()?.value.to_ascii_lowercase()),
+        ast::DataType::Regclass => Some("regclass".to_owned()),
+        _ => None,
+    }
 }
 
 /// Puts `x = $1` in the place of `x = ANY($1)`, so that planning finds the type of the list's elements. Gives the numbers of
@@ -376,7 +382,7 @@ pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
 }
 
 /// The number of a parameter that stands alone.
-fn parameter(expr: &Expr) -> Option<usize> {
+pub(crate) fn parameter(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::Placeholder(name) => number_of(name).ok(),

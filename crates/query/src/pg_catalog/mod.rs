@@ -17,12 +17,14 @@ mod facts;
 mod fold;
 mod functions;
 mod information;
+mod parameters;
 mod relations;
 mod rewrite;
 mod tables;
 mod types;
 
 pub(crate) use functions::register;
+pub(crate) use parameters::compared;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 
