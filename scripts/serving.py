@@ -1,7 +1,10 @@
 """A server to try, and what was found of it; shared by the scripts that run clients against it."""
 
+import os
+import shutil
 import signal
 import subprocess
+import sys
 from contextlib import contextmanager
 
 passed = 0
@@ -30,3 +33,13 @@ def server(binary, data, http, *settings):
         finally:
             process.send_signal(signal.SIGTERM)
             check(process.wait(30), 0, "the server stops")
+
+
+def apt(package, what):
+    """Installs a package of the machine, where root may."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        sys.exit(f"the tests need {what}: please install it (Debian's package is {package})")
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
+        done = subprocess.run(["apt-get", *command], capture_output=True, text=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        if done.returncode != 0:
+            sys.exit(f"the tests need {what}, and apt-get cannot install {package}:\n{done.stderr[-2000:]}")

@@ -92,6 +92,8 @@ fn interop() {
     let binary = binary.to_str().expect("paths here are UTF-8");
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
+    let clients = run::cache().join("clients");
+    python(&venv, &["scripts/clients.py", binary, clients.to_str().expect("paths here are UTF-8")]).run();
     python(&venv, &["scripts/web.py", binary]).run();
 }
 

@@ -49,7 +49,7 @@ const SETTINGS: [(&str, &str, &str); 19] = [
 ];
 
 /// Variables that are not settings.
-const OTHER_VARIABLES: [&str; 2] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS"];
+const OTHER_VARIABLES: [&str; 3] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS", crate::remote::PASSWORD];
 
 /// Flags of what can be configured.
 #[derive(Args, Clone, Default)]

@@ -23,7 +23,7 @@ mod table;
 
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
-pub use dialect::{Command, Statement};
+pub use dialect::{Command, Statement, array_elements};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{

@@ -15,8 +15,9 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | NotNull
-        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedParameter | Protocol
-        | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
+        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedSavepoint
+        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange
+        | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedStatement | UndefinedCursor => StatusCode::NOT_FOUND,

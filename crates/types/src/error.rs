@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Transaction,
     /// A statement in a transaction that has failed.
     FailedTransaction,
+    /// No savepoint of that name in the transaction.
+    UndefinedSavepoint,
     /// The statement has a parameter that no value was given for.
     UndefinedParameter,
     /// No prepared statement of that name.
@@ -107,7 +109,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 46] = [
+    pub const ALL: [ErrorKind; 47] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -127,6 +129,7 @@ impl ErrorKind {
         ErrorKind::InvalidSetting,
         ErrorKind::Transaction,
         ErrorKind::FailedTransaction,
+        ErrorKind::UndefinedSavepoint,
         ErrorKind::UndefinedParameter,
         ErrorKind::UndefinedStatement,
         ErrorKind::DuplicateStatement,
@@ -179,6 +182,7 @@ impl ErrorKind {
             InvalidSetting => "22023",
             Transaction => "25000",
             FailedTransaction => "25P02",
+            UndefinedSavepoint => "3B001",
             UndefinedParameter => "42P02",
             UndefinedStatement => "26000",
             DuplicateStatement => "42P05",

@@ -17,7 +17,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{depth, hints, labels, mirror, parameters};
+use crate::dialect::{arrays, depth, hints, labels, mirror, parameters};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
@@ -65,7 +65,15 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
             Ok(()) => match statement(tokens, &hints) {
                 Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
-                Ok(kind) => Ok(kind),
+                Ok(mut kind) => {
+                    if arrays::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = arrays::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
+                    Ok(kind)
+                }
             },
             Err(refused) => Ok(Kind::Refused(refused)),
         })?;
@@ -338,13 +346,13 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::Commit)
         }
         Tree::Rollback { chain, savepoint } => {
-            if chain || savepoint.is_some() {
-                return Err(
-                    not_supported("ROLLBACK with a clause").with_hint("a transaction is rolled back as a whole")
-                );
+            if chain {
+                return Err(not_supported("ROLLBACK AND CHAIN").with_hint("BEGIN the next transaction by itself"));
             }
-            Ok(Kind::Rollback)
+            Ok(savepoint.map_or(Kind::Rollback, |name| Kind::RollbackTo(names::name_of(&name))))
         }
+        Tree::Savepoint { name } => Ok(Kind::Savepoint(names::name_of(&name))),
+        Tree::ReleaseSavepoint { name } => Ok(Kind::Release(names::name_of(&name))),
         Tree::Call(function) => call_of(&function),
         Tree::Declare { stmts } => {
             let mut declare = declare_of(stmts)?;

@@ -25,8 +25,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("REPLACE", "tables are append-only for now; use INSERT"),
     ("UPSERT", "tables are append-only for now; use INSERT"),
     ("TRUNCATE", "drop the table and create it again"),
-    ("SAVEPOINT", "a transaction is committed or rolled back as a whole"),
-    ("RELEASE", "a transaction is committed or rolled back as a whole"),
     ("TABLE", "write SELECT * FROM the table"),
     ("VACUUM", "merging runs by itself; CALL alluvia.merge() hurries it"),
     ("ANALYZE", "statistics are kept by themselves"),

@@ -70,6 +70,8 @@ impl Statement {
             Kind::Begin => Command::Begin,
             Kind::Commit => Command::Commit,
             Kind::Rollback => Command::Rollback,
+            Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
+            Kind::RollbackTo(_) => Command::RollbackTo,
             Kind::Setting(_) => Command::Set,
             Kind::Discard => Command::Discard,
             Kind::Deallocate(name) => Command::Deallocate(name.clone()),
@@ -146,6 +148,10 @@ pub enum Command {
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SAVEPOINT or RELEASE.
+    Savepoint,
+    /// ROLLBACK TO a savepoint, which undoes settings too.
+    RollbackTo,
     /// SET or RESET.
     Set,
     /// DISCARD ALL: the session is as new, its prepared statements included.
@@ -191,6 +197,12 @@ pub(crate) enum Kind {
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// ROLLBACK TO a savepoint.
+    RollbackTo(String),
+    /// RELEASE of a savepoint.
+    Release(String),
     /// COPY.
     Copy(Box<CopyStatement>),
     /// CALL of one of our procedures.

@@ -9,9 +9,15 @@
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
 //! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
 
+mod constants;
 mod definitions;
+mod empty;
+mod factors;
+mod facts;
+mod fold;
 mod functions;
 mod information;
+mod parameters;
 mod relations;
 mod rewrite;
 mod rights;
@@ -19,6 +25,7 @@ mod tables;
 mod types;
 
 pub(crate) use functions::register;
+pub(crate) use parameters::compared;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 

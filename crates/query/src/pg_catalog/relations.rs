@@ -93,7 +93,9 @@ pub(crate) fn of_system() -> Vec<Relation> {
             owner: ROLE_OID,
         }
     });
-    let catalog = definitions::all().iter().map(|((schema, name), definition)| {
+    // What has no number is a function there.
+    let numbered = definitions::all().iter().filter(|(_, definition)| definition.oid != 0);
+    let catalog = numbered.map(|((schema, name), definition)| {
         let attribute = |(name, sql): &(&'static str, &'static str)| Attribute {
             name: (*name).to_owned(),
             type_oid: by_name(sql).unwrap_or(25),

@@ -4,7 +4,8 @@
 
 use super::functions::{Work, ints};
 use super::relations::{DATABASE_OID, Relation, by_text, table_oid};
-use super::rewrite::{call, cast, text_expr};
+use super::constants::text_expr;
+use super::rewrite::{call, cast};
 use super::tables::{Row, row};
 use super::{NAME, tables};
 use crate::rights::{Authoriser, aclitem, named};

@@ -91,6 +91,18 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                 datconnlimit: -1, dattablespace: 1663, datcollate: "C", datctype: "C.UTF-8",
             }]
         },
+        "pg_get_keywords" => |_| {
+            use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_COLUMN_ALIAS};
+            let row = |(word, keyword): (&&str, _)| {
+                let reserved = RESERVED_FOR_COLUMN_ALIAS.contains(keyword);
+                row! {
+                    word: word.to_ascii_lowercase(), catcode: if reserved { "R" } else { "U" }, barelabel: !reserved,
+                    catdesc: if reserved { "reserved" } else { "unreserved" },
+                    baredesc: if reserved { "requires AS" } else { "can be bare label" },
+                }
+            };
+            ALL_KEYWORDS.iter().zip(ALL_KEYWORDS_INDEX).map(row).collect()
+        },
         "pg_language" => |_| vec![row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true }],
         "pg_namespace" => {
             |_| SCHEMAS.iter().map(|(oid, name)| row! { oid: *oid, nspname: *name, nspowner: ROLE_OID }).collect()
@@ -180,10 +192,9 @@ fn attributes(context: &StatementContext) -> Vec<Row> {
 
 fn types_rows() -> Vec<Row> {
     let row = |known: types::PgType| {
-        let kind = if known.category == "P" { "p" } else { "b" };
         row! {
             oid: known.oid, typname: known.name, typnamespace: PG_CATALOG_OID, typowner: ROLE_OID, typlen: known.length,
-            typbyval: known.by_value, typtype: kind, typcategory: known.category, typispreferred: known.preferred,
+            typbyval: known.by_value, typtype: known.kind(), typcategory: known.category, typispreferred: known.preferred,
             typisdefined: true, typdelim: ",", typelem: known.element, typarray: known.array, typinput: known.input,
             typoutput: known.output, typreceive: known.input.replace("in", "recv"), typsend: known.output.replace("out", "send"),
             typalign: known.align, typstorage: known.storage, typtypmod: -1,

@@ -51,8 +51,8 @@ impl Session {
                 Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
                     .with_hint("BEGIN opens one"))
             }
-            Transaction::Failed(settings) => {
-                self.state.lock().settings = *settings;
+            Transaction::Failed(failed) => {
+                self.state.lock().settings = failed.settings_before;
                 Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
             }
             Transaction::Open(mut open) => {
@@ -97,11 +97,7 @@ impl Session {
                 Err(Error::new(ErrorKind::Transaction, "there is no transaction to roll back")
                     .with_hint("BEGIN opens one"))
             }
-            Transaction::Failed(settings) => {
-                state.settings = *settings;
-                Ok(Outcome::done("ROLLBACK"))
-            }
-            Transaction::Open(open) => {
+            Transaction::Open(open) | Transaction::Failed(open) => {
                 state.settings = open.settings_before;
                 Ok(Outcome::done("ROLLBACK"))
             }

@@ -53,7 +53,7 @@ pub enum TransactionStatus {
     Idle,
     /// Between BEGIN and COMMIT.
     Open,
-    /// An error came since BEGIN: only its end is taken.
+    /// An error came: only its end and ROLLBACK TO a savepoint are taken.
     Failed,
 }
 
@@ -72,11 +72,15 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// An error came: an open transaction can only end.
+    /// An error came: an open transaction can only end, or go back to a savepoint.
     pub(crate) fn fail_transaction(&mut self) {
-        if let Transaction::Open(open) = &self.transaction {
-            self.transaction = Transaction::Failed(Box::new(open.settings_before.clone()));
-        }
+        self.transaction = match std::mem::take(&mut self.transaction) {
+            Transaction::Open(mut open) => {
+                open.drop_unsaved();
+                Transaction::Failed(open)
+            }
+            other => other,
+        };
     }
 }
 
@@ -340,6 +344,9 @@ impl Session {
             Kind::Begin => self.begin().await,
             Kind::Commit => self.commit(run).await,
             Kind::Rollback => self.rollback(),
+            Kind::Savepoint(name) => self.savepoint(name),
+            Kind::RollbackTo(name) => self.rollback_to(&name),
+            Kind::Release(name) => self.release(&name),
             Kind::Copy(copy) => self.copy(run, *copy, &hints).await,
             Kind::Call(procedure) => self.call(procedure).await,
             Kind::Declare(declare) => self.declare(run, declare, &hints).await,
@@ -351,7 +358,7 @@ impl Session {
         }
     }
 
-    /// Refuses everything once the transaction failed.
+    /// Refuses everything while the transaction has failed.
     pub(super) fn check_usable(&self) -> Result<()> {
         match self.state.lock().transaction {
             Transaction::Failed(_) => Err(failed_transaction()),
@@ -359,7 +366,7 @@ impl Session {
         }
     }
 
-    /// Refuses what a transaction cannot hold, and everything but its end once it failed.
+    /// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
@@ -367,7 +374,7 @@ impl Session {
         };
         match (&self.state.lock().transaction, kind) {
             (Transaction::None, _) => Ok(()),
-            (_, Kind::Commit | Kind::Rollback) => Ok(()),
+            (_, Kind::Commit | Kind::Rollback | Kind::RollbackTo(_)) => Ok(()),
             (Transaction::Failed(_), _) => Err(failed_transaction()),
             (Transaction::Open(_), Kind::CreateTable(_)) => refused("CREATE TABLE"),
             (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
@@ -443,7 +450,7 @@ impl Session {
 
 fn failed_transaction() -> Error {
     Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
-        .with_hint("ROLLBACK ends it")
+        .with_hint("ROLLBACK ends it, and ROLLBACK TO goes back to a savepoint")
 }
 
 /// Commits a batch, if it may be without holding a thread.

@@ -27,6 +27,7 @@ pub mod progress;
 mod refine;
 mod registry;
 mod roles;
+mod savepoint;
 mod select;
 pub(crate) mod settings;
 mod stream_in;
