@@ -71,7 +71,7 @@ fn test() {
     demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
 }
 
-/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL and of HTTP talk to the server.
+/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL, of HTTP and of Flight SQL talk to the server.
 fn interop() {
     let venv = data::venv();
     let binary = built("alluvia");
@@ -79,6 +79,7 @@ fn interop() {
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
     python(&venv, &["scripts/web.py", binary]).run();
+    python(&venv, &["scripts/flight.py", binary]).run();
 }
 
 fn docs() {

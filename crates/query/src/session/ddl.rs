@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Seed of a new table's weights. Any number will do, as long as tables differ.
-    fn seed(&self, id: TableId) -> u64 {
+    pub(super) fn seed(&self, id: TableId) -> u64 {
         let mut mixed = (self.engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
         // SplitMix64 (Steele et al. 2014).
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

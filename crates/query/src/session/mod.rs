@@ -26,6 +26,7 @@ pub mod progress;
 mod registry;
 mod select;
 pub(crate) mod settings;
+mod sibling;
 mod stream_in;
 mod supervise;
 mod transaction;
