@@ -39,7 +39,7 @@ pub(crate) fn sql_info() -> Result<SqlInfoData> {
     info.append(SqlInfo::SqlIdentifierCase, i64::from(SqlSupportedCaseSensitivity::SqlCaseSensitivityLowercase as i32));
     info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
     info.append(
-        SqlQuotedIdentifierCase,
+        SqlInfo::SqlQuotedIdentifierCase,
         i64::from(SqlSupportedCaseSensitivity::SqlCaseSensitivityCaseInsensitive as i32),
     );
     info.append(SqlInfo::SqlAllTablesAreSelectable, true);
