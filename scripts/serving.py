@@ -17,9 +17,9 @@ def check(found, expected, what):
 
 
 @contextmanager
-def server(binary, data, http, *settings):
-    """A server on free ports, HTTP at `http` ("off" for none); gives the lines that it said first."""
-    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0", "--http-listen", http]
+def server(binary, data, http, *settings, flight="off"):
+    """A server on free ports, HTTP at `http` and Flight SQL at `flight` ("off" for none); gives the lines that it said first."""
+    args = [binary, "serve", str(data), "--listen", "127.0.0.1:0", "--http-listen", http, "--flight-listen", flight]
     for setting in settings:
         args += ["--set", setting]
     with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as process:

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 const REMEMBERED_MAX: usize = 1_024;
 
 /// Checks passwords, and remembers which were right.
-pub struct Checked {
+pub(crate) struct Checked {
     key: [u8; 32],
     decoys: Decoys,
     right: Mutex<HashMap<String, Right>>,
@@ -38,12 +38,12 @@ impl std::fmt::Debug for Checked {
 
 impl Checked {
     /// With a key of its own.
-    pub fn new() -> Result<Checked> {
+    pub(crate) fn new() -> Result<Checked> {
         Ok(Checked { key: random_key()?, decoys: Decoys::new()?, right: Mutex::default() })
     }
 
     /// Whether the password was found right before; costs little.
-    pub fn is_known(&self, user: &str, password: &str) -> bool {
+    pub(crate) fn is_known(&self, user: &str, password: &str) -> bool {
         let tag = self.tag(user, password);
         let known =
             |known: &Right| is_same(&known.tag, &tag).then(|| (known.passwords.clone(), known.verifier.clone()));
@@ -52,7 +52,7 @@ impl Checked {
     }
 
     /// Whether it is the user's password. Takes a millisecond or more: call it where a thread may work.
-    pub fn check(&self, passwords: &Passwords, user: &str, password: &str) -> bool {
+    pub(crate) fn check(&self, passwords: &Passwords, user: &str, password: &str) -> bool {
         let known = passwords.verifier(user);
         let is_right = known.clone().unwrap_or_else(|| self.decoys.verifier(user)).is_of(password);
         match known {

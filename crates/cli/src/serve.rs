@@ -1,4 +1,4 @@
-//! `alluvia serve`: a database for clients of PostgreSQL and of HTTP.
+//! `alluvia serve`: a database for clients of PostgreSQL, of HTTP and of Flight SQL.
 //!
 //! Invariants:
 //! - It says that it is ready only when it is, and where it listens.
@@ -10,6 +10,7 @@ use crate::notify::{READY, STOPPING, notify};
 use crate::say;
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier, random_password};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_server_flight as flight;
 use alluvia_server_http as http;
 use alluvia_server_pg::{Server, ServerOptions};
 use alluvia_telemetry::{Endpoint, Exporter};
@@ -71,6 +72,10 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         "off" => None,
         _ => Some(listen_http(&config, &options, &db).await?),
     };
+    let flight_server = match config.get("flight_listen") {
+        "off" => None,
+        _ => Some(listen_flight(&config, &options, &db).await?),
+    };
     // Before it says that it is ready: whoever reads that may stop it at once.
     let stop = stopped()?;
     reload_on_hangup(&config, tls.clone())?;
@@ -91,6 +96,15 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
             Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
         }
     };
+    let flight_server = match flight_server {
+        None => None,
+        Some(server) => {
+            let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
+            say(&format!("  and to Flight SQL's on {scheme}://{}\n", server.local_addr()?))?;
+            let mut stopped = stopped.clone();
+            Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
+        }
+    };
     // Whoever waits for the server to be ready waits for this line.
     say(&format!("  psql -h {} -p {} -U {FIRST_USER} alluvia\n", address.ip(), address.port()))?;
     notify(READY);
@@ -101,9 +115,11 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
             stopping.send_replace(true);
         })
         .await;
-    if let Some(server) = http_server {
-        let ended = server.await;
-        ended.map_err(|error| Error::internal(format!("the HTTP server ended early: {error}")))?;
+    for (what, server) in [("HTTP", http_server), ("Flight SQL", flight_server)] {
+        if let Some(server) = server {
+            let ended = server.await;
+            ended.map_err(|error| Error::internal(format!("the {what} server ended early: {error}")))?;
+        }
     }
     // The threads of the database end here, and its log is sealed.
     drop(db);
@@ -169,6 +185,24 @@ async fn listen_http(config: &Config, options: &ServerOptions, db: &Arc<Database
     };
     let bind = |address| http::Server::bind(address, options.clone(), Arc::clone(db.engine()));
     listen(config, "http_listen", bind).await
+}
+
+async fn listen_flight(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<flight::Server> {
+    let options = flight::ServerOptions {
+        access: options.access.clone(),
+        attempts: Arc::clone(&options.attempts),
+        tls: options.tls.clone(),
+        connections_max: options.connections_max,
+        authentication_timeout: options.authentication_timeout,
+        idle_timeout: options.idle_timeout,
+        session_timeout: config.duration("flight_session_timeout")?,
+        transfer_timeout: config.duration("transfer_timeout")?,
+        message_bytes_max: options.message_bytes_max,
+        stop_wait: options.stop_wait,
+        ..flight::ServerOptions::default()
+    };
+    let bind = |address| flight::Server::bind(address, options.clone(), Arc::clone(db.engine()));
+    listen(config, "flight_listen", bind).await
 }
 
 /// Binds at the address of a setting, or the next free port if nobody stated one.

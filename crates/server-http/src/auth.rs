@@ -8,7 +8,7 @@
 
 use crate::failure::Failure;
 use crate::server::Shared;
-use alluvia_access::{Access, Passwords};
+use alluvia_access::{Access, Shown, Turned};
 use alluvia_types::{Error, ErrorKind};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
@@ -16,8 +16,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 
 /// What sessions and the audit log call it.
 pub(crate) const PROTOCOL: &str = "http";
@@ -43,34 +41,14 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
             .of("header Authorization")
             .with_hint("send Authorization: Basic, or Bearer with the same base64 of user:password"));
     };
-    let refused = |error: Error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS);
-    // Before anything tells a right password from a wrong one: an address that is refused cannot go on guessing.
-    shared.options.attempts.check(peer, shared.now()).map_err(refused)?;
-    if shared.checked.is_known(&user, &password) {
-        return admitted(passwords, user, peer).await;
+    let shown = Shown { user: &user, password: &password, protocol: PROTOCOL, peer };
+    match shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now()).await {
+        Ok(()) => Ok(user),
+        Err(Turned { error, is_for_many: true }) => {
+            Err(Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))
+        }
+        Err(Turned { error, .. }) => Err(Failure::from(error).of("header Authorization")),
     }
-    let wait = {
-        // A few at a time, so that a client's first requests, which come together, are not each worked out and counted.
-        let _turn = shared.working_out.acquire().await;
-        if shared.checked.is_known(&user, &password) {
-            return admitted(passwords, user, peer).await;
-        }
-        let wait = shared.options.attempts.admit(peer, shared.now()).map_err(refused)?;
-        let (shared_there, passwords_there, user_there) = (Arc::clone(shared), passwords.clone(), user.clone());
-        let is_right =
-            spawn_blocking(move || shared_there.checked.check(&passwords_there, &user_there, &password)).await;
-        if is_right.unwrap_or(false) {
-            shared.options.attempts.right(peer);
-            return admitted(passwords, user, peer).await;
-        }
-        wait
-    };
-    let (passwords_there, name) = (passwords.clone(), user.clone());
-    drop(spawn_blocking(move || passwords_there.refused(&name, PROTOCOL, peer, "wrong password")).await);
-    tracing::warn!(%peer, user, "a wrong password");
-    sleep(wait).await;
-    let message = format!("password authentication failed for user {user:?}");
-    Err(Failure::from(Error::new(ErrorKind::Authentication, message)).of("header Authorization"))
 }
 
 /// User and password, if the request has any.
@@ -91,16 +69,6 @@ fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure>
     let text = String::from_utf8(bytes).map_err(|_| unreadable())?;
     let (user, password) = text.split_once(':').ok_or_else(unreadable)?;
     Ok(Some((user.to_owned(), password.to_owned())))
-}
-
-/// Whether whoever has shown the right password may come in.
-async fn admitted(passwords: &Passwords, user: String, peer: IpAddr) -> Result<String, Failure> {
-    let (passwords, name) = (passwords.clone(), user.clone());
-    // Waits for the audit log, so where a thread may.
-    let admitted = spawn_blocking(move || passwords.admit(&name, PROTOCOL, peer)).await;
-    let admitted = admitted.unwrap_or_else(|error| Err(Error::internal(format!("a log-in failed: {error}"))));
-    admitted.map_err(|error| Failure::from(error).of("header Authorization"))?;
-    Ok(user)
 }
 
 fn forbidden(place: &str, message: &str) -> Failure {

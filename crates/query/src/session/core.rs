@@ -43,7 +43,7 @@ pub struct Session {
     cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
     pub(crate) cursors: Cursors,
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// Where a session stands between statements.

@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// A new table, which is whose it is that makes it.
-    fn creating(&self, def: TableDef) -> Result<Vec<Change>> {
+    pub(super) fn creating(&self, def: TableDef) -> Result<Vec<Change>> {
         let (table, owner) = (def.id, self.authoriser().role()?);
         let mut changes = vec![Change::CreateTable { def }];
         if owner != BOOTSTRAP {
@@ -70,7 +70,7 @@ impl Session {
     }
 
     /// Seed of a new table's weights. Any number will do, as long as tables differ.
-    fn seed(&self, id: TableId) -> u64 {
+    pub(super) fn seed(&self, id: TableId) -> u64 {
         let mut mixed = (self.engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
         // SplitMix64 (Steele et al. 2014).
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

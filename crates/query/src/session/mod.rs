@@ -30,6 +30,7 @@ mod roles;
 mod savepoint;
 mod select;
 pub(crate) mod settings;
+mod sibling;
 mod stream_in;
 mod supervise;
 mod transaction;
