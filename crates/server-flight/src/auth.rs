@@ -94,7 +94,8 @@ async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown) -> Re
         return Err(Error::new(ErrorKind::Authentication, "the call shows no token and no password")
             .with_hint("give the client a user name and a password"));
     };
-    let shown = alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer: connection.peer.ip() };
+    let shown =
+        alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer: connection.peer.ip() };
     let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now());
     let_in.await.map_err(|turned| turned.error)?;
     Ok(user)

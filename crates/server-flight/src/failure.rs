@@ -26,7 +26,7 @@ pub fn code_of(kind: ErrorKind) -> Code {
         Conflict => Code::Aborted,
         Producer | Transaction | FailedTransaction | UndefinedSavepoint | DependentObjects | Inaccurate => {
             Code::FailedPrecondition
-        },
+        }
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

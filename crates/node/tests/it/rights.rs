@@ -92,7 +92,10 @@ fn matrix(file: &str, out: &str) -> Vec<(String, Vec<&'static str>)> {
         ("COPY a TO '{out}'", vec![SELECT_A, WRITE_FILES]),
         ("COPY (SELECT * FROM b) TO '{out}'", vec![SELECT_B, WRITE_FILES]),
         ("COPY a FROM '{file}' WITH (HEADER true)", vec![INSERT_A, READ_FILES]),
-        ("COPY a FROM '{file}' WITH (HEADER true, ON_ERROR skip, REJECTS '{out}.rejects')", vec![INSERT_A, READ_FILES, WRITE_FILES]),
+        (
+            "COPY a FROM '{file}' WITH (HEADER true, ON_ERROR skip, REJECTS '{out}.rejects')",
+            vec![INSERT_A, READ_FILES, WRITE_FILES],
+        ),
         ("CREATE TABLE new (x INT)", vec![CREATE]),
         ("CREATE TABLE new AS SELECT * FROM b", vec![CREATE, SELECT_B]),
         ("ALTER TABLE a ADD COLUMN more INT", vec![OWN_A]),

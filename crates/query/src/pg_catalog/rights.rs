@@ -2,9 +2,9 @@
 //!
 //! Invariant: verifiers of passwords are in no table: where there is one, stars are shown.
 
+use super::constants::text_expr;
 use super::functions::{Work, ints};
 use super::relations::{DATABASE_OID, Relation, by_text, table_oid};
-use super::constants::text_expr;
 use super::rewrite::{call, cast};
 use super::tables::{Row, row};
 use super::{NAME, tables};

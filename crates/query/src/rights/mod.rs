@@ -247,6 +247,9 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Begin
         | Kind::Commit
         | Kind::Rollback
+        | Kind::Savepoint(_)
+        | Kind::RollbackTo(_)
+        | Kind::Release(_)
         | Kind::Fetch { .. }
         | Kind::CloseCursor(_)
         | Kind::Discard
