@@ -96,8 +96,9 @@ async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown) -> Re
     };
     let shown =
         alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer: connection.peer.ip() };
-    let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now());
-    let_in.await.map_err(|turned| turned.error)?;
+    let now = || shared.now();
+    let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &now).await;
+    let_in.map_err(|turned| turned.error)?;
     Ok(user)
 }
 
