@@ -29,11 +29,11 @@ mod refine;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, CodeSet, FANOUT, SegmentRows, can_answer, walk_nodes};
+use crate::answer::{Answer, BoxQuery, CodeSet, CutNode, FANOUT, SegmentRows, can_answer, walk_nodes};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
-use facts::Facts;
+use facts::{Facts, Gathered};
 pub(crate) use heavy::{Heavy, each_value};
 pub(crate) use knowns::NodeKnowns;
 pub(crate) use moments::moments;
@@ -169,11 +169,7 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
             return Ok(Sampled::Cannot);
         }
     }
-    let mut cut = Vec::new();
-    for (at, rows) in segments.iter().enumerate() {
-        let stop = stop_height(asked, rows);
-        walk_nodes(question, at, rows, stop, into, &mut |node| cut.push(node))?;
-    }
+    let cut = walk_all(asked, segments, into)?;
     let Some(gathered) = facts::gather(asked, segments, &cut, into)? else {
         strata::read_nodes(asked, segments, cut.iter(), into)?;
         return Ok(Sampled::Exact);
@@ -184,14 +180,35 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
         strata::read_nodes(asked, segments, facts.iter().map(|facts| &facts.cut), into)?;
         return Ok(Sampled::Exact);
     };
+    let refined = look_into(asked, segments, facts, rung, into)?;
+    strata::read_exactly(asked, segments, &refined.exact, into)?;
+    let (strata, few) = Strata::new(asked, segments, refined.facts, rung)?;
+    strata::read_nodes(asked, segments, few.iter(), into)?;
+    look_on(asked, segments, strata, into)
+}
+
+/// Answers what summaries can; the nodes that are cut.
+fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
+    let mut cut = Vec::new();
+    for (at, rows) in segments.iter().enumerate() {
+        walk_nodes(asked.question, at, rows, stop_height(asked, rows), into, &mut |node| cut.push(node))?;
+    }
+    Ok(cut)
+}
+
+/// Looks into those nodes of which many rows are drawn at a rung.
+fn look_into(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    facts: Vec<Facts>,
+    rung: u32,
+    into: &mut Answer,
+) -> Result<Gathered> {
     let is_large = |facts: &Facts| {
         let drawn = facts.rows as f64 * rung_rate(rung);
         drawn >= if facts.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN }
     };
-    let refined = facts::refine(asked, segments, facts, is_large, into)?;
-    strata::read_exactly(asked, segments, &refined.exact, into)?;
-    let strata = Strata::new(asked, segments, refined.facts, rung, into)?;
-    look_on(asked, segments, strata, into)
+    facts::refine(asked, segments, facts, is_large, into)
 }
 
 /// The height that a segment is walked to at first: blocks only where they must be told apart.

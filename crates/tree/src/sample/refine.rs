@@ -1,13 +1,15 @@
 //! Estimates that get better while somebody looks at them, until they are exact.
 //!
 //! Invariants:
-//! - Looks are planned before the first row is drawn, from summaries alone: one at each rung from the first one down (of rungs that lie close some are left
-//!   out), then some while the runs that are left are read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all* intervals of one
-//!   value hold together with the confidence asked for, and one may stop at whichever, for whatever reason, also for what was seen.
+//! - Looks are planned before the first row is drawn, from summaries alone: one at the first rung, one at each rung from there on that
+//!   has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest, then some while the runs that are left are
+//!   read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all* intervals of one value hold together
+//!   with the confidence asked for, and one may stop at whichever, for whatever reason, also for what was seen.
 //! - Which runs are read in full first depends on their places alone, never on what was drawn.
 //! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common. Only where two looks
 //!   contradict one another, of which one is then wrong, the later stands alone.
-//! - A step is a bounded piece of work; between steps nothing runs, and a [`Refiner`] that is dropped has left nothing behind.
+//! - Strata are the same at all looks: runs as of the first rung, and their heavy rows, which are taken in once.
+//! - A step is a bounded piece of work: of a few million rows, or one run's draw; between steps nothing runs, and a [`Refiner`] that is dropped has left nothing behind.
 //! - What ends [`Step::Exact`] is the exact answer, with every row added once.
 //!
 //! Why the union bound (Bonferroni; as O'Brien and Fleming's boundaries, 1979, a rule for looks fixed in advance) and no confidence
@@ -19,10 +21,10 @@
 //! The intersection is that of Howard et al. (2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences"): of intervals that
 //! hold together.
 
-use super::facts::{self, Facts};
-use super::strata::{self, Strata};
+use super::facts::{self, Facts, Gathered};
+use super::strata::{self, Run, Strata};
 use super::{Asked, Estimates, Goal, Otherwise, Source};
-use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, SegmentRows, can_answer, walk};
+use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
@@ -32,7 +34,7 @@ use std::sync::Arc;
 /// Parts in which the runs that are left after the thickest rung are read in full; after each but the last there is a look.
 const PARTS: usize = 4;
 
-/// Between two looks so many times as many rows are drawn, at least.
+/// From one rung that is looked at to the next so many times as many rows are drawn, at least: of rungs that halve every other one.
 const STEP_RATE: f64 = 4.0;
 
 /// Rows that one step reads in full, or draws: a drawn one costs some times as much.
@@ -42,9 +44,7 @@ const STEP_ROWS_DRAWN: f64 = (1 << 20) as f64;
 /// Rows that the first look expects to match: of fewer nothing useful can be said.
 const MATCHES_MIN: f64 = 64.0;
 
-/// Stretches of neighbouring blocks of which so few rows would be drawn are better read in full.
-const DRAWN_TOO_FEW: f64 = 16.0;
-/// The first rung leaves at most this share of rows in such stretches.
+/// The first rung leaves at most this share of rows in segments of which so few would be drawn that they are read in full.
 const FEW_SHARE: f64 = 0.1;
 
 /// What is asked of a [`Refiner`].
@@ -64,7 +64,7 @@ pub struct Refine {
     pub reseeded: Option<Reseeded>,
     /// Cut rows below which nothing is drawn: [`super::SAMPLE_ROWS_MIN`].
     pub rows_min: u64,
-    /// Threads for what is read in full.
+    /// Threads for what is drawn or read in full, at most.
     pub threads: usize,
 }
 
@@ -111,11 +111,15 @@ pub enum Step {
 #[derive(Debug)]
 enum Work {
     /// Adds cut blocks to the answer.
-    Whole(Vec<CutBlock>),
-    /// The first draw of all runs.
-    Draw,
-    /// Reads runs again, at these rungs; 0 is everything.
-    Runs(Vec<(usize, u32)>),
+    Blocks(Vec<CutBlock>),
+    /// Adds what is below cut nodes to the answer.
+    Nodes(Vec<CutNode>),
+    /// Forgets what was drawn of runs, to read them again at these rungs; of those of rung 0 all nodes are read next.
+    Restart(Vec<(usize, u32)>),
+    /// Draws runs.
+    Draw(Vec<usize>),
+    /// Takes in heavy rows.
+    Heavy,
     /// Looks, by number from 1.
     Look(u32),
 }
@@ -128,10 +132,10 @@ pub struct Refiner {
     into: Answer,
     strata: Option<Strata>,
     plan: Option<Plan>,
-    work: VecDeque<Work>,
-    /// Rows of all cut blocks, and of those that are neither read nor in a run.
+    /// With how much of [`Refiner::rows`] each brings, drawn rows by the rates of their rungs.
+    work: VecDeque<(Work, f64)>,
     rows_cut: u64,
-    rows_waiting: u64,
+    rows_read: f64,
     /// The bounds of each goal of each group so far.
     known: HashMap<usize, Vec<(f64, f64)>>,
 }
@@ -144,11 +148,7 @@ impl Refiner {
                 return Ok(None);
             }
         }
-        let mut cut = Vec::new();
-        for (at, rows) in segments.iter().enumerate() {
-            walk(&refine.question, at, rows, &mut into, &mut cut)?;
-        }
-        let rows_cut = rows_of(&segments, &cut);
+        let cut = super::walk_all(&refine.asked(), &segments, &mut into)?;
         let mut refiner = Refiner {
             refine,
             segments,
@@ -156,111 +156,145 @@ impl Refiner {
             strata: None,
             plan: None,
             work: VecDeque::new(),
-            rows_cut,
-            rows_waiting: rows_cut,
+            rows_cut: 0,
+            rows_read: 0.0,
             known: HashMap::new(),
         };
-        refiner.begin(cut)?;
+        refiner.begin(&cut)?;
+        refiner.rows_cut = refiner.work.iter().map(|(_, rows)| rows).sum::<f64>().round() as u64;
         Ok(Some(refiner))
     }
 
-    fn begin(&mut self, cut: Vec<CutBlock>) -> Result<()> {
-        let asked = self.refine.asked();
-        let gathered = facts::gather(&asked, &self.segments, &self.into.keys, &cut)?;
-        let planned = gathered.and_then(|(facts, exact)| {
-            let rung = first_rung(&self.refine, &self.segments, &facts)?;
-            Some((facts, exact, rung))
-        });
-        let Some((facts, exact, rung)) = planned else {
-            self.read_whole(cut);
-            return Ok(());
+    /// Plans all work.
+    fn begin(&mut self, cut: &[CutNode]) -> Result<()> {
+        let Refiner { refine, segments, into, .. } = self;
+        let asked = refine.asked();
+        let Some(Gathered { facts, exact }) = facts::gather(&asked, segments, cut, into)? else {
+            return self.read_nodes(cut);
         };
-        let strata = Strata::new(&asked, &self.segments, &facts, rung, &mut self.into)?;
-        self.rows_waiting = rows_of(&self.segments, &exact);
-        self.read_whole(exact);
-        self.work.push_back(Work::Draw);
-        self.work.push_back(Work::Look(1));
-        let mut looks = 1;
-        let mut rungs: Vec<u32> = strata.runs.iter().map(|run| run.rung).collect();
-        for rung in later_rungs(&self.segments, rung) {
-            let thicker = |(at, run): (usize, &strata::Run)| {
-                let available = self.segments[run.segment].segment.rungs().iter().map(|has| has.rung);
-                let next = available.filter(|&has| has <= rung).max()?;
-                (next < rungs[at]).then_some((at, next))
-            };
-            let reads: Vec<(usize, u32)> = strata.runs.iter().enumerate().filter_map(thicker).collect();
-            reads.iter().for_each(|&(at, rung)| rungs[at] = rung);
-            looks += u32::from(self.read_runs(&strata, reads));
-            self.look_after(looks);
+        let rung = if into.totals.is_spoilt() { None } else { first_rung(refine, segments, &facts) };
+        let Some(rung) = rung else {
+            self.read_blocks(&exact);
+            let nodes: Vec<CutNode> = facts.iter().map(|facts| facts.cut).collect();
+            return self.read_nodes(&nodes);
+        };
+        let refined = super::look_into(&asked, segments, facts, rung, into)?;
+        let (strata, few) = Strata::new(&asked, segments, refined.facts, rung)?;
+        self.read_blocks(&exact);
+        self.read_blocks(&refined.exact);
+        self.read_nodes(&few)?;
+        if !strata.runs.is_empty() {
+            self.plan_looks(&strata.runs, rung)?;
+            self.strata = Some(strata);
         }
-        for part in 0..PARTS {
-            // Neighbours go to different parts, so that each is spread over the box.
-            let reads = (0..strata.runs.len()).filter(|at| at % PARTS == part).map(|at| (at, 0)).collect();
-            let has_read = self.read_runs(&strata, reads);
-            if part + 1 < PARTS.min(strata.runs.len()) {
-                looks += u32::from(has_read);
-                self.look_after(looks);
-            }
-        }
-        self.plan = Some(Plan::new(looks, self.refine.confidence));
-        self.strata = Some(strata);
         Ok(())
     }
 
-    /// Plans a look, unless nothing was read since the last one.
-    fn look_after(&mut self, number: u32) {
-        if !matches!(self.work.back(), Some(Work::Look(_))) {
-            self.work.push_back(Work::Look(number));
-        }
-    }
-
-    fn read_whole(&mut self, cut: Vec<CutBlock>) {
-        let blocks = (STEP_ROWS as usize) / crate::layout::BLOCK_ROWS;
-        self.work.extend(cut.chunks(blocks).map(|blocks| Work::Whole(blocks.to_vec())));
-    }
-
-    /// Plans reading runs, in steps; whether there is anything to read.
-    fn read_runs(&mut self, strata: &Strata, reads: Vec<(usize, u32)>) -> bool {
-        let mut step: Vec<(usize, u32)> = Vec::new();
-        let mut cost = 0.0;
-        let is_any = !reads.is_empty();
-        for (at, rung) in reads {
-            let rows = strata.runs[at].rows as f64 * rung_rate(rung);
-            let of_step = rows / if rung == 0 { STEP_ROWS } else { STEP_ROWS_DRAWN };
-            if cost + of_step > 1.0 && !step.is_empty() {
-                self.work.push_back(Work::Runs(std::mem::take(&mut step)));
-                cost = 0.0;
+    /// Plans reading runs, and the looks meanwhile.
+    fn plan_looks(&mut self, runs: &[Run], first: u32) -> Result<()> {
+        let mut rungs: Vec<u32> = runs.iter().map(|run| run.rung).collect();
+        let draws: Vec<_> = runs.iter().enumerate().map(|(at, run)| (at, run.rung, rung_rate(run.rung))).collect();
+        self.draw(runs, &draws);
+        self.work.push_back((Work::Heavy, 0.0));
+        self.work.push_back((Work::Look(1), 0.0));
+        let mut looks = 1;
+        for rung in later_rungs(rungs_of(&self.segments), first) {
+            let mut reads = Vec::new();
+            for ((at, run), old) in runs.iter().enumerate().zip(&mut rungs) {
+                let available = self.segments[run.segment].segment.rungs().iter().map(|has| has.rung);
+                // A rung that a segment lacks is left out: the run stays as it is, or goes to the next thicker one.
+                if let Some(next) = available.filter(|has| *has <= rung).max().filter(|&next| next < *old) {
+                    reads.push((at, next, rung_rate(next) - rung_rate(*old)));
+                    *old = next;
+                }
             }
-            cost += of_step;
-            step.push((at, rung));
+            if !reads.is_empty() {
+                self.restart(&reads);
+                self.draw(runs, &reads);
+                looks += 1;
+                self.work.push_back((Work::Look(looks), 0.0));
+            }
         }
-        if !step.is_empty() {
-            self.work.push_back(Work::Runs(step));
+        let parts = PARTS.min(runs.len());
+        for part in 0..parts {
+            // Neighbours go to different parts, so that each is spread over the box.
+            let reads: Vec<_> =
+                (part..runs.len()).step_by(parts).map(|at| (at, 0, 1.0 - rung_rate(rungs[at]))).collect();
+            self.restart(&reads);
+            for &(at, _, share) in &reads {
+                self.read_share_of_nodes(&runs[at].cut, share)?;
+            }
+            if part + 1 < parts {
+                looks += 1;
+                self.work.push_back((Work::Look(looks), 0.0));
+            }
         }
-        is_any
+        self.plan = Some(Plan::new(looks, self.refine.confidence));
+        Ok(())
+    }
+
+    fn restart(&mut self, reads: &[(usize, u32, f64)]) {
+        self.work.push_back((Work::Restart(reads.iter().map(|&(at, rung, _)| (at, rung)).collect()), 0.0));
+    }
+
+    /// Plans drawing runs, in steps: each at a rung, which brings a share of its rows.
+    fn draw(&mut self, runs: &[Run], draws: &[(usize, u32, f64)]) {
+        let draws = draws.iter().map(|&(at, rung, share)| {
+            let rows = runs[at].rows as f64;
+            (at, rows * rung_rate(rung), rows * share)
+        });
+        let steps = in_steps(draws, STEP_ROWS_DRAWN);
+        self.work.extend(steps.into_iter().map(|(runs, rows)| (Work::Draw(runs), rows)));
+    }
+
+    fn read_blocks(&mut self, cut: &[CutBlock]) {
+        let rows = |cut: &CutBlock| {
+            let rows = self.segments[cut.segment].segment.block_rows(cut.block);
+            (rows.end - rows.start) as f64
+        };
+        let steps = in_steps(cut.iter().map(|cut| (*cut, rows(cut), rows(cut))), STEP_ROWS);
+        self.work.extend(steps.into_iter().map(|(blocks, rows)| (Work::Blocks(blocks), rows)));
+    }
+
+    fn read_nodes(&mut self, cut: &[CutNode]) -> Result<()> {
+        self.read_share_of_nodes(cut, 1.0)
+    }
+
+    /// Plans reading nodes, of which all but a share of the rows was drawn.
+    fn read_share_of_nodes(&mut self, cut: &[CutNode], share: f64) -> Result<()> {
+        let mut nodes = Vec::with_capacity(cut.len());
+        for cut in cut {
+            let segment = &self.segments[cut.segment].segment;
+            let blocks = segment.nodes()?.blocks_below(cut.height, cut.node);
+            let rows = (segment.block_rows(blocks.end - 1).end - segment.block_rows(blocks.start).start) as f64;
+            nodes.push((*cut, rows, rows * share));
+        }
+        let steps = in_steps(nodes.into_iter(), STEP_ROWS);
+        self.work.extend(steps.into_iter().map(|(nodes, rows)| (Work::Nodes(nodes), rows)));
+        Ok(())
     }
 
     /// The next piece of work. After [`Step::Exact`] there is none, and it is said again.
     pub fn step(&mut self) -> Result<Step> {
-        let Some(work) = self.work.pop_front() else { return Ok(Step::Exact) };
+        let Some((work, rows)) = self.work.pop_front() else { return Ok(Step::Exact) };
         let Refiner { refine, segments, into, strata, .. } = self;
         let asked = refine.asked();
         let mut told = None;
         match (work, strata) {
-            (Work::Whole(cut), _) => {
-                strata::read_exactly(&asked, segments, &cut, into)?;
-                self.rows_waiting -= rows_of(segments, &cut);
-            }
-            (Work::Draw, Some(strata)) => strata.draw_first(&asked, segments, into)?,
-            (Work::Runs(reads), Some(strata)) => strata.read_on(&asked, segments, &reads, into)?,
+            (Work::Blocks(cut), _) => strata::read_exactly(&asked, segments, &cut, into)?,
+            (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
+            (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
+            (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,
+            (Work::Heavy, Some(strata)) => strata.add_heavy(&asked, segments, into)?,
             (Work::Look(number), Some(strata)) => {
-                // What is spoilt is not given; what was read as a whole is about to be exact.
-                if let (Some(plan), false, false) = (&self.plan, strata.is_read(), into.totals.is_spoilt()) {
+                // What is spoilt is not given.
+                if let (Some(plan), false) = (&self.plan, into.totals.is_spoilt()) {
                     told = Some(strata.estimates(strata.look(&asked, plan, into), number));
                 }
             }
             (_, None) => unreachable!("work on strata without strata"),
         }
+        self.rows_read += rows;
         if let Some(mut estimates) = told {
             self.narrow(&mut estimates);
             return Ok(Step::Look(estimates));
@@ -278,22 +312,14 @@ impl Refiner {
         self.plan.map_or(0, |plan| plan.looks())
     }
 
-    /// Rows that the exact answer reads.
+    /// Rows of all nodes that are cut: the exact answer reads no more.
     pub fn rows(&self) -> u64 {
         self.rows_cut
     }
 
     /// Of these, rows that were read so far, drawn ones by the rates of their rungs.
     pub fn rows_read(&self) -> u64 {
-        if self.work.is_empty() {
-            return self.rows_cut;
-        }
-        let Some(strata) = &self.strata else { return self.rows_cut - self.rows_waiting };
-        let is_drawn = !self.work.iter().any(|work| matches!(work, Work::Draw));
-        let of_runs: u64 = strata.runs.iter().map(|run| run.rows).sum();
-        let rate = |rung: u32| if rung > 0 && !is_drawn { 0.0 } else { rung_rate(rung) };
-        let drawn: f64 = strata.runs.iter().map(|run| run.rows as f64 * rate(run.rung)).sum();
-        (self.rows_cut - self.rows_waiting - of_runs) + drawn as u64
+        if self.work.is_empty() { self.rows_cut } else { (self.rows_read as u64).min(self.rows_cut) }
     }
 
     /// Brings each value's bounds within those of the looks before.
@@ -320,26 +346,43 @@ impl Refiner {
     }
 }
 
-fn rows_of(segments: &[SegmentRows], cut: &[CutBlock]) -> u64 {
-    let rows = |cut: &CutBlock| {
-        let rows = segments[cut.segment].segment.block_rows(cut.block);
-        rows.end - rows.start
-    };
-    cut.iter().map(rows).sum()
+/// Cuts work into steps of so many rows: of each item the rows that it costs and those that it brings. A step has one item at least.
+fn in_steps<T>(items: impl Iterator<Item = (T, f64, f64)>, rows_max: f64) -> Vec<(Vec<T>, f64)> {
+    let mut steps: Vec<(Vec<T>, f64)> = Vec::new();
+    let mut cost_of_last = 0.0;
+    for (item, cost, rows) in items {
+        match steps.last_mut() {
+            Some(last) if cost_of_last + cost <= rows_max => {
+                last.0.push(item);
+                last.1 += rows;
+                cost_of_last += cost;
+            }
+            _ => {
+                steps.push((vec![item], rows));
+                cost_of_last = cost;
+            }
+        }
+    }
+    steps
 }
 
-/// Rungs of the looks after the first, the thickest last: each worth a share of the error.
-fn later_rungs(segments: &[SegmentRows], first: u32) -> Vec<u32> {
-    let rungs = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung);
-    let thicker: BTreeSet<u32> = rungs.filter(|&rung| rung < first).collect();
-    let thickest = thicker.first().copied();
-    let mut last = first;
-    let is_worth_it = |&rung: &u32| {
-        let is_far = rung_rate(rung) >= STEP_RATE * rung_rate(last) || Some(rung) == thickest;
-        last = if is_far { rung } else { last };
-        is_far
-    };
-    thicker.iter().rev().copied().filter(is_worth_it).collect()
+/// Rungs that any segment has.
+fn rungs_of(segments: &[SegmentRows]) -> BTreeSet<u32> {
+    segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).collect()
+}
+
+/// Rungs of the looks after the first, the thickest last: it is always looked at; of the others those between which, and between which and
+/// the first, there are steps that are worth a share of the error.
+fn later_rungs(available: BTreeSet<u32>, first: u32) -> Vec<u32> {
+    let mut later: Vec<u32> = Vec::new();
+    for rung in available.into_iter().filter(|&rung| rung < first) {
+        let is_far = |thick: u32, thin: u32| rung_rate(thick) >= STEP_RATE * rung_rate(thin);
+        if later.last().is_none_or(|&last| is_far(last, rung) && is_far(rung, first)) {
+            later.push(rung);
+        }
+    }
+    later.reverse();
+    later
 }
 
 /// The thinnest rung from which something can be said; `None` if everything is better read at once.
@@ -348,20 +391,48 @@ fn first_rung(refine: &Refine, segments: &[SegmentRows], facts: &[Facts]) -> Opt
     if rows < refine.rows_min || refine.goals.is_empty() {
         return None;
     }
-    let most = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).max()?;
-    (1..=most).rev().find(|&rung| {
-        let rate = |segment: usize| {
-            let available = segments[segment].segment.rungs().iter().map(|has| has.rung);
-            rung_rate(available.filter(|&has| has <= rung).max().unwrap_or(0))
-        };
-        let matches: f64 = facts.iter().map(|facts| facts.share * facts.rows as f64 * rate(facts.cut.segment)).sum();
-        let is_next = |a: &Facts, b: &Facts| a.cut.segment == b.cut.segment && a.cut.block + 1 == b.cut.block;
-        let few: u64 = facts
-            .chunk_by(is_next)
-            .map(|stretch| (stretch[0].cut.segment, stretch.iter().map(|facts| facts.rows).sum::<u64>()))
-            .filter(|(segment, rows)| (*rows as f64) * rate(*segment) < DRAWN_TOO_FEW)
-            .map(|(_, rows)| rows)
-            .sum();
-        matches >= MATCHES_MIN && few as f64 <= FEW_SHARE * rows as f64
+    // By segment: its rows, and those of them that are expected to match.
+    let mut of_segments = vec![(0.0, 0.0); segments.len()];
+    for facts in facts {
+        let (all, matches) = &mut of_segments[facts.cut.segment];
+        *all += facts.rows as f64;
+        *matches += facts.share * facts.rows as f64;
+    }
+    rungs_of(segments).into_iter().rev().find(|&rung| {
+        let (mut drawn, mut few) = (0.0, 0.0);
+        for ((all, matches), rows) in of_segments.iter().zip(segments) {
+            let has = rows.segment.rungs().iter().map(|has| has.rung).filter(|&has| has <= rung).max();
+            match has.map(rung_rate).filter(|rate| all * rate >= strata::DRAWN_TOO_FEW) {
+                Some(rate) => drawn += matches * rate,
+                None => few += all,
+            }
+        }
+        drawn >= MATCHES_MIN && few <= FEW_SHARE * rows as f64
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_few_however_close_rungs_lie() {
+        let later = |available: &[u32], first| later_rungs(available.iter().copied().collect(), first);
+        let halves: Vec<u32> = (3..=31).collect();
+        assert_eq!(later(&halves, 3), []);
+        assert_eq!(later(&halves, 4), [3]);
+        assert_eq!(later(&halves, 6), [3]);
+        assert_eq!(later(&halves, 7), [5, 3]);
+        assert_eq!(later(&halves, 11), [9, 7, 5, 3]);
+        // An older ladder, which steps by eight.
+        assert_eq!(later(&[3, 6, 9, 12], 12), [9, 6, 3]);
+    }
+
+    #[test]
+    fn steps_are_bounded_and_bring_all_rows() {
+        let items = [3.0, 3.0, 5.0, 11.0, 1.0, 2.0];
+        let steps = in_steps(items.iter().map(|&rows| (rows, rows, 0.5 * rows)), 8.0);
+        let expected = [(vec![3.0, 3.0], 3.0), (vec![5.0], 2.5), (vec![11.0], 5.5), (vec![1.0, 2.0], 1.5)];
+        assert_eq!(steps, expected);
+    }
 }

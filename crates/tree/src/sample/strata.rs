@@ -22,7 +22,7 @@ const DRAWN_MIN: f64 = 512.0;
 /// Runs that so many drawn rows are cut into, where that leaves more of each than [`DRAWN_MIN`]: what a run costs must not show.
 const RUNS: f64 = 256.0;
 /// A run of which so few would be drawn is read exactly.
-const DRAWN_TOO_FEW: f64 = 16.0;
+pub(super) const DRAWN_TOO_FEW: f64 = 16.0;
 
 /// Cut nodes of a segment.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Run {
     known: Vec<Known>,
     /// Indices of the groups that rows may be of, ascending.
     groups: Vec<u64>,
-    cut: Vec<CutNode>,
+    pub(super) cut: Vec<CutNode>,
     /// The rung that was read, 0 for everything.
     pub(super) rung: u32,
 }
@@ -81,14 +81,13 @@ pub(super) fn read_nodes<'a>(
 }
 
 impl Strata {
-    /// Strata of which the thinnest rung to be read is `rung`.
+    /// Strata of which the thinnest rung to be read is `rung`, and the nodes of which too few rows would be drawn: these are to be read.
     pub(super) fn new(
         asked: &Asked<'_>,
         segments: &[SegmentRows],
         facts: Vec<Facts>,
         rung: u32,
-        into: &mut Answer,
-    ) -> Result<Strata> {
+    ) -> Result<(Strata, Vec<CutNode>)> {
         let available: Vec<Vec<u32>> =
             segments.iter().map(|rows| rows.segment.rungs().iter().map(|rung| rung.rung).collect()).collect();
         let rows_cut: u64 = facts.iter().map(|facts| facts.rows).sum();
@@ -103,7 +102,7 @@ impl Strata {
         }
         let (runs, few): (Vec<Run>, Vec<Run>) =
             runs.into_iter().partition(|run| run.rung > 0 && run.rows as f64 * rung_rate(run.rung) >= DRAWN_TOO_FEW);
-        read_nodes(asked, segments, few.iter().flat_map(|run| &run.cut), into)?;
+        let few = few.into_iter().flat_map(|run| run.cut).collect();
         let mut ladder: Vec<u32> = available.iter().flatten().copied().chain([0]).collect();
         ladder.sort_unstable_by(|a, b| b.cmp(a));
         ladder.dedup();
@@ -113,7 +112,7 @@ impl Strata {
         let frames: Result<Vec<_>> = std::iter::once(strata.strata_of(segments, None)).chain(of_measures).collect();
         let frames = frames?;
         strata.tally = Tally::new(frames);
-        Ok(strata)
+        Ok((strata, few))
     }
 
     /// The strata of one frame: of a measure, or of rows.
@@ -145,8 +144,8 @@ impl Strata {
         self.ladder.iter().take_while(|&&has| has > rung).count() as u32
     }
 
-    /// Takes in the heavy rows that match.
-    fn add_heavy(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
+    /// Takes in the heavy rows that match, once.
+    pub(super) fn add_heavy(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
         let question = asked.question;
         for (measure, of) in question.measures.iter().enumerate() {
             for (at, run) in self.runs.iter().enumerate() {
@@ -213,7 +212,14 @@ impl Strata {
         self.add_heavy(asked, segments, into)
     }
 
-    fn draw(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], runs: &[usize], into: &mut Answer) -> Result<()> {
+    /// Draws runs of which nothing was drawn, or which were restarted.
+    pub(super) fn draw(
+        &mut self,
+        asked: &Asked<'_>,
+        segments: &[SegmentRows],
+        runs: &[usize],
+        into: &mut Answer,
+    ) -> Result<()> {
         runs.iter().for_each(|&run| self.rungs |= 1 << self.runs[run].rung);
         self.rows_drawn += draw::draw(asked, segments, &self.runs, runs, &mut self.tally, into)?;
         Ok(())
@@ -227,9 +233,17 @@ impl Strata {
         reads: &[(usize, u32)],
         into: &mut Answer,
     ) -> Result<()> {
+        self.restart(reads);
+        let whole = reads.iter().filter(|(_, rung)| *rung == 0).flat_map(|&(at, _)| &self.runs[at].cut);
+        read_nodes(asked, segments, whole, into)?;
+        let drawn: Vec<usize> = reads.iter().filter(|(_, rung)| *rung > 0).map(|&(at, _)| at).collect();
+        self.draw(asked, segments, &drawn, into)
+    }
+
+    /// Forgets what was drawn of runs that are read again, at these rungs. Those of rung 0 are no strata any more.
+    pub(super) fn restart(&mut self, reads: &[(usize, u32)]) {
         let runs = self.runs.len();
         let mut is_read_again = vec![false; 2 * runs];
-        let (mut whole, mut drawn) = (Vec::new(), Vec::new());
         for &(at, rung) in reads {
             is_read_again[at] = true;
             is_read_again[runs + at] = rung == 0;
@@ -244,14 +258,8 @@ impl Strata {
                     _ => strata[at].restart(number),
                 }
             }
-            match rung {
-                0 => whole.extend_from_slice(&self.runs[at].cut),
-                _ => drawn.push(at),
-            }
         }
         self.tally.forget(&is_read_again);
-        read_nodes(asked, segments, whole.iter(), into)?;
-        self.draw(asked, segments, &drawn, into)
     }
 
     /// Reads all that was not read in full.
