@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 
 import asyncpg
@@ -56,6 +57,31 @@ def with_psycopg(port):
                 check(cursor.fetchall(), [(None,) * len(ROW)], "psycopg, NULLs")
                 cursor.execute("SELECT count(*) FROM p WHERE a = ANY(%s)", ([1, 5],))
                 check(cursor.fetchone(), (1,), "psycopg, ANY")
+        lists = [("a", [1, 5]), ("b", [2**40]), ("c", ["x", "it's ä\n\t\\"]), ("d", [1.5, 2.5]), ("e", [decimal.Decimal("12.340")]),
+                 ("f", [True]), ("g", [datetime.date(2026, 11, 21)]), ("h", [ROW[7]])]
+        for binary in (False, True):
+            for column, values in lists:
+                with connection.cursor(binary=binary) as cursor:
+                    for prepare in (False, True):
+                        any_of = sql.SQL("SELECT count(*) FROM p WHERE {} = ANY(%s)").format(sql.Identifier(column))
+                        cursor.execute(any_of, (values,), prepare=prepare, binary=binary)
+                        check(cursor.fetchone(), (1,), f"psycopg, ANY of column {column}, binary={binary}")
+            with connection.cursor(binary=binary) as cursor:
+                cursor.execute("SELECT %s::int[], %s::text[], %s::float8[], array_agg(a ORDER BY a) FROM p", ([1, None], ['a,"', ""], [0.5]))
+                check(cursor.fetchone(), ([1, None], ['a,"', ""], [0.5], [1, None]), f"psycopg, lists, binary={binary}")
+        connection.execute("CREATE TABLE n (a INT, b TEXT)")
+        with connection.transaction():
+            connection.execute("INSERT INTO n VALUES (-1, 'outer')")
+            try:
+                with connection.transaction():
+                    connection.execute("INSERT INTO n VALUES (-2, 'inner')")
+                    connection.execute("SELECT nothing")
+            except psycopg.errors.UndefinedColumn:
+                pass
+            with connection.transaction("named"):
+                connection.execute("INSERT INTO n VALUES (-3, 'kept')")
+        check(connection.execute("SELECT a FROM n ORDER BY a").fetchall(), [(-3,), (-1,)], "psycopg, savepoints")
+        connection.execute("DROP TABLE n")
         connection.execute("CREATE TABLE n (a INT, b TEXT)")
         with connection.cursor() as cursor:
             cursor.executemany("INSERT INTO n VALUES (%s, %s)", [(at, f"row {at}") for at in range(1000)])
@@ -108,6 +134,30 @@ async def with_asyncpg(port):
     places = ", ".join(f"${at + 1}" for at in range(len(ROW)))
     await connection.execute(f"INSERT INTO y VALUES ({places})", *ROW)
     check(tuple(await connection.fetchrow("SELECT * FROM y WHERE a = $1 AND b > $2", 1, 5)), ROW, "asyncpg, a row")
+    for condition, values in [
+        ("a = ANY($1::int[])", [1, 5]), ("a = ANY($1)", [1, 5]), ("b = ANY($1::bigint[])", [2**40]), ("c = ANY($1)", [ROW[2], "x"]),
+        ("d = ANY($1::float8[])", [1.5]), ("e = ANY($1)", [ROW[4]]), ("f = ANY($1)", [True]), ("g = ANY($1)", [ROW[6]]),
+        ("h = ANY($1::timestamp[])", [ROW[7]]), ("i = ANY($1)", [ROW[8]]), ("a <> ALL($1)", [5]),
+    ]:
+        check(await connection.fetchval(f"SELECT count(*) FROM y WHERE {condition}", values), 1, f"asyncpg, {condition}")
+    lists = await connection.fetchrow("SELECT $1::int[], $2::text[], $3::float8[], array_agg(b) FROM y", [1, None], ['a,"', ""], [])
+    check(tuple(lists), ([1, None], ['a,"', ""], [], [2**40]), "asyncpg, lists")
+    await connection.execute("INSERT INTO y (a, c) SELECT * FROM unnest($1::int[], $2::text[])", [-1, -2], ["p", None])
+    check(await connection.fetchval("SELECT count(*) FROM y WHERE a < 0"), 2, "asyncpg, unnest")
+    async with connection.transaction():
+        await connection.execute("INSERT INTO y (a) VALUES (-3)")
+        try:
+            async with connection.transaction():
+                await connection.execute("INSERT INTO y (a) VALUES (-4)")
+                await connection.execute("SELECT nothing")
+        except asyncpg.UndefinedColumnError:
+            pass
+    check(await connection.fetchval("SELECT array_agg(a ORDER BY a) FROM y WHERE a < -2"), [-3], "asyncpg, savepoints")
+    oids = await connection.fetch("SELECT oid, typname FROM pg_type WHERE oid = ANY($1::oid[]) ORDER BY oid", [23, 25])
+    check([tuple(row) for row in oids], [(23, "int4"), (25, "text")], "asyncpg, the catalog")
+    await connection.execute("DROP TABLE y")
+    await connection.execute(f"CREATE TABLE y {TABLE}")
+    await connection.execute(f"INSERT INTO y VALUES ({places})", *ROW)
     await connection.executemany(f"INSERT INTO y (a, c) VALUES ($1, $2)", [(at, str(at)) for at in range(2, 502)])
     check(await connection.fetchval("SELECT count(*) FROM y"), 501, "asyncpg, executemany")
     async with connection.transaction():
@@ -134,8 +184,7 @@ async def with_asyncpg(port):
 
 
 def with_sqlalchemy(port):
-    # To ask for hstore SQLAlchemy would begin a transaction within one, and there is no SAVEPOINT.
-    engine = sqlalchemy.create_engine(f"postgresql+psycopg://alluvia@127.0.0.1:{port}/alluvia", use_native_hstore=False)
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://alluvia@127.0.0.1:{port}/alluvia")
     metadata = sqlalchemy.MetaData()
     table = sqlalchemy.Table(
         "s", metadata,
@@ -157,13 +206,52 @@ def with_sqlalchemy(port):
         check("s" in inspector.get_table_names(), True, "SQLAlchemy, tables")
         columns = [(column["name"], str(column["type"]), column["nullable"]) for column in inspector.get_columns("s")]
         check(columns, [("a", "INTEGER", False), ("b", "TEXT", True), ("c", "NUMERIC(10, 2)", True)], "SQLAlchemy, columns")
+        inspected(inspector)
+        reflected = sqlalchemy.Table("s", sqlalchemy.MetaData(), autoload_with=connection)
+        check([column.name for column in reflected.columns], ["a", "b", "c"], "SQLAlchemy, a table from its catalog")
+    with engine.begin() as connection:
+        connection.execute(table.insert(), {"a": 100})
+        try:
+            with connection.begin_nested():
+                connection.execute(table.insert(), {"a": 101})
+                connection.execute(sqlalchemy.text("SELECT 1 / 0")).all()
+        except sqlalchemy.exc.DataError:
+            pass
+        with connection.begin_nested():
+            connection.execute(table.insert(), {"a": 102})
+    with engine.connect() as connection:
+        found = connection.execute(sqlalchemy.select(table.c.a).where(table.c.a >= 100).order_by(table.c.a))
+        check(found.scalars().all(), [100, 102], "SQLAlchemy, a savepoint")
     engine.dispose()
+
+
+def inspected(inspector):
+    """What there is none of is told as none, and what there is not as missing."""
+    no_key = {"name": None, "constrained_columns": []}
+    for name, expected in [
+        ("get_pk_constraint", no_key), ("get_indexes", []), ("get_foreign_keys", []), ("get_unique_constraints", []),
+        ("get_check_constraints", []), ("get_table_comment", {"text": None}), ("get_table_options", {}),
+    ]:
+        found = getattr(inspector, name)("s")
+        kept = {key: value for key, value in found.items() if key in no_key} if name == "get_pk_constraint" else found
+        check(kept, expected, f"SQLAlchemy, {name}")
+        try:
+            getattr(inspector, name)("nothing")
+            raise AssertionError(f"SQLAlchemy, {name} of a table that is not there")
+        except sqlalchemy.exc.NoSuchTableError:
+            pass
+    check((inspector.has_table("s"), inspector.has_table("nothing")), (True, False), "SQLAlchemy, has_table")
+    check("public" in inspector.get_schema_names(), True, "SQLAlchemy, get_schema_names")
+    check(inspector.default_schema_name, "public", "SQLAlchemy, default_schema_name")
+    for name in ("get_view_names", "get_materialized_view_names", "get_temp_table_names", "get_sequence_names", "get_enums", "get_domains"):
+        check(getattr(inspector, name)(), [], f"SQLAlchemy, {name}")
+    check(inspector.has_index("s", "x"), False, "SQLAlchemy, has_index")
+    check("s" in {name for _, name in inspector.get_multi_columns()}, True, "SQLAlchemy, get_multi_columns")
 
 
 def with_psql(port):
     if shutil.which("psql") is None:
-        print("wire: psql is not installed, and was not tried")
-        return
+        serving.apt("postgresql-client", "psql")
 
     def psql(*args, stdin=None):
         command = ["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-v", "ON_ERROR_STOP=1", *args, "alluvia"]
@@ -184,6 +272,29 @@ def with_psql(port):
         psql("-c", command)
     timed = psql("-c", r"\timing on", "-c", "SELECT 1")
     check("Time:" in timed, True, "psql, \\timing")
+
+
+def with_cancel(binary, port):
+    """`alluvia cancel` ends what a session runs, and leaves the session."""
+    with psycopg.connect(f"host=127.0.0.1 port={port} user=alluvia dbname=alluvia", autocommit=True) as connection:
+        session = connection.execute("SELECT session_id FROM alluvia.sessions WHERE state = 'active'").fetchone()[0]
+        stopped = []
+
+        def run():
+            try:
+                connection.execute("SELECT count(*) FROM generate_series(1, 1000000000000)")
+            except psycopg.errors.QueryCanceled as error:
+                stopped.append(error.sqlstate)
+
+        running = threading.Thread(target=run)
+        running.start()
+        while True:
+            done = subprocess.run([binary, "cancel", str(session), "--server", f"127.0.0.1:{port}"], text=True, capture_output=True)
+            if "runs nothing" not in done.stderr:
+                break
+        running.join(60)
+        check((done.returncode, stopped), (0, ["57014"]), "alluvia cancel")
+        check(connection.execute("SELECT 1").fetchone(), (1,), "the session after alluvia cancel")
 
 
 def with_passwords(binary, data):
@@ -217,6 +328,9 @@ def with_tls(binary, data, folder):
         target = f"host=127.0.0.1 port={port} user=alluvia sslmode=verify-full sslrootcert={certificate}"
         with psycopg.connect(target) as connection:
             check(connection.pgconn.ssl_in_use, True, "psycopg, TLS")
+            cancel = [binary, "cancel", "4000000000", "--server", f"127.0.0.1:{port}", "--tls-ca", str(certificate)]
+            told = subprocess.run(cancel, text=True, capture_output=True)
+            check("session 4000000000 is not open" in told.stderr, True, "alluvia cancel, over TLS")
             check(connection.execute("SELECT 1").fetchone(), (1,), "psycopg, over TLS")
 
 
@@ -229,6 +343,7 @@ def main():
             asyncio.run(with_asyncpg(port))
             with_sqlalchemy(port)
             with_psql(port)
+            with_cancel(binary, port)
         with_passwords(binary, folder / "db")
         with_tls(binary, folder / "db", folder)
     print("wire: psycopg", psycopg.__version__, "asyncpg", asyncpg.__version__, "SQLAlchemy", sqlalchemy.__version__)

@@ -85,14 +85,17 @@ fn test() {
     demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
 }
 
-/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL and of HTTP talk to the server.
+/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL, of HTTP and of Flight SQL talk to the server.
 fn interop() {
     let venv = data::venv();
     let binary = built("alluvia");
     let binary = binary.to_str().expect("paths here are UTF-8");
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
+    let clients = run::cache().join("clients");
+    python(&venv, &["scripts/clients.py", binary, clients.to_str().expect("paths here are UTF-8")]).run();
     python(&venv, &["scripts/web.py", binary]).run();
+    python(&venv, &["scripts/flight.py", binary]).run();
 }
 
 /// The wheel installs, its types hold, and its tests and documents run.

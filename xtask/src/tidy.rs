@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("snapshot", &["types", "space", "storage", "catalog", "tree"]),
     ("commit", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
     ("pipeline", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
-    ("query", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
+    ("query", &["types", "access", "space", "storage", "catalog", "tree", "snapshot"]),
     ("node", &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "query"]),
     ("access", &["types"]),
     ("telemetry", &["types"]),

@@ -41,11 +41,6 @@ impl Attempts {
         Ok(count(&mut wrong, peer, now))
     }
 
-    /// Counts a wrong password; gives how long its sender has to wait.
-    pub fn wrong(&self, peer: IpAddr, now: Duration) -> Duration {
-        count(&mut self.wrong.lock(), peer, now)
-    }
-
     /// A right password forgives the wrong ones.
     pub fn right(&self, peer: IpAddr) {
         self.wrong.lock().remove(&peer);
@@ -85,7 +80,7 @@ mod tests {
         let attempts = Attempts::default();
         let (here, there): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let waits: Vec<Duration> =
-            (0..WRONG_MAX).map(|at| attempts.wrong(here, Duration::from_secs(at.into()))).collect();
+            (0..WRONG_MAX).map(|at| attempts.admit(here, Duration::from_secs(at.into())).unwrap()).collect();
         assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[19] == LONGEST_WAIT);
         let now = Duration::from_secs(30);
         assert!(attempts.check(here, now).is_err() && attempts.check(there, now).is_ok());

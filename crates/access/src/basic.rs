@@ -4,9 +4,10 @@
 //! - A user who does not exist costs the same work as one whose password is wrong.
 //! - A right password is worked out once: after that its tag under a key of this process is compared, since a client sends it with
 //!   every request. A tag tells nothing of the password without the key, and goes with the process.
+//! - What was right is so no longer once the user has another password, or none.
 
 use crate::passwords::Passwords;
-use crate::scram::{Decoys, is_same, random_key, sign};
+use crate::scram::{Decoys, Verifier, is_same, random_key, sign};
 use alluvia_types::Result;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,10 +16,18 @@ use std::collections::HashMap;
 const REMEMBERED_MAX: usize = 1_024;
 
 /// Checks passwords, and remembers which were right.
-pub struct Checked {
+pub(crate) struct Checked {
     key: [u8; 32],
     decoys: Decoys,
-    right: Mutex<HashMap<String, [u8; 32]>>,
+    right: Mutex<HashMap<String, Right>>,
+}
+
+/// A password that was right.
+struct Right {
+    tag: [u8; 32],
+    /// Where it was right, and of what.
+    passwords: Passwords,
+    verifier: Verifier,
 }
 
 impl std::fmt::Debug for Checked {
@@ -29,29 +38,35 @@ impl std::fmt::Debug for Checked {
 
 impl Checked {
     /// With a key of its own.
-    pub fn new() -> Result<Checked> {
+    pub(crate) fn new() -> Result<Checked> {
         Ok(Checked { key: random_key()?, decoys: Decoys::new()?, right: Mutex::default() })
     }
 
     /// Whether the password was found right before; costs little.
-    pub fn is_known(&self, user: &str, password: &str) -> bool {
+    pub(crate) fn is_known(&self, user: &str, password: &str) -> bool {
         let tag = self.tag(user, password);
-        self.right.lock().get(user).is_some_and(|known| is_same(known, &tag))
+        let known =
+            |known: &Right| is_same(&known.tag, &tag).then(|| (known.passwords.clone(), known.verifier.clone()));
+        let known = self.right.lock().get(user).and_then(known);
+        known.is_some_and(|(passwords, verifier)| passwords.verifier(user) == Some(verifier))
     }
 
     /// Whether it is the user's password. Takes a millisecond or more: call it where a thread may work.
-    pub fn check(&self, passwords: &Passwords, user: &str, password: &str) -> bool {
-        let known = passwords.get(user);
-        let decoy = self.decoys.verifier(user);
-        let is_right = known.unwrap_or(&decoy).is_of(password) && known.is_some();
-        if is_right {
-            let mut right = self.right.lock();
-            if right.len() >= REMEMBERED_MAX {
-                right.clear();
+    pub(crate) fn check(&self, passwords: &Passwords, user: &str, password: &str) -> bool {
+        let known = passwords.verifier(user);
+        let is_right = known.clone().unwrap_or_else(|| self.decoys.verifier(user)).is_of(password);
+        match known {
+            Some(verifier) if is_right => {
+                let mut right = self.right.lock();
+                if right.len() >= REMEMBERED_MAX {
+                    right.clear();
+                }
+                let tag = self.tag(user, password);
+                right.insert(user.to_owned(), Right { tag, passwords: passwords.clone(), verifier });
+                true
             }
-            right.insert(user.to_owned(), self.tag(user, password));
+            _ => false,
         }
-        is_right
     }
 
     fn tag(&self, user: &str, password: &str) -> [u8; 32] {
@@ -62,7 +77,43 @@ impl Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scram::Verifier;
+    use crate::directory::Directory;
+    use alluvia_types::Result;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    /// One role, whose password changes.
+    #[derive(Debug, Default)]
+    struct Roles(Mutex<Option<Verifier>>);
+
+    impl Directory for Roles {
+        fn verifier(&self, role: &str) -> Option<Verifier> {
+            (role == "role").then(|| self.0.lock().clone()).flatten()
+        }
+
+        fn admit(&self, _: &str, _: &'static str, _: IpAddr) -> Result<()> {
+            Ok(())
+        }
+
+        fn refused(&self, _: &str, _: &'static str, _: IpAddr, _: &str) {}
+    }
+
+    #[test]
+    fn the_password_of_a_role_is_right_until_it_has_another() {
+        let roles = Arc::new(Roles::default());
+        let mut passwords = Passwords::default().with_directory(Arc::clone(&roles) as Arc<dyn Directory>);
+        passwords.set("me", Verifier::new("mine").unwrap());
+        let checked = Checked::new().unwrap();
+        assert!(!checked.check(&passwords, "role", "old"));
+        *roles.0.lock() = Some(Verifier::new("old").unwrap());
+        assert!(!checked.is_known("role", "old") && checked.check(&passwords, "role", "old"));
+        assert!(checked.is_known("role", "old") && checked.check(&passwords, "me", "mine"));
+        *roles.0.lock() = Some(Verifier::new("new").unwrap());
+        assert!(!checked.is_known("role", "old") && !checked.check(&passwords, "role", "old"));
+        assert!(checked.check(&passwords, "role", "new") && checked.is_known("me", "mine"));
+        *roles.0.lock() = None;
+        assert!(!checked.is_known("role", "new") && !checked.check(&passwords, "role", "new"));
+    }
 
     #[test]
     fn the_right_password_is_known_from_then_on() {

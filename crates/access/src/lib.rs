@@ -1,5 +1,5 @@
-//! Who may connect, whatever the protocol: users and what is known of their passwords, wrong passwords by address, certificates,
-//! and which addresses may be listened on, and how.
+//! Who may connect, whatever the protocol: users, roles of the database and what is known of their passwords, wrong passwords by
+//! address, certificates, and which addresses may be listened on, and how.
 //!
 //! Invariants:
 //! - A password is never kept, only a verifier from which it cannot be had; what is compared is compared in constant time.
@@ -8,13 +8,16 @@
 
 mod attempts;
 mod basic;
+mod directory;
+mod door;
 mod listening;
 mod passwords;
 mod scram;
 mod tls;
 
 pub use attempts::Attempts;
-pub use basic::Checked;
+pub use directory::Directory;
+pub use door::{Door, Shown, Turned};
 pub use listening::{Listener, Stopping, reached};
 pub use passwords::{Access, Passwords};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};

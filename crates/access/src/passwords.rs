@@ -1,9 +1,12 @@
-//! Who may connect.
+//! Who may connect: users of a file, and roles of a database.
 
+use crate::directory::Directory;
 use crate::scram::Verifier;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Who may connect.
 #[derive(Clone, Debug)]
@@ -18,6 +21,7 @@ pub enum Access {
 #[derive(Clone, Default)]
 pub struct Passwords {
     users: BTreeMap<String, Verifier>,
+    directory: Option<Arc<dyn Directory>>,
 }
 
 impl fmt::Debug for Passwords {
@@ -43,7 +47,7 @@ impl Passwords {
             };
             users.insert(user, verifier);
         }
-        Ok(Passwords { users })
+        Ok(Passwords { users, directory: None })
     }
 
     /// Adds a user, or changes their password.
@@ -61,7 +65,41 @@ impl Passwords {
         self.users.is_empty()
     }
 
-    /// A user's verifier.
+    /// The same users, and the roles of a database beside them.
+    #[must_use]
+    pub fn with_directory(self, directory: Arc<dyn Directory>) -> Passwords {
+        Passwords { directory: Some(directory), ..self }
+    }
+
+    /// The database's roles, if there are any to ask for.
+    pub fn directory(&self) -> Option<&Arc<dyn Directory>> {
+        self.directory.as_ref()
+    }
+
+    /// The users of the file.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.users.keys().map(String::as_str)
+    }
+
+    /// What is known of the password of a user of the file, or else of a role.
+    pub fn verifier(&self, user: &str) -> Option<Verifier> {
+        let of_role = || self.directory.as_ref().and_then(|directory| directory.verifier(user));
+        self.get(user).cloned().or_else(of_role)
+    }
+
+    /// As [`Directory::admit`]; users of the file may always. May block.
+    pub fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr) -> Result<()> {
+        self.directory.as_ref().map_or(Ok(()), |directory| directory.admit(user, protocol, peer))
+    }
+
+    /// As [`Directory::refused`]. May block.
+    pub fn refused(&self, user: &str, protocol: &'static str, peer: IpAddr, reason: &str) {
+        if let Some(directory) = &self.directory {
+            directory.refused(user, protocol, peer, reason);
+        }
+    }
+
+    /// The verifier of a user of the file.
     pub fn get(&self, user: &str) -> Option<&Verifier> {
         self.users.get(user)
     }

@@ -1,4 +1,4 @@
-//! The definitions of all tables at one version.
+//! The definitions of all tables, and all rights, at one version.
 //!
 //! Invariants:
 //! - A [`Catalog`] never changes; [`Catalog::apply`] makes the next one. Readers hold an `Arc` of theirs for as long as they like.
@@ -11,6 +11,7 @@
 //! dropped or altered): that is the optimistic check of DDL. Whether a definition makes sense by itself is for
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log unreadable.
 
+use crate::rights::{Rights, RightsChange};
 use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -38,6 +39,11 @@ pub enum Change {
         def: TableDef,
         /// [`TableEntry::changed_at`] of the definition it was made from.
         was: Version,
+    },
+    /// Roles, owners or grants change.
+    Rights {
+        /// How.
+        change: RightsChange,
     },
 }
 
@@ -82,6 +88,7 @@ pub struct Catalog {
     pub version: Version,
     by_id: BTreeMap<TableId, Arc<TableEntry>>,
     by_name: BTreeMap<String, TableId>,
+    rights: Arc<Rights>,
 }
 
 impl Catalog {
@@ -103,6 +110,11 @@ impl Catalog {
         self.by_name.values().map(|id| &self.by_id[id])
     }
 
+    /// Roles, owners and grants.
+    pub fn rights(&self) -> &Arc<Rights> {
+        &self.rights
+    }
+
     /// The definitions after the batch `version`, which makes these changes in this order.
     ///
     /// Fails, with nothing applied, when a name is taken (`DuplicateTable`) or when a table is not what the change was
@@ -116,6 +128,10 @@ impl Catalog {
                 Change::CreateTable { def } => next.create(version, def)?,
                 Change::DropTable { id } => next.drop_table(*id)?,
                 Change::AlterTable { def, was } => next.alter(version, def, *was)?,
+                Change::Rights { change } => {
+                    let Catalog { rights, by_id, .. } = &mut next;
+                    Arc::make_mut(rights).apply(change, |table| by_id.contains_key(&table))?;
+                }
             }
         }
         assert_eq!(next.by_id.len(), next.by_name.len(), "every table has one name");
@@ -138,6 +154,9 @@ impl Catalog {
         match self.by_id.remove(&id) {
             Some(entry) => {
                 self.by_name.remove(&entry.def.name);
+                if self.rights.knows_table(id) {
+                    Arc::make_mut(&mut self.rights).forget_table(id);
+                }
                 Ok(())
             }
             None => Err(conflict(format!("table number {id} was dropped by another batch"))),
@@ -228,6 +247,9 @@ fn conflict(message: String) -> Error {
 struct Stored {
     version: Version,
     tables: Vec<StoredTable>,
+    /// Left out while they are those of a new database, as they are in manifests up to version 02.
+    #[serde(default, skip_serializing_if = "Rights::is_default")]
+    rights: Rights,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -240,7 +262,8 @@ impl From<Catalog> for Stored {
     fn from(catalog: Catalog) -> Stored {
         let stored =
             |entry: &Arc<TableEntry>| StoredTable { changed_at: entry.changed_at, def: TableDef::clone(&entry.def) };
-        Stored { version: catalog.version, tables: catalog.by_id.values().map(stored).collect() }
+        let tables = catalog.by_id.values().map(stored).collect();
+        Stored { version: catalog.version, tables, rights: Arc::unwrap_or_clone(catalog.rights) }
     }
 }
 
@@ -248,7 +271,7 @@ impl TryFrom<Stored> for Catalog {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Catalog, String> {
-        let mut catalog = Catalog { version: stored.version, ..Catalog::default() };
+        let mut catalog = Catalog { version: stored.version, rights: Arc::new(stored.rights), ..Catalog::default() };
         for table in stored.tables {
             let (id, name) = (table.def.id, table.def.name.clone());
             if catalog.by_id.contains_key(&id) || catalog.by_name.contains_key(&name) {

@@ -1,4 +1,4 @@
-//! What the tables are, at every version, and what their members are called.
+//! What the tables are, at every version, who may do what with them, and what their members are called.
 //!
 //! Invariants:
 //! - A [`Catalog`] is immutable; each batch with DDL makes the next one, by a pure function of the batch.
@@ -6,6 +6,7 @@
 //! - A code that anything durable names is durable in its table's [`Dictionaries`] before, and means the same for ever.
 
 pub mod alter;
+pub mod rights;
 
 mod catalog;
 mod dictionary;

@@ -17,6 +17,7 @@ use std::time::Duration;
 const SETTINGS: [(&str, &str, &str); 19] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
+    ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
     ("memory_limit", "", "Memory to use in all, such as 4GB; three quarters of the machine's if empty."),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
@@ -36,7 +37,12 @@ const SETTINGS: [(&str, &str, &str); 19] = [
     (
         "transfer_timeout",
         "1min",
-        "An HTTP client that sends nothing more of a body, or takes nothing of an answer, for so long is gone.",
+        "A client of HTTP or Flight SQL that sends nothing more of a body, or takes nothing of an answer, for so long is gone.",
+    ),
+    (
+        "flight_session_timeout",
+        "1h",
+        "A token of Flight SQL that is not used for so long is no more, nor what is kept for it.",
     ),
     ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0s logs none."),
     (
@@ -49,7 +55,7 @@ const SETTINGS: [(&str, &str, &str); 19] = [
 ];
 
 /// Variables that are not settings.
-const OTHER_VARIABLES: [&str; 2] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS"];
+const OTHER_VARIABLES: [&str; 3] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS", crate::remote::PASSWORD];
 
 /// Flags of what can be configured.
 #[derive(Args, Clone, Default)]
@@ -66,6 +72,9 @@ pub struct ConfigArgs {
     /// Address and port of HTTP; off for none.
     #[arg(long, value_name = "ADDRESS")]
     pub http_listen: Option<String>,
+    /// Address and port of Flight SQL; off for none.
+    #[arg(long, value_name = "ADDRESS")]
+    pub flight_listen: Option<String>,
     /// Memory to use in all, such as 4GB.
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
@@ -160,6 +169,7 @@ impl Config {
         let flags = [
             ("listen", &args.listen),
             ("http_listen", &args.http_listen),
+            ("flight_listen", &args.flight_listen),
             ("memory_limit", &args.memory_limit),
             ("threads", &args.threads),
         ];

@@ -3,11 +3,13 @@
 //! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage.
 #![allow(clippy::disallowed_methods)] // at this edge the machine's files and clocks are meant
 
+mod cancel;
 mod check;
 mod config;
 mod demo;
 mod load;
 mod notify;
+mod remote;
 mod serve;
 mod shell;
 mod verify;
@@ -47,6 +49,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Serves a database to PostgreSQL's clients.
     Serve(Box<serve::ServeArgs>),
+    /// Ends what a session of a running server runs; the session itself stays.
+    Cancel(Box<cancel::CancelArgs>),
     /// Prints the server's settings, and where each value came from.
     Config(config::ConfigArgs),
     /// Ingests a stream at full speed while it queries it at three freshnesses.
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
             Command::Check(args) => check::run(&args),
             Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,
+            Command::Cancel(args) => cancel::run(*args).await,
             Command::Config(args) => config::run(&args),
             Command::Demo(args) => demo::run(args).await,
         }

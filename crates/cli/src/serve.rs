@@ -1,4 +1,4 @@
-//! `alluvia serve`: a database for clients of PostgreSQL and of HTTP.
+//! `alluvia serve`: a database for clients of PostgreSQL, of HTTP and of Flight SQL.
 //!
 //! Invariants:
 //! - It says that it is ready only when it is, and where it listens.
@@ -10,6 +10,7 @@ use crate::notify::{READY, STOPPING, notify};
 use crate::say;
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier, random_password};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_server_flight as flight;
 use alluvia_server_http as http;
 use alluvia_server_pg::{Server, ServerOptions};
 use alluvia_telemetry::{Endpoint, Exporter};
@@ -53,7 +54,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     db.engine().log_slower_than(config.duration("log_slower_than")?);
     let attempts = Arc::<Attempts>::default();
     let options = ServerOptions {
-        access: access(&config, &passwords_file)?,
+        access: access(&config, &passwords_file, &db)?,
         attempts: Arc::clone(&attempts),
         tls: tls.clone(),
         connections_max: config.number("connections_max")?,
@@ -70,6 +71,10 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     let http_server = match config.get("http_listen") {
         "off" => None,
         _ => Some(listen_http(&config, &options, &db).await?),
+    };
+    let flight_server = match config.get("flight_listen") {
+        "off" => None,
+        _ => Some(listen_flight(&config, &options, &db).await?),
     };
     // Before it says that it is ready: whoever reads that may stop it at once.
     let stop = stopped()?;
@@ -91,6 +96,15 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
             Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
         }
     };
+    let flight_server = match flight_server {
+        None => None,
+        Some(server) => {
+            let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
+            say(&format!("  and to Flight SQL's on {scheme}://{}\n", server.local_addr()?))?;
+            let mut stopped = stopped.clone();
+            Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
+        }
+    };
     // Whoever waits for the server to be ready waits for this line.
     say(&format!("  psql -h {} -p {} -U {FIRST_USER} alluvia\n", address.ip(), address.port()))?;
     notify(READY);
@@ -101,9 +115,11 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
             stopping.send_replace(true);
         })
         .await;
-    if let Some(server) = http_server {
-        let ended = server.await;
-        ended.map_err(|error| Error::internal(format!("the HTTP server ended early: {error}")))?;
+    for (what, server) in [("HTTP", http_server), ("Flight SQL", flight_server)] {
+        if let Some(server) = server {
+            let ended = server.await;
+            ended.map_err(|error| Error::internal(format!("the {what} server ended early: {error}")))?;
+        }
     }
     // The threads of the database end here, and its log is sealed.
     drop(db);
@@ -171,6 +187,24 @@ async fn listen_http(config: &Config, options: &ServerOptions, db: &Arc<Database
     listen(config, "http_listen", bind).await
 }
 
+async fn listen_flight(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<flight::Server> {
+    let options = flight::ServerOptions {
+        access: options.access.clone(),
+        attempts: Arc::clone(&options.attempts),
+        tls: options.tls.clone(),
+        connections_max: options.connections_max,
+        authentication_timeout: options.authentication_timeout,
+        idle_timeout: options.idle_timeout,
+        session_timeout: config.duration("flight_session_timeout")?,
+        transfer_timeout: config.duration("transfer_timeout")?,
+        message_bytes_max: options.message_bytes_max,
+        stop_wait: options.stop_wait,
+        ..flight::ServerOptions::default()
+    };
+    let bind = |address| flight::Server::bind(address, options.clone(), Arc::clone(db.engine()));
+    listen(config, "flight_listen", bind).await
+}
+
 /// Binds at the address of a setting, or the next free port if nobody stated one.
 async fn listen<S, F>(config: &Config, setting: &str, bind: impl Fn(SocketAddr) -> F) -> Result<S>
 where
@@ -235,7 +269,7 @@ fn reload_on_hangup(config: &Config, tls: Option<Tls>) -> Result<()> {
     Ok(())
 }
 
-fn access(config: &Config, file: &Path) -> Result<Access> {
+fn access(config: &Config, file: &Path, db: &Database) -> Result<Access> {
     match config.get("authentication") {
         "trust" => Ok(Access::Trust),
         "password" => {
@@ -246,7 +280,9 @@ fn access(config: &Config, file: &Path) -> Result<Access> {
                 save_passwords(file, &passwords)?;
                 say(&format!("the password of user {FIRST_USER}, shown this once: {password}\n"))?;
             }
-            Ok(Access::Passwords(passwords))
+            // Users of the file are superusers; all others are roles of the database.
+            let directory = db.engine().directory(passwords.users());
+            Ok(Access::Passwords(passwords.with_directory(directory)))
         }
         other => Err(Error::new(ErrorKind::InvalidSetting, format!("authentication cannot be '{other}'"))
             .with_hint("it is trust or password")),

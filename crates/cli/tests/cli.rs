@@ -7,7 +7,7 @@ use arrow::datatypes::Int64Type;
 use arrow::ipc::reader::StreamReader;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Cursor, Write};
+use std::io::{BufRead, BufReader, Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -245,4 +245,49 @@ fn a_pipe_gets_the_answer_of_a_progressive_query_alone() {
     }
     let switched = good(&["sql", &dir], "\\progressive\nSHOW progressive;\n\\progressive\n");
     assert!(switched.contains("Progressive answers are on.") && switched.contains("are off."), "{switched}");
+}
+
+#[test]
+fn cancel_ends_what_a_session_of_a_server_runs() {
+    let (_scratch, dir) = scratch();
+    let mut server = command(&["serve", &dir, "--listen", "127.0.0.1:0", "--http-listen", "off"]).spawn().unwrap();
+    // Kept to the end: a server whose output nobody takes stops.
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    let mut said = String::new();
+    output.read_line(&mut said).unwrap();
+    let address = said.split(" clients on ").nth(1).unwrap().trim().to_owned();
+    let port = address.rsplit(':').next().unwrap().to_owned();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (id, running) = runtime.block_on(async {
+        let target = format!("host=127.0.0.1 port={port} user=alluvia dbname=alluvia");
+        let (client, connection) = tokio_postgres::connect(&target, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let own = "SELECT session_id FROM alluvia.sessions WHERE state = 'active'";
+        let id: i64 = client.query_one(own, &[]).await.unwrap().get(0);
+        let endless = async move {
+            client.batch_execute("SELECT count(*) FROM generate_series(1, 1000000000000)").await.unwrap_err()
+        };
+        (id.to_string(), tokio::spawn(endless))
+    });
+    // Until the statement runs there is nothing to cancel.
+    let mut cancelled = run(&["cancel", &id, "--server", &address], "");
+    while stderr(&cancelled).contains("runs nothing") {
+        cancelled = run(&["cancel", &id, "--server", &address], "");
+    }
+    assert_eq!(cancelled.status.code(), Some(0), "{}", stderr(&cancelled));
+    let error = runtime.block_on(running).unwrap();
+    assert_eq!(error.code().unwrap().code(), "57014");
+    for (args, wrong) in [
+        (vec!["cancel", "4000000000", "--server", &address], "session 4000000000 is not open"),
+        (vec!["cancel", &id, "--server", "127.0.0.1:1"], "there is no connection to 127.0.0.1:1"),
+        (vec!["cancel", &id, "--server", "nowhere"], "is no address of a server"),
+        (vec!["cancel", &id, "--server", &address, "--tls-ca", "no such file"], "no such file"),
+    ] {
+        let refused = run(&args, "");
+        assert_eq!(refused.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&refused).contains(wrong), "{args:?}: {}", stderr(&refused));
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    drop(output);
 }

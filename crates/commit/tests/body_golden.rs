@@ -3,6 +3,9 @@
 //! Neither they nor the batches here may change. A new format gets files of its own, written once with
 //! `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-commit --test body_golden`.
 
+use alluvia_catalog::rights::{
+    NewPassword, Object, PUBLIC, Privileges, READ_FILES, RightsChange, RoleId, Secret, WRITE_FILES,
+};
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_commit::{decode, encode};
 use alluvia_snapshot::{BatchKey, NewBatch, NewRows, ProducerMark, StagedLoad};
@@ -102,6 +105,44 @@ fn rows_alone() -> NewBatch {
     NewBatch { rows, ..NewBatch::default() }
 }
 
+/// Changes of roles, owners and grants, of every sort.
+fn rights() -> NewBatch {
+    let first = RoleId(16_384);
+    let (on, privileges) = (Object::Table(TableId(3)), Privileges::OF_TABLE);
+    let secret = || Secret::new("SCRAM-SHA-256$4096:AA==$AA==:AA==");
+    let create = |name: &str, superuser, verifier, member_of: &[RoleId]| RightsChange::CreateRole {
+        name: name.to_owned(),
+        login: true,
+        superuser,
+        verifier,
+        member_of: member_of.iter().copied().collect(),
+    };
+    let alter = |name: Option<&str>, password| RightsChange::AlterRole {
+        id: first,
+        name: name.map(str::to_owned),
+        login: Some(false),
+        superuser: None,
+        password,
+    };
+    let changes = [
+        create("first", false, Some(secret()), &[READ_FILES]),
+        create("\"ü\"", true, None, &[]),
+        alter(Some("one"), Some(NewPassword::Verifier(secret()))),
+        alter(None, Some(NewPassword::None)),
+        RightsChange::SetForRole { id: first, name: "max_error".into(), value: Some("0.01".into()) },
+        RightsChange::SetForRole { id: first, name: "freshness".into(), value: None },
+        RightsChange::Join { role: WRITE_FILES, member: first },
+        RightsChange::Leave { role: READ_FILES, member: first },
+        RightsChange::Grant { on, privileges, to: PUBLIC },
+        RightsChange::Revoke { on: Object::Database, privileges: Privileges::OF_DATABASE, from: PUBLIC },
+        RightsChange::Own { table: TableId(3), owner: first },
+        RightsChange::ResetForRole { id: first },
+        RightsChange::DropRole { id: RoleId(16_385) },
+    ];
+    let changes = changes.into_iter().map(|change| Change::Rights { change }).collect();
+    NewBatch { changes, ..NewBatch::default() }
+}
+
 /// Everything that a body can hold.
 fn everything() -> NewBatch {
     let wider = alter::add_column(&narrow(), "more", DataType::Text, true).expect("a column");
@@ -194,6 +235,11 @@ fn holds(name: &str, batch: NewBatch) {
 fn format_01_is_written_as_it_was_and_read() {
     holds("body-01-rows.bin", rows_alone());
     holds("body-01-all.bin", everything());
+}
+
+#[test]
+fn changes_of_rights_are_written_as_they_were_and_read() {
+    holds("body-01-rights.bin", rights());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The engine without threads: log, commit, views and pipeline over one disk and one clock.
 
+use crate::audit::{AUDIT_DIR, AuditLog};
 use crate::memos;
 use crate::options::DatabaseOptions;
 use alluvia_catalog::Catalog;
@@ -20,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Names a data directory may hold.
-const KNOWN_NAMES: [&str; 12] = [
+const KNOWN_NAMES: [&str; 13] = [
+    AUDIT_DIR,
     "lock",
     "log",
     "segments",
@@ -34,6 +36,9 @@ const KNOWN_NAMES: [&str; 12] = [
     "predicates.tmp",
     "predicates.damaged",
 ];
+
+/// The audit log goes on in another file past this.
+const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
 /// too long for a thread that must not block.
@@ -49,6 +54,7 @@ pub struct Core {
     committer: Committer,
     pipeline: Arc<Pipeline>,
     cache: Arc<Cache>,
+    audit: AuditLog,
     /// Set by `organise` and by writers that wait for room: the threads should not wait for their intervals.
     hurry_sort: AtomicBool,
     hurry_merge: AtomicBool,
@@ -125,6 +131,7 @@ impl Core {
             key_files,
         ));
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max(), keys);
+        let audit = AuditLog::new(Arc::clone(&disk), dir, AUDIT_FILE_BYTES_MAX);
         Ok(Core {
             disk,
             dir: dir.into(),
@@ -133,6 +140,7 @@ impl Core {
             committer,
             pipeline,
             cache,
+            audit,
             hurry_sort: AtomicBool::new(false),
             hurry_merge: AtomicBool::new(false),
             relaxed: AtomicBool::new(false),
@@ -325,6 +333,14 @@ impl Store for Core {
 
     fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()> {
         memos::memorise(self.disk.as_ref(), &self.dir, memo, content)
+    }
+
+    fn audit(&self, lines: &[u8]) -> Result<()> {
+        self.audit.append(lines)
+    }
+
+    fn audited(&self, bytes_max: u64) -> Result<Vec<u8>> {
+        self.audit.tail(bytes_max)
     }
 
     fn batches(&self, limit: usize) -> Vec<BatchInfo> {

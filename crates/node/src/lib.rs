@@ -8,6 +8,7 @@
 //!   that fails and a clock that stands still.
 //! - One process at a time has the directory: a lock file says so.
 
+mod audit;
 mod check;
 mod core;
 mod database;

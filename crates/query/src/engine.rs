@@ -9,6 +9,7 @@ use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::checked;
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
+use crate::rights::Trust;
 use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
@@ -85,6 +86,7 @@ pub struct Engine {
     /// How many sessions there have been.
     sessions_made: AtomicU64,
     sessions: Arc<Sessions>,
+    trust: Trust,
     statements: Statements,
     /// Statements that take longer are logged; zero is never. Microseconds.
     slow_micros: AtomicU64,
@@ -126,6 +128,7 @@ impl Engine {
             numbers: AtomicU64::new(0),
             sessions_made: AtomicU64::new(0),
             sessions: Arc::default(),
+            trust: Trust::default(),
             statements: Statements::default(),
             slow_micros: AtomicU64::new(0),
             store,
@@ -143,6 +146,11 @@ impl Engine {
     /// The sessions that are open.
     pub(crate) fn sessions(&self) -> &Arc<Sessions> {
         &self.sessions
+    }
+
+    /// Whom servers let in without a role.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     /// Counters of statements.

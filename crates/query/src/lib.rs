@@ -4,6 +4,7 @@
 //! - [`Session::execute`] is the only entrance for command line, servers and Python.
 //! - A statement is parsed once and never printed and parsed again.
 //! - A statement reads all its tables at one version; table providers hold no snapshot.
+//! - No table is resolved, and nothing done, before the rights of whoever asks allow it (`rights`).
 //! - A statement that is not supported is refused by name; nothing is silently ignored.
 
 mod answer;
@@ -12,6 +13,7 @@ pub mod copy;
 mod dialect;
 mod engine;
 mod pg_catalog;
+mod rights;
 mod rule;
 mod sample;
 mod session;
@@ -21,7 +23,7 @@ mod table;
 
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
-pub use dialect::{Command, Statement};
+pub use dialect::{Command, Statement, array_elements};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{

@@ -8,7 +8,7 @@
 
 use crate::failure::Failure;
 use crate::server::Shared;
-use alluvia_access::Access;
+use alluvia_access::{Access, Shown, Turned};
 use alluvia_types::{Error, ErrorKind};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
@@ -16,8 +16,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tokio::time::sleep;
 
+/// What sessions and the audit log call it.
+pub(crate) const PROTOCOL: &str = "http";
 /// The user of requests that need no password.
 const NOBODY: &str = "anonymous";
 /// The longest name and password together.
@@ -40,32 +41,14 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
             .of("header Authorization")
             .with_hint("send Authorization: Basic, or Bearer with the same base64 of user:password"));
     };
-    let refused = |error: Error| Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS);
-    // Before anything tells a right password from a wrong one: an address that is refused cannot go on guessing.
-    shared.options.attempts.check(peer, shared.now()).map_err(refused)?;
-    if shared.checked.is_known(&user, &password) {
-        return Ok(user);
+    let shown = Shown { user: &user, password: &password, protocol: PROTOCOL, peer };
+    match shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now()).await {
+        Ok(()) => Ok(user),
+        Err(Turned { error, is_for_many: true }) => {
+            Err(Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))
+        }
+        Err(Turned { error, .. }) => Err(Failure::from(error).of("header Authorization")),
     }
-    let wait = {
-        // A few at a time, so that a client's first requests, which come together, are not each worked out and counted.
-        let _turn = shared.working_out.acquire().await;
-        if shared.checked.is_known(&user, &password) {
-            return Ok(user);
-        }
-        let wait = shared.options.attempts.admit(peer, shared.now()).map_err(refused)?;
-        let (shared_there, passwords, user_there) = (Arc::clone(shared), passwords.clone(), user.clone());
-        let is_right =
-            tokio::task::spawn_blocking(move || shared_there.checked.check(&passwords, &user_there, &password)).await;
-        if is_right.unwrap_or(false) {
-            shared.options.attempts.right(peer);
-            return Ok(user);
-        }
-        wait
-    };
-    tracing::warn!(%peer, user, "a wrong password");
-    sleep(wait).await;
-    let message = format!("password authentication failed for user {user:?}");
-    Err(Failure::from(Error::new(ErrorKind::Authentication, message)).of("header Authorization"))
 }
 
 /// User and password, if the request has any.

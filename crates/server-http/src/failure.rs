@@ -15,11 +15,14 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | NotNull
-        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedParameter | Protocol
-        | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
+        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedSavepoint
+        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange
+        | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
+        Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedStatement | UndefinedCursor => StatusCode::NOT_FOUND,
-        DuplicateTable | DuplicateStatement | DuplicateCursor | Conflict | Producer => StatusCode::CONFLICT,
+        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
+        | Producer => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

@@ -245,7 +245,7 @@ fn refuse_sessions(prepared: &Prepared) -> Result<()> {
         Command::Set | Command::Discard => {
             refused("SET", &format!("{one}state settings in the query string or under settings"))
         }
-        Command::Begin | Command::Commit | Command::Rollback => refused(
+        Command::Begin | Command::Commit | Command::Rollback | Command::Savepoint | Command::RollbackTo => refused(
             "a transaction",
             &format!("{one}a request to /ingest is one atomic batch; use PostgreSQL's protocol for more"),
         ),

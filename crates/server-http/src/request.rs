@@ -1,5 +1,6 @@
 //! Parts of requests: what the query string sets, and bodies read within bounds.
 
+use crate::auth::PROTOCOL;
 use crate::failure::Failure;
 use crate::server::Shared;
 use alluvia_query::{Client, Session};
@@ -52,7 +53,7 @@ pub(crate) fn session(
     settings: &[(String, String)],
 ) -> Result<Session, Failure> {
     let session = shared.engine.session();
-    session.introduce(Client { user, protocol: "http", address });
+    session.introduce(Client { user, protocol: PROTOCOL, address });
     for (name, value) in settings {
         session.start_with(name, value).map_err(|error| Failure::from(error).of(format!("setting {name}")))?;
     }

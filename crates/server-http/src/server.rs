@@ -8,7 +8,7 @@
 use crate::connection::connect;
 use crate::metrics::Requests;
 use crate::routes::router;
-use alluvia_access::{Access, Attempts, Checked, Listener, Stopping, Tls};
+use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
 use alluvia_query::Engine;
 use alluvia_types::{Clock, Result, SystemClock};
 use parking_lot::Mutex;
@@ -18,15 +18,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tracing::Instrument;
 
 /// What statements that were cancelled get before the server ends without them.
 const LAST_WAIT: Duration = Duration::from_secs(10);
-/// Passwords that are worked out at once: each takes a thread for a millisecond or more.
-const PASSWORDS_AT_ONCE: usize = 2;
 /// What a client is told for whom there is no room.
 const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n\
     content-length: 88\r\n\r\n{\"error\":{\"code\":\"53300\",\"message\":\"all connections are busy\",\"hint\":\"try again later\"}}";
@@ -74,9 +72,7 @@ impl Default for ServerOptions {
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) engine: Arc<Engine>,
-    pub(crate) checked: Checked,
-    /// Passwords that are worked out at once.
-    pub(crate) working_out: Semaphore,
+    pub(crate) door: Door,
     pub(crate) clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
     pub(crate) places: Places,
@@ -193,8 +189,7 @@ impl Server {
         let shared = Shared {
             options,
             engine,
-            checked: Checked::new()?,
-            working_out: Semaphore::new(PASSWORDS_AT_ONCE),
+            door: Door::new()?,
             clock: SystemClock::default(),
             stop: stopping,
             places: Places::default(),

@@ -205,7 +205,7 @@ impl Connection {
                 self.portals.clear();
                 self.report_settings();
             }
-            Command::Set => self.report_settings(),
+            Command::Set | Command::RollbackTo => self.report_settings(),
             Command::Commit | Command::Rollback => {
                 self.portals.clear();
                 self.report_settings();

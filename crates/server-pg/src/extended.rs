@@ -114,8 +114,9 @@ impl Connection {
             each => each[at] == 1,
         };
         let stated = |at: usize| prepared.types.get(at).copied().unwrap_or(0);
-        // Bytes mean nothing without a type; a text is a literal without one.
-        if (0..wanted).any(|at| stated(at) == 0 && is_binary(at)) {
+        // Bytes mean nothing without a type; a text is a literal without one, unless it is a list: its elements are of a type each.
+        let is_list = |at: usize| values[at].as_ref().is_some_and(|value| value.first() == Some(&b'{'));
+        if (0..wanted).any(|at| stated(at) == 0 && (is_binary(at) || is_list(at))) {
             self.described(&prepared).await?;
         }
         let described = prepared.described.lock().clone();

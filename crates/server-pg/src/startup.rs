@@ -16,9 +16,12 @@ use alluvia_types::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
+/// What sessions and the audit log call it.
+const PROTOCOL: &str = "postgresql";
 /// Codes of the authentication message.
 const OK: u32 = 0;
 const SASL: u32 = 10;
@@ -127,7 +130,7 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
         return Err(broken(&format!("the only mechanism is {MECHANISM}")));
     }
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| broken("it is not UTF-8"));
-    let verifier = passwords.get(user).cloned().unwrap_or_else(|| shared.decoys.verifier(user));
+    let verifier = passwords.verifier(user).unwrap_or_else(|| shared.decoys.verifier(user));
     let (exchange, answer) = Exchange::begin(&text(&rest[5..])?, verifier)?;
     io.out.authentication(SASL_CONTINUE, answer.as_bytes());
     let last = password(io).await?;
@@ -137,11 +140,17 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
     match exchange.finish(&proof)? {
         Some(answer) => {
             shared.options.attempts.right(peer);
+            // Waits for the audit log, so where a thread may.
+            let (passwords, user) = (passwords.clone(), user.to_owned());
+            let admitted = spawn_blocking(move || passwords.admit(&user, PROTOCOL, peer)).await;
+            admitted.unwrap_or_else(|error| Err(Error::internal(format!("a log-in failed: {error}"))))?;
             io.out.authentication(SASL_FINAL, answer.as_bytes());
             Ok(())
         }
         None => {
             tracing::warn!(%peer, user, "a wrong password");
+            let (passwords, name) = (passwords.clone(), user.to_owned());
+            drop(spawn_blocking(move || passwords.refused(&name, PROTOCOL, peer, "wrong password")).await);
             sleep(wait).await;
             Err(Error::new(ErrorKind::Authentication, format!("password authentication failed for user {user:?}")))
         }
@@ -159,7 +168,7 @@ async fn password(io: &mut Io) -> Result<bytes::Bytes> {
 async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, shared: &Arc<Shared>) -> Option<Connection> {
     let session = Arc::new((shared.sessions)());
     let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone());
-    session.introduce(Client { user: user.unwrap_or_default(), protocol: "postgresql", address: peer.to_string() });
+    session.introduce(Client { user: user.unwrap_or_default(), protocol: PROTOCOL, address: peer.to_string() });
     let registered = shared.cancels.register(session.cancel_handle());
     let (process, secret) = (registered.process, registered.secret);
     let mut connection = match Connection::new(io, session, Arc::clone(shared), registered) {

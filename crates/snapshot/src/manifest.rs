@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
 pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN03";
-/// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths.
+/// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, and neither knows rights.
 const MANIFEST_MAGICS_OLDER: [[u8; 8]; 2] = [*b"ALVMAN01", *b"ALVMAN02"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";

@@ -241,6 +241,10 @@ pub trait Store: Send + Sync + Debug {
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;
     /// Keeps a memo across restarts in place of the last one.
     fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()>;
+    /// Adds whole lines to the audit log; they are durable on return.
+    fn audit(&self, lines: &[u8]) -> Result<()>;
+    /// The newest lines of the audit log, oldest first, whole, together at most so many bytes.
+    fn audited(&self, bytes_max: u64) -> Result<Vec<u8>>;
     /// Recent batches, newest first, at most `limit`.
     fn batches(&self, limit: usize) -> Vec<BatchInfo>;
     /// Every table's stages.

@@ -3,6 +3,7 @@
 //! Neither they nor [`manifest`] may change. A new format gets a folder of its own, written once with
 //! `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-snapshot --test manifest_golden`.
 
+use alluvia_catalog::rights::{Object, PUBLIC, Privilege, Privileges, READ_FILES, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_snapshot::{MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
 use alluvia_space::{Column, Curve, DataType, KeyRange, TableDef, TableOptions, dimensions};
@@ -100,6 +101,33 @@ fn laddered(id: u64, keys: (u128, u128)) -> SegmentMeta {
     SegmentMeta { rungs: vec![rung(1, 3), rung(2, 6)], ..segment(id, Stage::Merged, keys) }
 }
 
+/// Roles of every sort, as manifests from version 03 on have them.
+fn with_rights(catalog: &Catalog) -> Catalog {
+    let role = |name: &str, member_of: &[RoleId], verifier: Option<Secret>| RightsChange::CreateRole {
+        name: name.to_owned(),
+        login: verifier.is_some(),
+        superuser: name == "\"ü\"",
+        verifier,
+        member_of: member_of.iter().copied().collect(),
+    };
+    let (first, second) = (RoleId(16_384), RoleId(16_385));
+    let table = Object::Table(TableId(3));
+    let changes = [
+        role("readers", &[READ_FILES], None),
+        role("grafana", &[first], Some(Secret::new("SCRAM-SHA-256$4096:AA==$AA==:AA=="))),
+        role("\"ü\"", &[], None),
+        role("gone", &[], None),
+        RightsChange::DropRole { id: RoleId(16_387) },
+        RightsChange::SetForRole { id: second, name: "max_error".into(), value: Some("0.01".into()) },
+        RightsChange::Grant { on: table, privileges: [Privilege::Select].into_iter().collect(), to: first },
+        RightsChange::Grant { on: table, privileges: Privileges::OF_TABLE, to: PUBLIC },
+        RightsChange::Revoke { on: Object::Database, privileges: Privileges::OF_DATABASE, from: PUBLIC },
+        RightsChange::Own { table: TableId(7), owner: second },
+    ];
+    let changes = changes.map(|change| Change::Rights { change });
+    catalog.apply(Version(9), &changes).expect("roles")
+}
+
 /// The manifest of a version: later ones have what that version brought.
 fn manifest(version: u32) -> Manifest {
     let created = [Change::CreateTable { def: wide() }, Change::CreateTable { def: plain() }];
@@ -107,6 +135,7 @@ fn manifest(version: u32) -> Manifest {
     let wider = alter::add_column(&plain(), "b", DataType::Double, true).expect("a column");
     let altered = Change::AlterTable { def: wider, was: Version(1) };
     let catalog = catalog.apply(Version(4), &[altered]).expect("an altered table");
+    let catalog = if version < 3 { catalog } else { with_rights(&catalog) };
     let half = u128::MAX >> 1;
     let upper = if version < 2 { Vec::new() } else { vec![laddered(5, (half + 9, u128::MAX))] };
     let files = TableFiles {
@@ -168,6 +197,7 @@ fn format_03_is_written_as_it_was_and_read() {
     }
     let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
     assert_eq!(format!("{read:?}"), format!("{:?}", manifest(3)), "what is read is what was written");
+    assert_eq!(read.catalog, manifest(3).catalog, "verifiers, too, which are not printed");
 
     let memory = FaultDisk::new();
     memory.create_dir_all(Path::new("/db")).expect("a folder");

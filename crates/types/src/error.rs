@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Transaction,
     /// A statement in a transaction that has failed.
     FailedTransaction,
+    /// No savepoint of that name in the transaction.
+    UndefinedSavepoint,
     /// The statement has a parameter that no value was given for.
     UndefinedParameter,
     /// No prepared statement of that name.
@@ -59,6 +61,10 @@ pub enum ErrorKind {
     UndefinedCursor,
     /// A cursor or portal of that name exists.
     DuplicateCursor,
+    /// Something else of that name exists.
+    DuplicateObject,
+    /// It cannot go while others depend on it.
+    DependentObjects,
     /// A batch was refused because what it was checked against has changed; try again.
     Conflict,
     /// The producer's epoch is over, or its sequence skips a number.
@@ -91,6 +97,8 @@ pub enum ErrorKind {
     Protocol,
     /// Wrong name or password.
     Authentication,
+    /// The role may not do that.
+    Forbidden,
     /// Text from a client is not UTF-8.
     Encoding,
     /// The server is stopping, or ends the connection.
@@ -101,7 +109,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 43] = [
+    pub const ALL: [ErrorKind; 47] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -121,11 +129,14 @@ impl ErrorKind {
         ErrorKind::InvalidSetting,
         ErrorKind::Transaction,
         ErrorKind::FailedTransaction,
+        ErrorKind::UndefinedSavepoint,
         ErrorKind::UndefinedParameter,
         ErrorKind::UndefinedStatement,
         ErrorKind::DuplicateStatement,
         ErrorKind::UndefinedCursor,
         ErrorKind::DuplicateCursor,
+        ErrorKind::DuplicateObject,
+        ErrorKind::DependentObjects,
         ErrorKind::Conflict,
         ErrorKind::Producer,
         ErrorKind::Cancelled,
@@ -142,6 +153,7 @@ impl ErrorKind {
         ErrorKind::Poisoned,
         ErrorKind::Protocol,
         ErrorKind::Authentication,
+        ErrorKind::Forbidden,
         ErrorKind::Encoding,
         ErrorKind::Shutdown,
         ErrorKind::Internal,
@@ -170,11 +182,14 @@ impl ErrorKind {
             InvalidSetting => "22023",
             Transaction => "25000",
             FailedTransaction => "25P02",
+            UndefinedSavepoint => "3B001",
             UndefinedParameter => "42P02",
             UndefinedStatement => "26000",
             DuplicateStatement => "42P05",
             UndefinedCursor => "34000",
             DuplicateCursor => "42P03",
+            DuplicateObject => "42710",
+            DependentObjects => "2BP01",
             Conflict => "40001",
             Producer => "55000",
             Cancelled | Timeout => "57014",
@@ -189,6 +204,7 @@ impl ErrorKind {
             Poisoned => "58000",
             Protocol => "08P01",
             Authentication => "28P01",
+            Forbidden => "42501",
             Encoding => "22021",
             Shutdown => "57P01",
             Internal => "XX000",

@@ -5,3 +5,4 @@ mod definitions;
 mod dictionary_crash;
 mod dictionary_golden;
 mod dictionary_model;
+mod rights;

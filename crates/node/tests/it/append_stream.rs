@@ -155,3 +155,65 @@ fn what_does_not_fit_is_named() {
         assert_eq!((nothing.rows, nothing.committed), (0, None));
     });
 }
+
+#[test]
+fn a_new_table_comes_with_its_rows_or_not_at_all() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        let part = |from: i64| {
+            let numbers = Arc::new(Int64Array::from_iter_values(from..from + 50_000)) as ArrayRef;
+            let words = Arc::new(StringArray::from_iter_values((0..50_000).map(|at| format!("{at:0100}")))) as ArrayRef;
+            batch(vec![("A", numbers), ("words", words)])
+        };
+        let schema = part(0).schema();
+        let parts = |count: i64| (0..count).map(|at| Ok(part(at * 50_000))).collect::<Vec<Result<RecordBatch>>>();
+        // With rows that are staged, and with rows that travel in the log.
+        for count in [10, 0] {
+            let broken = Err(Error::new(ErrorKind::Io, "the source broke"));
+            let all = parts(count).into_iter().chain([broken]).collect();
+            let error = session.append_to_new("t", &schema, stream(all)).await.unwrap_err();
+            assert_eq!(error.message(), "the source broke");
+            assert_eq!(session.sql("SELECT * FROM t").await.unwrap_err().kind(), ErrorKind::UndefinedTable);
+        }
+        let taken = session.append_to_new("t", &schema, stream(parts(10))).await.unwrap();
+        assert_eq!((taken.rows, taken.committed.unwrap().version.0), (500_000, 1), "one batch, and the first");
+        let found =
+            answer(&session, "SELECT count(DISTINCT a) AS d, sum(a) AS s, max(length(words)) AS l FROM t").await;
+        assert!(found.contains("| 500000 | 124999750000 | 100 |"), "{found}");
+        let error = session.append_to_new("t", &schema, stream(parts(1))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DuplicateTable);
+        let empty = session.append_to_new("empty", &schema, stream(Vec::new())).await.unwrap();
+        assert!(empty.rows == 0 && empty.committed.is_some());
+        session.sql("BEGIN").await.unwrap();
+        let error = session.append_to_new("u", &schema, stream(parts(1))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported);
+    });
+}
+
+#[test]
+fn siblings_share_settings_and_see_one_anothers_rows() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let home = db.session();
+        home.sql("CREATE TABLE t (a INT)").await.unwrap();
+        home.sql("SET freshness = 'merged'").await.unwrap();
+        home.sql("INSERT INTO t VALUES (1)").await.unwrap();
+        let (first, second) = (home.sibling(), home.sibling());
+        for (session, value) in [(&first, 2), (&second, 3)] {
+            assert_eq!(session.setting_value("freshness").unwrap(), "merged");
+            session.sql("BEGIN").await.unwrap();
+            session.sql(&format!("INSERT INTO t VALUES ({value})")).await.unwrap();
+        }
+        let count = "SELECT count(*) AS n FROM t";
+        assert!(answer(&first, count).await.contains("| 2 "));
+        assert!(answer(&home, count).await.contains("| 1 "));
+        first.sql("SET max_error = 0.5").await.unwrap();
+        first.sql("COMMIT").await.unwrap();
+        home.follow(&first);
+        assert!(answer(&home, count).await.contains("| 2 "), "own rows are seen, however old an answer may be");
+        assert_eq!(home.setting_value("max_error").unwrap(), "0.5");
+        second.sql("ROLLBACK").await.unwrap();
+        assert!(answer(&home, "SELECT sum(a) AS s FROM t").await.contains("| 3 "));
+    });
+}

@@ -13,6 +13,7 @@ mod kill;
 mod nested;
 mod predicates;
 mod progressive;
+mod rights;
 mod samples;
 mod slt;
 mod sql;

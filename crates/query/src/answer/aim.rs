@@ -65,6 +65,11 @@ impl Aim {
         }
     }
 
+    /// The table that it reads.
+    pub(crate) fn entry(&self) -> &TableEntry {
+        &self.entry
+    }
+
     /// Whether the definitions are still those that it was made by.
     pub(crate) fn holds(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.catalog, catalog)

@@ -44,6 +44,8 @@ fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
             (Some(_), Some(literal)) => condition(left, comparison(op, literal)?),
             _ => condition(right, comparison(&mirrored(op)?, literal_of(left)?)?),
         },
+        // To be in no list is true of NULL, too.
+        Expr::InList { list, .. } if list.is_empty() => None,
         Expr::InList { expr, list, negated: is_negated } => {
             let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
             Some(negated(condition(expr, Test::In(list))?, *is_negated))

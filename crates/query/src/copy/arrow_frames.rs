@@ -7,7 +7,7 @@
 
 use alluvia_types::{Error, ErrorKind};
 use arrow::error::ArrowError;
-use arrow::ipc::{Buffer as IpcBuffer, root_as_message};
+use arrow::ipc::{Buffer as IpcBuffer, Message, root_as_message};
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,7 +22,7 @@ const UNPACKED_BYTES_MAX: i64 = 1 << 30;
 const ROWS_OF_NOTHING_MAX: i64 = 1 << 20;
 
 /// What Arrow's reader does, with a panic of it as an error: it has not foreseen every description of a column.
-pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+pub fn caught<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
     let sense = |_| ArrowError::ParseError("a description in it makes no sense".to_owned());
     catch_unwind(AssertUnwindSafe(work)).map_err(sense).flatten()
 }
@@ -37,14 +37,22 @@ pub(crate) struct Frames<R> {
     has_footer: bool,
 }
 
-fn wrong(what: impl Into<String>) -> io::Error {
+fn no_stream(what: impl Into<String>) -> Error {
     let message = format!("this is no Arrow stream: {}", what.into());
-    io::Error::other(Error::new(ErrorKind::InvalidValue, message).with_hint("is it complete, and is the format right?"))
+    Error::new(ErrorKind::InvalidValue, message).with_hint("is it complete, and is the format right?")
+}
+
+fn longer(what: &str) -> Error {
+    let message = format!("{what} of an Arrow message is longer than is taken");
+    Error::new(ErrorKind::TooLarge, message).with_hint("write batches of fewer rows")
+}
+
+fn wrong(what: impl Into<String>) -> io::Error {
+    io::Error::other(no_stream(what))
 }
 
 fn too_large(what: &str) -> io::Error {
-    let message = format!("{what} of an Arrow message is longer than is taken");
-    io::Error::other(Error::new(ErrorKind::TooLarge, message).with_hint("write batches of fewer rows"))
+    io::Error::other(longer(what))
 }
 
 impl<R: Read> Frames<R> {
@@ -108,34 +116,39 @@ impl<R: Read> Frames<R> {
             0..=BODY_BYTES_MAX => self.take(body_bytes as usize)?,
             _ => return Err(too_large("the body")),
         }
-        let rows = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
-        if let Some(rows) = rows {
-            if !(0..=i64::from(i32::MAX)).contains(&rows.length()) {
-                return Err(wrong(format!("a batch says that it has {} rows", rows.length())));
-            }
-            let body = &self.message[head + length..];
-            let mut unpacked: i64 = 0;
-            for buffer in rows.buffers().into_iter().flatten() {
-                let bytes = slice(body, buffer).ok_or_else(|| wrong("a buffer lies outside of its message"))?;
-                if rows.compression().is_some()
-                    && let Some(stated) = bytes.first_chunk::<8>()
-                {
-                    // -1: this buffer is not packed.
-                    let stated = i64::from_le_bytes(*stated).max(-1);
-                    unpacked = unpacked.saturating_add(stated.max(0));
-                }
-            }
-            if unpacked > UNPACKED_BYTES_MAX {
-                return Err(too_large("what a body unpacks to"));
-            }
-            // A value takes a bit at least; columns of type Null take none, and would be any number of rows.
-            let bits = (body.len() as i64).saturating_add(unpacked).saturating_mul(8);
-            if rows.length() > bits.saturating_add(ROWS_OF_NOTHING_MAX) {
-                return Err(too_large("the number of rows"));
-            }
-        }
+        check_message(&message, &self.message[head + length..]).map_err(io::Error::other)?;
         Ok(())
     }
+}
+
+/// Checks a message of an Arrow stream against its body, whatever carried them: that its buffers lie within the body, that what
+/// they unpack to is bounded, and that its rows can be in them.
+pub fn check_message(message: &Message<'_>, body: &[u8]) -> Result<(), Error> {
+    let rows = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
+    let Some(rows) = rows else { return Ok(()) };
+    if !(0..=i64::from(i32::MAX)).contains(&rows.length()) {
+        return Err(no_stream(format!("a batch says that it has {} rows", rows.length())));
+    }
+    let mut unpacked: i64 = 0;
+    for buffer in rows.buffers().into_iter().flatten() {
+        let bytes = slice(body, buffer).ok_or_else(|| no_stream("a buffer lies outside of its message"))?;
+        if rows.compression().is_some()
+            && let Some(stated) = bytes.first_chunk::<8>()
+        {
+            // -1: this buffer is not packed.
+            let stated = i64::from_le_bytes(*stated).max(-1);
+            unpacked = unpacked.saturating_add(stated.max(0));
+        }
+    }
+    if unpacked > UNPACKED_BYTES_MAX {
+        return Err(longer("what a body unpacks to"));
+    }
+    // A value takes a bit at least; columns of type Null take none, and would be any number of rows.
+    let bits = (body.len() as i64).saturating_add(unpacked).saturating_mul(8);
+    if rows.length() > bits.saturating_add(ROWS_OF_NOTHING_MAX) {
+        return Err(longer("the number of rows"));
+    }
+    Ok(())
 }
 
 fn slice<'a>(body: &'a [u8], buffer: &IpcBuffer) -> Option<&'a [u8]> {

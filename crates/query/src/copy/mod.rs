@@ -40,6 +40,7 @@ mod text;
 mod text_in;
 mod values;
 
+pub use arrow_frames::{caught, check_message};
 pub(crate) use assign::{Assigner, assign};
 pub(crate) use bind::Wanted;
 pub use body::BodyOptions;

@@ -98,7 +98,15 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
             Ok(SettingCommand::Modes)
         }
         Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION SNAPSHOT")),
-        Set::SetRole { .. } => Err(not_supported("SET ROLE")),
+        Set::SetRole { context_modifier, role_name } => {
+            let local = match context_modifier {
+                None | Some(ast::ContextModifier::Session) => false,
+                Some(ast::ContextModifier::Local) => true,
+                Some(ast::ContextModifier::Global) => return Err(not_supported("SET GLOBAL")),
+            };
+            let value = role_name.map_or_else(|| "none".to_owned(), |role| name_of(&role));
+            Ok(SettingCommand::Set { name: "role".to_owned(), value: SettingValue::Text(value), local })
+        }
         Set::SetNames { charset_name, collation_name: None } => Ok(SettingCommand::Set {
             name: "client_encoding".to_owned(),
             value: SettingValue::Text(charset_name.value),

@@ -4,6 +4,7 @@
 
 use crate::dialect::names::{name_of, user_table};
 use crate::dialect::refuse::not_supported;
+use crate::dialect::roles::{RoleName, owner_of};
 use crate::dialect::statement::literal_text;
 use alluvia_space::{Column, Curve, DataType, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
@@ -64,6 +65,8 @@ pub(crate) enum TableChange {
     Rename(String),
     /// SET (...).
     Set(WithOptions),
+    /// OWNER TO.
+    Owner(RoleName),
 }
 
 /// Takes over a CREATE TABLE.
@@ -201,6 +204,7 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(name) } => {
             TableChange::Rename(user_table(name)?)
         }
+        AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
         AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
         AlterTableOperation::AlterColumn { .. } => {

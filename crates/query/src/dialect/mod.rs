@@ -3,6 +3,7 @@
 //! Nothing here knows which tables exist, and nothing does I/O: a [`Statement`] is a checked tree, and binding it to a
 //! snapshot is the session's work.
 
+pub(crate) mod arrays;
 mod commands;
 mod cuboid_name;
 pub(crate) mod definitions;
@@ -15,9 +16,11 @@ pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
 mod refuse;
+pub(crate) mod roles;
 pub(crate) mod statement;
 mod sureness;
 
+pub use arrays::array_elements;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
 pub(crate) use parse::{parse, query_of_table};

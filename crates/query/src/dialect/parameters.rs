@@ -7,19 +7,21 @@
 //! - The statement that is bound is left as it is; binding gives another.
 
 use crate::copy::{CopyStatement, CopyWhat, value_text};
+use crate::dialect::arrays;
 use crate::dialect::statement::{Insert, Kind};
 use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
-use arrow::datatypes::{DataType as ArrowType, TimeUnit};
+use arrow::datatypes::{DataType as ArrowType, Field, TimeUnit};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, ExactNumberInfo, Expr, Ident, LimitClause, Query, Select, SelectItem, SetExpr,
+    self, ArrayElemTypeDef, CastKind, ExactNumberInfo, Expr, LimitClause, Query, Select, SelectItem, SetExpr,
     TableFactor, TimezoneInfo, TypedString, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The most parameters of a statement: what the PostgreSQL protocol can count.
 pub(crate) const PARAMETERS_MAX: usize = 65_535;
@@ -96,49 +98,23 @@ impl VisitorMut for Bind<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         // A column is called after its text, whatever its parameters are.
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && Visit::visit(&*expr, &mut Parameters).is_break()
-            {
-                let alias = Ident::with_quote('"', expr.to_string());
-                let expr = std::mem::replace(expr, null());
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
-        }
+        arrays::name_items(select, |expr| Visit::visit(expr, &mut Parameters).is_break());
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match expr {
+        let put = match expr {
             Expr::Value(value) => {
                 let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
-                match self.literal_of(name) {
-                    Ok(literal) => *expr = literal,
-                    Err(error) => return ControlFlow::Break(error),
-                }
+                self.literal_of(name).map(|literal| *expr = literal)
             }
-            // A list of literals is what `= ANY (list)` means, in the form that everything else knows.
-            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
-                if let Expr::Array(array) = right.as_mut() {
-                    *expr = Expr::InList {
-                        expr: std::mem::replace(left, Box::new(null())),
-                        list: std::mem::take(&mut array.elem),
-                        negated: false,
-                    };
-                }
-            }
-            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
-                if let Expr::Array(array) = right.as_mut() {
-                    *expr = Expr::InList {
-                        expr: std::mem::replace(left, Box::new(null())),
-                        list: std::mem::take(&mut array.elem),
-                        negated: true,
-                    };
-                }
-            }
-            _ => {}
+            // What was a list's parameter is a written list now.
+            _ => arrays::expand(expr),
+        };
+        match put {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
         }
-        ControlFlow::Continue(())
     }
 }
 
@@ -276,6 +252,10 @@ fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
         }
         ArrowType::Interval(_) => ast::DataType::Interval { fields: None, precision: None },
         ArrowType::Time64(_) => ast::DataType::Time(None, TimezoneInfo::None),
+        ArrowType::List(element) => {
+            let element = sql_type(element.data_type())?;
+            ast::DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(element), None))
+        }
         _ => return None,
     })
 }
@@ -307,9 +287,9 @@ impl VisitorMut for Stated {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Cast { expr, data_type, .. } = expr
-            && let Ok(known) = crate::dialect::definitions::data_type_of(data_type)
+            && let Some(known) = cast_type(data_type)
         {
-            self.note(expr, known.to_arrow());
+            self.note(expr, known);
         }
         ControlFlow::Continue(())
     }
@@ -339,8 +319,70 @@ impl VisitorMut for Stated {
     }
 }
 
+/// The type that a cast gives, if it is one of a column, one of the catalog, or a list of such.
+fn cast_type(written: &ast::DataType) -> Option<ArrowType> {
+    match written {
+        ast::DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
+            Some(ArrowType::List(Arc::new(element_type(element)?)))
+        }
+        _ => match catalog_type(written).as_deref() {
+            // Read by their names.
+            Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => Some(ArrowType::Utf8View),
+            Some("oid") => Some(ArrowType::Int64),
+            _ => Some(crate::dialect::definitions::data_type_of(written).ok()?.to_arrow()),
+        },
+    }
+}
+
+/// The elements of a list. Numbers of the catalog say that they are.
+fn element_type(written: &ast::DataType) -> Option<Field> {
+    let item = |data_type| Field::new("item", data_type, true);
+    Some(match (catalog_type(written).as_deref(), written) {
+        (Some("oid"), _) => item(ArrowType::Int64).with_metadata([("pg_type".to_owned(), "oid".to_owned())].into()),
+        (_, ast::DataType::Numeric(ExactNumberInfo::None) | ast::DataType::Decimal(ExactNumberInfo::None)) => {
+            item(ArrowType::Decimal128(38, 10))
+        }
+        _ => item(cast_type(written)?),
+    })
+}
+
+/// The name of a type that only the catalog has.
+fn catalog_type(written: &ast::DataType) -> Option<String> {
+    match written {
+        ast::DataType::Custom(name, _) => Some(name.0.last()?.as_ident()?.value.to_ascii_lowercase()),
+        ast::DataType::Regclass => Some("regclass".to_owned()),
+        _ => None,
+    }
+}
+
+/// Puts `x = $1` in the place of `x = ANY($1)`, so that planning finds the type of the list's elements. Gives the numbers of
+/// those parameters.
+pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
+    struct Unlist(BTreeSet<usize>);
+
+    impl VisitorMut for Unlist {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } = expr
+                && let Some(number) = parameter(right)
+            {
+                self.0.insert(number);
+                let (left, right) =
+                    (std::mem::replace(left, Box::new(null())), std::mem::replace(right, Box::new(null())));
+                *expr = Expr::BinaryOp { left, op: compare_op.clone(), right };
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut unlist = Unlist(BTreeSet::new());
+    let _ = VisitMut::visit(query, &mut unlist);
+    unlist.0
+}
+
 /// The number of a parameter that stands alone.
-fn parameter(expr: &Expr) -> Option<usize> {
+pub(crate) fn parameter(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::Placeholder(name) => number_of(name).ok(),
@@ -435,5 +477,34 @@ mod tests {
         let mut kind = parse("SELECT $1::date, CAST($2 AS BIGINT) FROM t LIMIT $3 OFFSET $4").unwrap().remove(0).kind;
         let types: Vec<ArrowType> = stated(&mut kind).into_values().collect();
         assert_eq!(types, [ArrowType::Date32, ArrowType::Int64, ArrowType::Int64, ArrowType::Int64]);
+        let mut kind =
+            parse("SELECT $1::bigint[], CAST($2 AS text[]) WHERE 1 = ANY($3::oid[])").unwrap().remove(0).kind;
+        let elements = stated(&mut kind).into_values().map(|list| match list {
+            ArrowType::List(element) => (element.data_type().clone(), element.metadata().len()),
+            other => panic!("{other}"),
+        });
+        let expected = [(ArrowType::Int64, 0), (ArrowType::Utf8View, 0), (ArrowType::Int64, 1)];
+        assert_eq!(elements.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn lists_are_the_lists_that_they_meet() {
+        let list = |values: &[Option<i32>]| {
+            let values: Vec<ScalarValue> = values.iter().map(|value| ScalarValue::from(*value)).collect();
+            ScalarValue::List(ScalarValue::new_list_nullable(&values, &ArrowType::Int32))
+        };
+        for (sql, value, expected) in [
+            ("a = ANY($1::int[])", list(&[Some(1), Some(-2)]), "a IN (1, -2)"),
+            ("a = ANY(($1))", list(&[Some(1), None]), "a IN (1, CAST(NULL AS INTEGER))"),
+            ("a <> ALL($1)", list(&[]), "a NOT IN ()"),
+            ("a = ANY($1::int[])", ScalarValue::Null, "CAST(NULL AS BOOLEAN)"),
+            ("a = ANY($1)", ScalarValue::from("{x,\"y z\"}"), "a IN ('x', 'y z')"),
+            ("a = $1::text[]", ScalarValue::from("{x}"), "a = ARRAY['x']::TEXT[]"),
+        ] {
+            let found = bound(&format!("SELECT 1 FROM t WHERE {sql}"), &[value]).unwrap();
+            assert_eq!(found, format!("SELECT 1 FROM t WHERE {expected}"));
+        }
+        let error = bound("SELECT 1 FROM t WHERE a = ANY($1)", &[ScalarValue::from("5")]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidValue);
     }
 }

@@ -15,8 +15,9 @@ use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
+use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{depth, hints, labels, mirror, parameters};
+use crate::dialect::{arrays, depth, hints, labels, mirror, parameters};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
@@ -51,21 +52,51 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
             hints::read(tokens)?;
             continue;
         };
-        let (start, end) = (offsets.at(first.span.start), offsets.at(last.span.end));
-        let text = &sql[start..end];
+        let words = leading_words(tokens);
+        let is_of_roles = is_role_statement(&words);
+        let start = offsets.at(first.span.start);
+        let hidden: Vec<&TokenWithSpan> = if is_of_roles { secrets(tokens).collect() } else { Vec::new() };
+        let text: Arc<str> = match hidden.as_slice() {
+            [] => Arc::from(&sql[start..offsets.at(last.span.end)]),
+            hidden => Arc::from(without(sql, start, hidden, last, &mut offsets)),
+        };
         let hints = hints::read(tokens)?;
         let parameters = parameters::count(tokens)?;
-        let kind =
-            with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&leading_words(tokens)) {
-                Ok(()) => match statement(tokens, &hints) {
-                    Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
-                    Ok(kind) => Ok(kind),
-                },
-                Err(refused) => Ok(Kind::Refused(refused)),
-            })?;
-        statements.push(Statement { text: Arc::from(text), hints, kind, parameters });
+        let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
+            Ok(()) => match statement(tokens, &hints) {
+                Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
+                Ok(mut kind) => {
+                    if arrays::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = arrays::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
+                    Ok(kind)
+                }
+            },
+            Err(refused) => Ok(Kind::Refused(refused)),
+        })?;
+        statements.push(Statement { text, hints, kind, parameters });
     }
     Ok(statements)
+}
+
+/// The text of a statement with dots in the place of what is hidden of it.
+fn without(
+    sql: &str,
+    start: usize,
+    hidden: &[&TokenWithSpan],
+    last: &TokenWithSpan,
+    offsets: &mut Offsets<'_>,
+) -> String {
+    let (mut text, mut from) = (String::new(), start);
+    for token in hidden {
+        text += &sql[from..offsets.at(token.span.start)];
+        text += "'...'";
+        from = offsets.at(token.span.end);
+    }
+    text + &sql[from..offsets.at(last.span.end)]
 }
 
 /// Runs `parse` with stack for a statement of this depth and so many tokens.
@@ -115,7 +146,7 @@ impl Offsets<'_> {
     }
 }
 
-fn syntax(error: ParserError) -> Error {
+pub(super) fn syntax(error: ParserError) -> Error {
     let message = match error {
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
         ParserError::RecursionLimitExceeded => {
@@ -161,6 +192,11 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);
                 Kind::Rollback
             }
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::GRANT | Keyword::REVOKE
+                if starts_role_statement(parser) =>
+            {
+                Kind::Role(Box::new(parse_role_statement(parser)?))
+            }
             _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
         },
         _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
@@ -169,6 +205,14 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
         return Err(not_supported("a hint on this statement"));
     }
     Ok(kind)
+}
+
+fn starts_role_statement(parser: &Parser<'_>) -> bool {
+    let word = |at: usize| match parser.peek_nth_token(at).token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+        _ => None,
+    };
+    is_role_statement(&(0..2).map_while(word).collect::<Vec<_>>())
 }
 
 /// EXPLAIN [ANALYZE] [VERBOSE] [FORMAT f] query, or EXPLAIN (option, ...) query. Parsed here because the parser's own
@@ -302,13 +346,13 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::Commit)
         }
         Tree::Rollback { chain, savepoint } => {
-            if chain || savepoint.is_some() {
-                return Err(
-                    not_supported("ROLLBACK with a clause").with_hint("a transaction is rolled back as a whole")
-                );
+            if chain {
+                return Err(not_supported("ROLLBACK AND CHAIN").with_hint("BEGIN the next transaction by itself"));
             }
-            Ok(Kind::Rollback)
+            Ok(savepoint.map_or(Kind::Rollback, |name| Kind::RollbackTo(names::name_of(&name))))
         }
+        Tree::Savepoint { name } => Ok(Kind::Savepoint(names::name_of(&name))),
+        Tree::ReleaseSavepoint { name } => Ok(Kind::Release(names::name_of(&name))),
         Tree::Call(function) => call_of(&function),
         Tree::Declare { stmts } => {
             let mut declare = declare_of(stmts)?;

@@ -3,6 +3,7 @@
 //! Invariant: whatever the parser accepts is either done or named in an error. DataFusion plans some parts of a query by
 //! leaving them out (table versions and hints, FOR UPDATE, ...); [`query`] finds those in the tree.
 
+use crate::dialect::roles::is_role_statement;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, GroupByExpr, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion, Visit, Visitor,
@@ -24,8 +25,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("REPLACE", "tables are append-only for now; use INSERT"),
     ("UPSERT", "tables are append-only for now; use INSERT"),
     ("TRUNCATE", "drop the table and create it again"),
-    ("SAVEPOINT", "a transaction is committed or rolled back as a whole"),
-    ("RELEASE", "a transaction is committed or rolled back as a whole"),
     ("TABLE", "write SELECT * FROM the table"),
     ("VACUUM", "merging runs by itself; CALL alluvia.merge() hurries it"),
     ("ANALYZE", "statistics are kept by themselves"),
@@ -45,7 +44,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("EXECUTE", ""),
     ("EXPORT", ""),
     ("FLUSH", "use CALL alluvia.flush()"),
-    ("GRANT", ""),
     ("IF", ""),
     ("IMPORT", ""),
     ("INSTALL", ""),
@@ -66,7 +64,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("REFRESH", ""),
     ("RENAME", "use ALTER TABLE t RENAME TO u"),
     ("RETURN", ""),
-    ("REVOKE", ""),
     ("SECURITY", ""),
     ("THROW", ""),
     ("UNCACHE", ""),
@@ -98,7 +95,7 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
     if TABLE_KINDS.contains(&kind.as_str()) {
         return Err(not_supported(format!("{first} {kind} TABLE")));
     }
-    if kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
     Err(not_supported(format!("{first} {kind}")))

@@ -6,6 +6,7 @@ use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
 use crate::dialect::parameters;
 use crate::dialect::parse::query_of_table;
+use crate::dialect::roles::RoleStatement;
 use alluvia_types::{Error, Result};
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::scalar::ScalarValue;
@@ -69,6 +70,8 @@ impl Statement {
             Kind::Begin => Command::Begin,
             Kind::Commit => Command::Commit,
             Kind::Rollback => Command::Rollback,
+            Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
+            Kind::RollbackTo(_) => Command::RollbackTo,
             Kind::Setting(_) => Command::Set,
             Kind::Discard => Command::Discard,
             Kind::Deallocate(name) => Command::Deallocate(name.clone()),
@@ -145,6 +148,10 @@ pub enum Command {
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SAVEPOINT or RELEASE.
+    Savepoint,
+    /// ROLLBACK TO a savepoint, which undoes settings too.
+    RollbackTo,
     /// SET or RESET.
     Set,
     /// DISCARD ALL: the session is as new, its prepared statements included.
@@ -182,12 +189,20 @@ pub(crate) enum Kind {
     ShowCreate(String),
     /// SET, SHOW, RESET.
     Setting(SettingCommand),
+    /// Roles and grants.
+    Role(Box<RoleStatement>),
     /// BEGIN.
     Begin,
     /// COMMIT.
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// ROLLBACK TO a savepoint.
+    RollbackTo(String),
+    /// RELEASE of a savepoint.
+    Release(String),
     /// COPY.
     Copy(Box<CopyStatement>),
     /// CALL of one of our procedures.

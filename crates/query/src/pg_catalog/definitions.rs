@@ -4,7 +4,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-/// One line a table: its number, its name, its columns with their types. Made from the catalog of PostgreSQL 15.
+/// One line a table: its number (0 for a function that tools read as one), its name, its columns with their types. Made from the
+/// catalog of PostgreSQL 15.
 const COLUMNS: &str = include_str!("columns.txt");
 
 /// A table of the catalog.

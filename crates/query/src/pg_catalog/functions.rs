@@ -2,7 +2,8 @@
 
 use super::relations::text_of;
 use super::tables::{is_visible, schema_name};
-use super::types;
+use super::{rights, types};
+use crate::rights::{Authoriser, quoted};
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::Store;
 use alluvia_types::Stage;
@@ -20,10 +21,15 @@ use std::sync::Arc;
 pub(super) const REGCLASS: &str = "pg_catalog_regclass";
 pub(super) const REGNAMESPACE: &str = "pg_catalog_regnamespace";
 
-type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
+pub(super) type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
 
 /// Gives a statement the functions of the catalog.
-pub(crate) fn register(state: &mut SessionState, catalog: &Arc<Catalog>, store: &Arc<dyn Store>) -> Result<()> {
+pub(crate) fn register(
+    state: &mut SessionState,
+    catalog: &Arc<Catalog>,
+    store: &Arc<dyn Store>,
+    authoriser: &Authoriser,
+) -> Result<()> {
     let mut add = |name: &str, arguments: Vec<DataType>, gives: DataType, work: Work| -> Result<()> {
         let run = move |arguments: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -104,7 +110,8 @@ pub(crate) fn register(state: &mut SessionState, catalog: &Arc<Catalog>, store: 
             Ok(Arc::new(StringViewArray::from_iter(sizes.iter().map(|size| size.map(pretty)))))
         }),
     )?;
-    for (name, quote) in [("quote_ident", quote_ident as fn(&str) -> String), ("quote_literal", quote_literal)] {
+    rights::register(&mut add, authoriser)?;
+    for (name, quote) in [("quote_ident", quoted as fn(&str) -> String), ("quote_literal", quote_literal)] {
         add(
             name,
             vec![text()],
@@ -119,14 +126,8 @@ pub(crate) fn register(state: &mut SessionState, catalog: &Arc<Catalog>, store: 
     Ok(())
 }
 
-fn ints(array: &ArrayRef) -> Result<Int64Array, DataFusionError> {
+pub(super) fn ints(array: &ArrayRef) -> Result<Int64Array, DataFusionError> {
     Ok(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
-}
-
-fn quote_ident(text: &str) -> String {
-    let plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }
 
 fn quote_literal(text: &str) -> String {
@@ -151,10 +152,7 @@ mod tests {
 
     #[test]
     fn names_and_sizes_look_as_in_postgresql() {
-        assert_eq!(
-            (quote_ident("a_1"), quote_ident("A\"b"), quote_ident("1a")),
-            ("a_1".into(), "\"A\"\"b\"".into(), "\"1a\"".into())
-        );
+        assert_eq!((quoted("a_1"), quoted("A\"b"), quoted("1a")), ("a_1".into(), "\"A\"\"b\"".into(), "\"1a\"".into()));
         assert_eq!(
             (pretty(0), pretty(10_239), pretty(10_240), pretty(3 << 30)),
             ("0 bytes".into(), "10239 bytes".into(), "10 kB".into(), "3072 MB".into())

@@ -2,14 +2,17 @@
 
 use super::relations::{Relation, SCHEMAS};
 use super::tables::{Row, relations, row};
-use super::{NAME, types};
+use super::{NAME, rights, types};
 use crate::table::StatementContext;
 
 /// The rows of a view; `None` for one that is always empty.
 pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
     Some(match view {
         "columns" => columns,
-        "enabled_roles" => |_| vec![row! { role_name: NAME }],
+        "applicable_roles" => rights::applicable_roles,
+        "enabled_roles" => rights::enabled_roles,
+        "role_table_grants" => rights::role_table_grants,
+        "table_privileges" => rights::table_privileges,
         "information_schema_catalog_name" => |_| vec![row! { catalog_name: NAME }],
         "schemata" => |_| {
             let row =

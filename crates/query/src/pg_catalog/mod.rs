@@ -9,17 +9,25 @@
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
 //! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
 
+mod constants;
 mod definitions;
+mod empty;
+mod factors;
+mod facts;
+mod fold;
 mod functions;
 mod information;
+mod parameters;
 mod relations;
 mod rewrite;
+mod rights;
 mod tables;
 mod types;
 
 pub(crate) use functions::register;
+pub(crate) use parameters::compared;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 
-/// The one database, and its one role.
+/// The one database, and its first role.
 pub(crate) const NAME: &str = "alluvia";

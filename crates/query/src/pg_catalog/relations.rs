@@ -12,7 +12,7 @@ pub(crate) const PG_CATALOG_OID: i64 = 11;
 pub(crate) const PUBLIC_OID: i64 = 2200;
 pub(crate) const INFORMATION_SCHEMA_OID: i64 = 13_000;
 pub(crate) const SYSTEM_OID: i64 = 16_000;
-/// The number of the one role, and of the one database.
+/// The number of the first role, and of the one database.
 pub(crate) const ROLE_OID: i64 = 10;
 pub(crate) const DATABASE_OID: i64 = 5;
 /// Users' tables are numbered from here, by their ids.
@@ -37,6 +37,8 @@ pub(crate) struct Relation {
     pub(crate) kind: &'static str,
     pub(crate) columns: Vec<Attribute>,
     pub(crate) rows: u64,
+    /// The number of its owner.
+    pub(crate) owner: i64,
 }
 
 /// A column.
@@ -66,6 +68,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, u64>) -> Vec<Relat
             kind: "r",
             columns: entry.def.columns.iter().map(attribute).collect(),
             rows: rows.get(&entry.def.id.0).copied().unwrap_or(0),
+            owner: catalog.rights().owner(entry.def.id).0.into(),
         }
     };
     catalog.tables().map(relation).collect()
@@ -87,9 +90,12 @@ pub(crate) fn of_system() -> Vec<Relation> {
             kind: "v",
             columns: schema.iter().flat_map(|schema| schema.fields().iter().map(attribute)).collect(),
             rows: 0,
+            owner: ROLE_OID,
         }
     });
-    let catalog = definitions::all().iter().map(|((schema, name), definition)| {
+    // What has no number is a function there.
+    let numbered = definitions::all().iter().filter(|(_, definition)| definition.oid != 0);
+    let catalog = numbered.map(|((schema, name), definition)| {
         let attribute = |(name, sql): &(&'static str, &'static str)| Attribute {
             name: (*name).to_owned(),
             type_oid: by_name(sql).unwrap_or(25),
@@ -104,6 +110,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
             kind: if *schema == "pg_catalog" && definition.oid < 10_000 { "r" } else { "v" },
             columns: definition.columns.iter().map(attribute).collect(),
             rows: 0,
+            owner: ROLE_OID,
         }
     });
     system.chain(catalog).collect()

@@ -1,192 +1,54 @@
 //! Queries of the catalog, from PostgreSQL's language to what is planned here.
 //!
-//! Invariant: a query that names nothing of the catalog is left as it is.
+//! Invariants:
+//! - A query that names nothing of the catalog is left as it is.
+//! - What is left out can be seen to be empty, or false, by what the catalog never holds ([`facts`](super::facts),
+//!   [`empty`](super::empty)).
 
+use super::constants::{Constant, constant, is_of_catalog, number_expr, text_expr};
+use super::empty::one_row;
 use super::functions::{REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
-use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, is_always_empty};
-use super::{NAME, types};
+use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
+use super::{factors, facts, fold, rights, types};
+use crate::dialect::arrays;
 use crate::dialect::names::name_of;
+use crate::dialect::statement::literal_text;
+use crate::rights::Authoriser;
 use crate::session::settings::SettingsNow;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, JoinOperator,
-    ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
-/// Functions that say the same whatever they are given, with what they say.
-const CONSTANTS: &[(&[&str], Constant)] = &[
-    (
-        &[
-            "current_database",
-            "current_catalog",
-            "pg_get_userbyid",
-            "current_user",
-            "current_role",
-            "session_user",
-            "user",
-        ],
-        Constant::Text(NAME),
-    ),
-    (&["current_schema"], Constant::Text("public")),
-    (&["pg_encoding_to_char", "pg_client_encoding", "getdatabaseencoding"], Constant::Text("UTF8")),
-    (&["pg_tablespace_location"], Constant::Text("")),
-    (&["version"], Constant::Version),
-    (&["pg_char_to_encoding"], Constant::Number("6")),
-    (&["pg_my_temp_schema", "pg_backend_pid", "txid_current", "pg_trigger_depth"], Constant::Number("0")),
-    (
-        &[
-            "has_table_privilege",
-            "has_schema_privilege",
-            "has_database_privilege",
-            "has_column_privilege",
-            "has_any_column_privilege",
-            "has_function_privilege",
-            "has_sequence_privilege",
-            "has_type_privilege",
-            "has_tablespace_privilege",
-            "has_language_privilege",
-            "pg_has_role",
-            "pg_type_is_visible",
-            "pg_function_is_visible",
-            "pg_operator_is_visible",
-            "pg_opclass_is_visible",
-            "pg_collation_is_visible",
-            "pg_conversion_is_visible",
-            "pg_ts_config_is_visible",
-            "pg_ts_dict_is_visible",
-            "pg_statistics_obj_is_visible",
-        ],
-        Constant::Truth(true),
-    ),
-    (
-        &[
-            "pg_is_in_recovery",
-            "pg_relation_is_publishable",
-            "pg_is_other_temp_schema",
-            "pg_jit_available",
-            "pg_relation_is_updatable",
-            "pg_is_wal_replay_paused",
-        ],
-        Constant::Truth(false),
-    ),
-    (
-        &[
-            "pg_get_expr",
-            "pg_get_indexdef",
-            "pg_get_constraintdef",
-            "obj_description",
-            "col_description",
-            "shobj_description",
-            "pg_get_viewdef",
-            "pg_get_serial_sequence",
-            "pg_get_partkeydef",
-            "pg_get_function_result",
-            "pg_get_function_arguments",
-            "pg_get_function_identity_arguments",
-            "pg_get_functiondef",
-            "pg_get_triggerdef",
-            "pg_get_ruledef",
-            "pg_get_statisticsobjdef_columns",
-            "array_to_string",
-            "array_upper",
-            "inet_server_addr",
-            "inet_client_addr",
-            "inet_server_port",
-            "inet_client_port",
-            "pg_get_function_sqlbody",
-            "pg_postmaster_start_time",
-            "pg_conf_load_time",
-            "_pg_char_max_length",
-            "_pg_numeric_precision",
-            "_pg_numeric_scale",
-            "pg_options_to_table",
-        ],
-        Constant::Null,
-    ),
-];
-
-/// Functions that are answered here, or registered, beside those.
-const FUNCTIONS: &[&str] = &[
-    "current_schemas",
-    "current_setting",
-    "set_config",
-    "to_regclass",
-    "to_regtype",
-    "to_regnamespace",
-    "format_type",
-    "pg_table_is_visible",
-    "pg_relation_size",
-    "pg_table_size",
-    "pg_total_relation_size",
-    "pg_database_size",
-    "pg_size_pretty",
-    "quote_ident",
-    "quote_literal",
-];
-
-/// Functions of these names mean something without the catalog, too: alone they do not make a query one of it.
-const ORDINARY: &[&str] = &["array_to_string"];
-
-#[derive(Clone, Copy)]
-enum Constant {
-    Text(&'static str),
-    Number(&'static str),
-    Truth(bool),
-    Null,
-    Version,
-}
-
-impl Constant {
-    fn expr(self) -> Expr {
-        match self {
-            Constant::Text(text) => text_expr(text),
-            Constant::Number(number) => number_expr(number),
-            Constant::Truth(value) => Expr::Value(Value::Boolean(value).into()),
-            Constant::Null => Expr::Value(Value::Null.into()),
-            Constant::Version => {
-                let ours = env!("CARGO_PKG_VERSION");
-                text_expr(&format!("PostgreSQL 16.0 (Alluvia {ours}) on {}", std::env::consts::ARCH))
-            }
-        }
-    }
-}
-
-fn text_expr(text: &str) -> Expr {
-    Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
-}
-
-fn number_expr(number: impl ToString) -> Expr {
-    Expr::Value(Value::Number(number.to_string(), false).into())
-}
-
-fn constant(name: &str) -> Option<Constant> {
-    CONSTANTS.iter().find(|(names, _)| names.contains(&name)).map(|(_, constant)| *constant)
-}
-
 /// Brings a query of the catalog to what can be planned; gives whether it is one.
-pub(crate) fn prepare(query: &mut Query, catalog: &Catalog, settings: impl FnOnce() -> SettingsNow) -> Result<bool> {
+pub(crate) fn prepare(
+    query: &mut Query,
+    authoriser: &Authoriser,
+    settings: impl FnOnce() -> SettingsNow,
+) -> Result<bool> {
+    let catalog: &Catalog = authoriser.catalog();
     let mut names = Names { catalog, found: false };
     let _ = Visit::visit(&*query, &mut names);
     if !names.found {
         return Ok(false);
     }
-    match VisitMut::visit(query, &mut Rewrite { catalog, settings: &settings() }) {
+    match VisitMut::visit(query, &mut Rewrite { catalog, authoriser, settings: &settings() }) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
 /// The parts of a name, lower case unless quoted.
-fn parts(name: &ObjectName) -> Vec<String> {
+pub(super) fn parts(name: &ObjectName) -> Vec<String> {
     name.0.iter().filter_map(ObjectNamePart::as_ident).map(name_of).collect()
 }
 
 /// The schema and table of the catalog that a name means.
-fn catalog_table(name: &ObjectName, catalog: &Catalog) -> Option<(&'static str, String)> {
+pub(super) fn catalog_table(name: &ObjectName, catalog: &Catalog) -> Option<(&'static str, String)> {
     let parts = parts(name);
     match parts.as_slice() {
         [.., schema, table] if schema == PG_CATALOG => Some((PG_CATALOG, table.clone())),
@@ -213,10 +75,7 @@ impl Visitor for Names<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         self.found |= match expr {
             Expr::Function(function) => match parts(&function.name).as_slice() {
-                [name] => {
-                    (constant(name).is_some() || FUNCTIONS.contains(&name.as_str()))
-                        && !ORDINARY.contains(&name.as_str())
-                }
+                [name] => is_of_catalog(name),
                 [schema, _] => schema == PG_CATALOG,
                 _ => false,
             },
@@ -245,8 +104,9 @@ fn reg_type(data_type: &ast::DataType) -> Option<String> {
     .then_some(name)
 }
 
-struct Rewrite<'a> {
-    catalog: &'a Catalog,
+pub(super) struct Rewrite<'a> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) authoriser: &'a Authoriser,
     settings: &'a SettingsNow,
 }
 
@@ -261,6 +121,7 @@ impl VisitorMut for Rewrite<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        factors::tell_apart(select);
         // Items keep the names that PostgreSQL gives them, whatever becomes of them.
         let mut seen: Vec<String> = Vec::new();
         for item in &mut select.projection {
@@ -284,23 +145,18 @@ impl VisitorMut for Rewrite<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        // pg_catalog.generate_series(...): a function, which has no schema here.
-        if let TableFactor::Table { name, args: Some(_), .. } = factor
-            && let [schema, function] = parts(name).as_slice()
-            && schema == PG_CATALOG
-        {
-            *name = ObjectName::from(vec![Ident::new(function.clone())]);
-        }
+        factors::function(factor);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         match expr {
             // Planning wants a subquery in an expression to be one row by its form.
-            Expr::Subquery(query) => {
-                self.empty_out(&mut query.body);
-                one_row(query);
-            }
+            Expr::Subquery(query) => match self.is_empty_query(query) {
+                true => *expr = cast(Constant::Null.expr(), ast::DataType::Text),
+                false => one_row(query),
+            },
+            Expr::Case { .. } => facts::prune(expr, self.catalog),
             Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
                 // ARRAY(SELECT ...), of what the catalog has none of.
                 *expr = Constant::Null.expr();
@@ -316,7 +172,11 @@ impl VisitorMut for Rewrite<'_> {
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(error),
         }
-        ControlFlow::Continue(())
+        fold::fold(expr);
+        match arrays::expand(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 }
 
@@ -334,8 +194,15 @@ impl Rewrite<'_> {
             }
             Expr::Collate { expr, .. } => Some(std::mem::replace(expr.as_mut(), Constant::Null.expr())),
             Expr::Cast { expr: inner, data_type, .. } => {
-                if let ast::DataType::Array(_) = data_type {
-                    return Ok(Some(Constant::Null.expr()));
+                if let ast::DataType::Array(of) = data_type {
+                    // Lists that are written are what they are; the catalog's own are none.
+                    return Ok(match fold::is_written(inner) {
+                        true => {
+                            fold::plain_elements(of);
+                            None
+                        }
+                        false => Some(Constant::Null.expr()),
+                    });
                 }
                 let Some(name) = custom_type(data_type) else { return Ok(None) };
                 let literal = match inner.as_ref() {
@@ -363,7 +230,10 @@ impl Rewrite<'_> {
                     ("regclass", None) => call(REGCLASS, vec![inner]),
                     ("regtype", None) => call("format_type", vec![inner, Constant::Null.expr()]),
                     ("regnamespace", None) => call(REGNAMESPACE, vec![inner]),
-                    ("regrole", _) => Constant::Text(NAME).expr(),
+                    // Functions are called by their names alone.
+                    ("regproc", Some(text)) => text_expr(text.trim_start_matches("pg_catalog.")),
+                    ("regrole", Some(text)) => text_expr(&text),
+                    ("regrole", None) => call("pg_get_userbyid", vec![inner]),
                     ("oid" | "xid", _) => cast(inner, ast::DataType::BigInt(None)),
                     ("int2", _) => cast(inner, ast::DataType::SmallInt(None)),
                     ("int4", _) => cast(inner, ast::DataType::Integer(None)),
@@ -386,13 +256,20 @@ impl Rewrite<'_> {
             }
             _ => return Ok(None),
         };
+        if let Some(known) = fold::function(&name, function)? {
+            return Ok(Some(known));
+        }
+        if let Some(replaced) = rights::replaced(&name, function, self.authoriser) {
+            return Ok(Some(replaced));
+        }
         if let Some(constant) = constant(&name) {
             return Ok(Some(constant.expr()));
         }
         let argument = |at: usize| text_argument(function, at);
         Ok(match name.as_str() {
             "current_schemas" => {
-                let elem = vec![text_expr("pg_catalog"), text_expr("public")];
+                let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+                let elem = implicit.then(|| text_expr("pg_catalog")).into_iter().chain([text_expr("public")]).collect();
                 Some(Expr::Array(ast::Array { elem, named: true }))
             }
             "current_setting" => {
@@ -423,59 +300,6 @@ impl Rewrite<'_> {
             _ => None,
         })
     }
-
-    /// Replaces what reads a table that is always empty by what gives no rows, and needs no plan for the rest of it.
-    fn empty_out(&self, body: &mut SetExpr) -> bool {
-        match body {
-            SetExpr::Select(select) => {
-                let is_empty = select.from.iter().any(|from| {
-                    let inner = |join: &ast::Join| {
-                        let kind = &join.join_operator;
-                        matches!(kind, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
-                            && self.is_empty(&join.relation)
-                    };
-                    self.is_empty(&from.relation) || from.joins.iter().any(inner)
-                });
-                if !is_empty || has_aggregate(select) {
-                    return false;
-                }
-                let mut seen: Vec<String> = Vec::new();
-                for (at, item) in select.projection.iter_mut().enumerate() {
-                    let name = match item {
-                        SelectItem::ExprWithAlias { alias, .. } => name_of(alias),
-                        SelectItem::UnnamedExpr(expr) => item_name(expr).unwrap_or_else(|| "?column?".to_owned()),
-                        // All columns of what is not planned: whoever asks gets the table itself.
-                        _ => return false,
-                    };
-                    let name = if seen.contains(&name) { format!("{name} {}", at + 1) } else { name };
-                    seen.push(name.clone());
-                    let expr = cast(Constant::Null.expr(), ast::DataType::Text);
-                    *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
-                }
-                select.from.clear();
-                select.selection = Some(Constant::Truth(false).expr());
-                select.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
-                select.having = None;
-                select.distinct = None;
-                true
-            }
-            SetExpr::SetOperation { left, right, .. } => {
-                self.empty_out(left);
-                self.empty_out(right);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    fn is_empty(&self, factor: &TableFactor) -> bool {
-        match factor {
-            TableFactor::Table { name, args: None, .. } => {
-                catalog_table(name, self.catalog).is_some_and(|(schema, table)| is_always_empty(schema, &table))
-            }
-            _ => false,
-        }
-    }
 }
 
 fn or_null(number: Option<i64>) -> Expr {
@@ -486,11 +310,11 @@ fn schema_oid(text: &str) -> Option<i64> {
     text.parse().ok().or_else(|| SCHEMAS.iter().find(|(_, name)| *name == text).map(|(oid, _)| *oid))
 }
 
-fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
+pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
     Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
     let list = ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
     Expr::Function(ast::Function {
@@ -509,8 +333,16 @@ fn call(name: &str, arguments: Vec<Expr>) -> Expr {
 fn text_argument(function: &ast::Function, at: usize) -> Option<String> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.get(at)? {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => crate::dialect::statement::literal_text(expr),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => literal_text(uncast(expr)),
         _ => None,
+    }
+}
+
+/// What is within casts and brackets.
+pub(super) fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => uncast(inner),
+        expr => expr,
     }
 }
 
@@ -529,7 +361,7 @@ fn operator(name: &str) -> Option<BinaryOperator> {
 }
 
 /// The name that PostgreSQL gives to an item without one.
-fn item_name(expr: &Expr) -> Option<String> {
+pub(super) fn item_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(name_of(ident)),
         Expr::CompoundIdentifier(path) => path.last().map(name_of),
@@ -547,49 +379,5 @@ fn item_name(expr: &Expr) -> Option<String> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-const AGGREGATES: [&str; 10] =
-    ["count", "sum", "min", "max", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "first_value"];
-
-fn has_aggregate(select: &Select) -> bool {
-    /// Whether there is one, and in how many subqueries the visit is: theirs are their own.
-    struct Aggregates(bool, usize);
-    impl Visitor for Aggregates {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.1 += 1;
-            ControlFlow::Continue(())
-        }
-
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.1 -= 1;
-            ControlFlow::Continue(())
-        }
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let (Expr::Function(function), 0) = (expr, self.1) {
-                self.0 |= parts(&function.name).last().is_some_and(|name| AGGREGATES.contains(&name.as_str()));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut aggregates = Aggregates(false, 0);
-    let _ = Visit::visit(&select.projection, &mut aggregates);
-    aggregates.0
-}
-
-/// Makes a subquery of one column give one row by its form.
-fn one_row(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
-    if has_aggregate(select) || select.from.is_empty() || query.limit_clause.is_some() {
-        return;
-    }
-    if let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] = select.projection.as_mut_slice() {
-        let inner = std::mem::replace(expr, Constant::Null.expr());
-        *expr = call("first_value", vec![inner]);
-        query.order_by = None;
     }
 }

@@ -3,7 +3,7 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, Relation, SCHEMAS, of_system, of_users};
-use super::{NAME, types};
+use super::{NAME, rights, types};
 use crate::table::StatementContext;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
@@ -81,18 +81,27 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
     Some(match table {
         "pg_am" => |_| vec![row! { oid: 2, amname: "heap", amtype: "t" }],
         "pg_attribute" => attributes,
-        "pg_authid" | "pg_roles" => |_| {
-            vec![row! {
-                oid: ROLE_OID, rolname: NAME, rolsuper: true, rolinherit: true, rolcreaterole: true, rolcreatedb: true,
-                rolcanlogin: true, rolbypassrls: true, rolconnlimit: -1,
-            }]
-        },
+        "pg_authid" | "pg_roles" => rights::roles,
+        "pg_auth_members" => rights::members,
+        "pg_db_role_setting" => rights::role_settings,
         "pg_class" => classes,
-        "pg_database" => |_| {
+        "pg_database" => |context| {
             vec![row! {
-                oid: DATABASE_OID, datname: NAME, datdba: ROLE_OID, encoding: 6, datlocprovider: "c", datallowconn: true,
+                oid: DATABASE_OID, datname: NAME, datacl: rights::database_acl(context), datdba: ROLE_OID, encoding: 6, datlocprovider: "c", datallowconn: true,
                 datconnlimit: -1, dattablespace: 1663, datcollate: "C", datctype: "C.UTF-8",
             }]
+        },
+        "pg_get_keywords" => |_| {
+            use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_COLUMN_ALIAS};
+            let row = |(word, keyword): (&&str, _)| {
+                let reserved = RESERVED_FOR_COLUMN_ALIAS.contains(keyword);
+                row! {
+                    word: word.to_ascii_lowercase(), catcode: if reserved { "R" } else { "U" }, barelabel: !reserved,
+                    catdesc: if reserved { "reserved" } else { "unreserved" },
+                    baredesc: if reserved { "requires AS" } else { "can be bare label" },
+                }
+            };
+            ALL_KEYWORDS.iter().zip(ALL_KEYWORDS_INDEX).map(row).collect()
         },
         "pg_language" => |_| vec![row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true }],
         "pg_namespace" => {
@@ -117,14 +126,13 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             users(context).into_iter().map(row).collect()
         },
         "pg_tables" => |context| {
-            let row = |table: Relation| row! { schemaname: table.schema.1, tablename: table.name, tableowner: NAME };
+            let row = |table: Relation| row! { schemaname: table.schema.1, tablename: table.name, tableowner: rights::name(context, table.owner) };
             relations(context).into_iter().filter(|table| table.kind == "r").map(row).collect()
         },
         "pg_tablespace" => |_| vec![row! { oid: 1663, spcname: "pg_default", spcowner: ROLE_OID }],
         "pg_type" => |_| types_rows(),
-        "pg_user" | "pg_shadow" => {
-            |_| vec![row! { usename: NAME, usesysid: ROLE_OID, usecreatedb: true, usesuper: true, usebypassrls: true }]
-        }
+        "pg_user" | "pg_shadow" => rights::users,
+        "pg_group" => rights::groups,
         "pg_views" => |context| {
             let row = |view: Relation| row! { schemaname: view.schema.1, viewname: view.name, viewowner: NAME };
             relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
@@ -152,11 +160,15 @@ pub(crate) fn relations(context: &StatementContext) -> Vec<Relation> {
 fn classes(context: &StatementContext) -> Vec<Row> {
     let class = |relation: Relation| {
         let of_heap = if relation.kind == "r" { 2 } else { 0 };
-        row! {
-            oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: ROLE_OID, relam: of_heap,
+        let acl = rights::table_acl(context, &relation);
+        let mut row = row! {
+            oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
             relfilenode: relation.oid, reltuples: relation.rows as i64, relkind: relation.kind, relpersistence: "p",
             relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n",
-        }
+        };
+        // NULL says that nothing was granted.
+        row.extend(acl.map(|acl| ("relacl", Value::from(acl))));
+        row
     };
     relations(context).into_iter().map(class).collect()
 }
@@ -180,10 +192,9 @@ fn attributes(context: &StatementContext) -> Vec<Row> {
 
 fn types_rows() -> Vec<Row> {
     let row = |known: types::PgType| {
-        let kind = if known.category == "P" { "p" } else { "b" };
         row! {
             oid: known.oid, typname: known.name, typnamespace: PG_CATALOG_OID, typowner: ROLE_OID, typlen: known.length,
-            typbyval: known.by_value, typtype: kind, typcategory: known.category, typispreferred: known.preferred,
+            typbyval: known.by_value, typtype: known.kind(), typcategory: known.category, typispreferred: known.preferred,
             typisdefined: true, typdelim: ",", typelem: known.element, typarray: known.array, typinput: known.input,
             typoutput: known.output, typreceive: known.input.replace("in", "recv"), typsend: known.output.replace("out", "send"),
             typalign: known.align, typstorage: known.storage, typtypmod: -1,

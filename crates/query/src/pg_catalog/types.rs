@@ -21,6 +21,13 @@ pub(crate) struct PgType {
     pub(crate) storage: &'static str,
 }
 
+impl PgType {
+    /// `b` for one that has values, `p` for one that stands for others.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.category == "P" { "p" } else { "b" }
+    }
+}
+
 /// All types.
 pub(crate) fn all() -> impl Iterator<Item = PgType> {
     TYPES.lines().filter_map(|line| {

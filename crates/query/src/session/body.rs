@@ -5,6 +5,7 @@
 //! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven days.
 
 use crate::copy::{BodyOptions, CopyOptions, Direction, Source, Streams, copy_from};
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use alluvia_snapshot::BatchKey;
@@ -45,7 +46,7 @@ pub struct Ingested {
 
 impl Ingest {
     fn key(&self, session: &Session) -> Result<Option<BatchKey>> {
-        let entry = session.user_table(&self.table)?;
+        let entry = session.table_for(INSERT, &self.table)?;
         Ok(self.key.as_ref().map(|key| BatchKey::new(entry.def.id, key)))
     }
 }
@@ -80,7 +81,7 @@ impl Session {
 
     async fn ingest_here(&self, run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
         let key = ingest.key(self)?;
-        let entry = self.user_table(&ingest.table)?;
+        let entry = self.table_for(INSERT, &ingest.table)?;
         let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });
         let mut context = self.copy_context(run, &streams);
         let spool_dir = Some(self.engine.spill_dir().to_owned());

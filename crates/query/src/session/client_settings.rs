@@ -73,7 +73,8 @@ const KNOWN: &[(&str, &str, Takes)] = &[
     ("options", "", Takes::Nothing),
     ("plan_cache_mode", "auto", Takes::Any),
     ("row_security", "on", Takes::Any),
-    ("search_path", "\"$user\", public", Takes::Schemas),
+    // No schema is a user's: `$user` would make tools take the system tables for tables that are found without their schema.
+    ("search_path", "public", Takes::Schemas),
     ("server_encoding", "UTF8", Takes::Nothing),
     ("server_version", SERVER_VERSION, Takes::Nothing),
     ("server_version_num", "160000", Takes::Nothing),

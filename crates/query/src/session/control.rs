@@ -51,8 +51,8 @@ impl Session {
                 Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
                     .with_hint("BEGIN opens one"))
             }
-            Transaction::Failed(settings) => {
-                self.state.lock().settings = *settings;
+            Transaction::Failed(failed) => {
+                self.state.lock().settings = failed.settings_before;
                 Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
             }
             Transaction::Open(mut open) => {
@@ -97,11 +97,7 @@ impl Session {
                 Err(Error::new(ErrorKind::Transaction, "there is no transaction to roll back")
                     .with_hint("BEGIN opens one"))
             }
-            Transaction::Failed(settings) => {
-                state.settings = *settings;
-                Ok(Outcome::done("ROLLBACK"))
-            }
-            Transaction::Open(open) => {
+            Transaction::Open(open) | Transaction::Failed(open) => {
                 state.settings = open.settings_before;
                 Ok(Outcome::done("ROLLBACK"))
             }
@@ -122,6 +118,7 @@ impl Session {
                 Ok(Outcome::table("SHOW", &["name", "setting", "description"], rows.collect()))
             }
             SettingCommand::Set { name, value, local } => {
+                self.check_role(&name, &value)?;
                 let mut state = self.state.lock();
                 let name = Settings::canonical(&name)?;
                 let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
@@ -165,9 +162,22 @@ impl Session {
             SettingCommand::Modes => Ok(Outcome::done("SET")),
             SettingCommand::ResetAll => {
                 let mut state = self.state.lock();
+                // As in PostgreSQL, the role stays.
+                let role = Arc::clone(&state.settings.role);
                 state.settings = state.defaults.clone();
+                state.settings.role = role;
                 Ok(Outcome::done("RESET"))
             }
+        }
+    }
+
+    /// Refuses to act as a role that the session is not in.
+    fn check_role(&self, name: &str, value: &SettingValue) -> Result<()> {
+        match value {
+            SettingValue::Text(role) if name.eq_ignore_ascii_case("role") => {
+                self.authoriser().acting_as(role.trim()).role().map(|_| ())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -178,6 +188,7 @@ impl Session {
 
     /// Sets a setting as the session begins: RESET goes back to this value.
     pub fn start_with(&self, name: &str, value: &str) -> Result<()> {
+        self.check_role(name, &SettingValue::Text(value.to_owned()))?;
         let mut state = self.state.lock();
         let mut changed = state.settings.clone();
         changed.set(&name.to_ascii_lowercase(), &SettingValue::Text(value.to_owned()), &state.defaults)?;
@@ -198,6 +209,14 @@ impl Session {
     fn shown(&self, name: &str) -> Result<(String, String)> {
         let known = Settings::canonical(name);
         match known {
+            // What follows from who the session is for.
+            Ok(canonical @ "is_superuser") => {
+                let shown = if self.authoriser().is_superuser() { "on" } else { "off" };
+                Ok((canonical.to_owned(), shown.to_owned()))
+            }
+            Ok(canonical @ "session_authorization") => {
+                Ok((canonical.to_owned(), self.authoriser().session_user().to_owned()))
+            }
             Ok(canonical) => Ok((canonical.to_owned(), self.state.lock().settings.show(canonical)?)),
             Err(error) => {
                 let database = self.engine.database_settings().into_iter().find(|row| row.name == name);
@@ -224,7 +243,11 @@ impl Session {
             Procedure::PinCuboid(name) => return self.pin_cuboid(name).await,
             Procedure::UnpinCuboid(name) => return self.unpin_cuboid(name, false).await,
             Procedure::Cancel(id) => {
-                self.engine.sessions().cancel(id)?;
+                let authoriser = self.authoriser();
+                self.engine.sessions().cancel(id, |user| match authoriser.sees(user) {
+                    true => Ok(()),
+                    false => authoriser.superuser("cancel another's statement"),
+                })?;
                 return Ok(Outcome::done("CALL"));
             }
             Procedure::DropCuboid(name) => return self.unpin_cuboid(name, true).await,

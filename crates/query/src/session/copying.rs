@@ -8,6 +8,7 @@
 use crate::copy::{BodyOptions, CopyContext, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to};
 use crate::dialect::names::{name_of, user_table};
 use crate::dialect::{Hints, Kind, Statement, query_of_table};
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session, State};
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
@@ -58,7 +59,7 @@ impl Session {
             return Err(Error::internal("a COPY TO has no columns of a table"));
         };
         self.check_transaction(&statement.kind)?;
-        let entry = self.user_table(&user_table(table)?)?;
+        let entry = self.table_for(INSERT, &user_table(table)?)?;
         let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
         if columns.is_empty() {
             return Ok(entry.def.columns.iter().map(field).collect());
@@ -70,7 +71,7 @@ impl Session {
     pub(crate) async fn copy(&self, run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> Result<Outcome> {
         match copy {
             CopyStatement::From { table, columns, source, options, streams } => {
-                let entry = self.user_table(&user_table(&table)?)?;
+                let entry = self.table_for(INSERT, &user_table(&table)?)?;
                 let columns = columns.iter().map(name_of).collect();
                 let context = self.copy_context(run, &streams);
                 let numbered = context.mark.is_some();

@@ -10,6 +10,8 @@ use crate::answer::Aim;
 use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
+use crate::rights::{Authoriser, Need, Who, of_statement};
+use crate::session::auditing::audit_end;
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
@@ -20,6 +22,7 @@ use crate::session::registry::{Client, Place};
 use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
+use crate::system::cut;
 use crate::table::Used;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
@@ -40,7 +43,7 @@ pub struct Session {
     cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
     pub(crate) cursors: Cursors,
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// Where a session stands between statements.
@@ -50,7 +53,7 @@ pub enum TransactionStatus {
     Idle,
     /// Between BEGIN and COMMIT.
     Open,
-    /// An error came since BEGIN: only its end is taken.
+    /// An error came: only its end and ROLLBACK TO a savepoint are taken.
     Failed,
 }
 
@@ -64,14 +67,20 @@ pub(crate) struct State {
     pub(crate) seen: Version,
     /// The highest version written with relaxed durability that may not be visible yet.
     pub(crate) unseen: Option<Version>,
+    /// Who it is for.
+    pub(crate) who: Who,
 }
 
 impl State {
-    /// An error came: an open transaction can only end.
+    /// An error came: an open transaction can only end, or go back to a savepoint.
     pub(crate) fn fail_transaction(&mut self) {
-        if let Transaction::Open(open) = &self.transaction {
-            self.transaction = Transaction::Failed(Box::new(open.settings_before.clone()));
-        }
+        self.transaction = match std::mem::take(&mut self.transaction) {
+            Transaction::Open(mut open) => {
+                open.drop_unsaved();
+                Transaction::Failed(open)
+            }
+            other => other,
+        };
     }
 }
 
@@ -81,6 +90,8 @@ pub(crate) struct Run {
     pub(crate) progress: Arc<Progress>,
     /// The settings it runs with, whatever it changes.
     pub(crate) settings: Settings,
+    /// Its text.
+    pub(crate) text: Arc<str>,
     /// Its place in `alluvia.queries`.
     pub(crate) query_id: u64,
     /// Set when a cuboid has answered.
@@ -98,6 +109,7 @@ impl Session {
             transaction: Transaction::None,
             seen: Version(0),
             unseen: None,
+            who: Who::embedded(),
         };
         let (state, cancel) = (Arc::new(Mutex::new(state)), CancelHandle::default());
         let start_micros = engine.store().clock().wall_micros();
@@ -119,9 +131,35 @@ impl Session {
         self.id
     }
 
-    /// States who the session is for, for `alluvia.sessions`.
+    /// States who the session is for: from now on it may what they may, and has the settings of their role. Whoever calls this
+    /// has seen their password, or trusts them.
     pub fn introduce(&self, client: Client) {
+        let who = self.engine.trust().who(&client.user, &self.engine);
         *self.place.entry.client.lock() = client;
+        self.state.lock().who = who.clone();
+        let catalog = self.engine.store().catalog();
+        let role = match who {
+            Who::Role(id, _) => catalog.rights().role(id),
+            who => catalog.rights().named(who.name()),
+        };
+        for (name, value) in role.iter().flat_map(|role| &role.settings) {
+            // It was checked when it was set; a limit may have become lower since.
+            if let Err(error) = self.start_with(name, value) {
+                tracing::warn!(%error, name, "a setting of the role is left as it is");
+            }
+        }
+    }
+
+    /// Who the session is for, to others.
+    pub(crate) fn client(&self) -> Client {
+        self.place.entry.client.lock().clone()
+    }
+
+    /// What the session may, now.
+    pub(crate) fn authoriser(&self) -> Authoriser {
+        let catalog = self.engine.store().catalog();
+        let state = self.state.lock();
+        Authoriser::new(state.who.clone(), Arc::clone(&state.settings.role), catalog)
     }
 
     /// What the running statement has read of tables so far.
@@ -243,11 +281,19 @@ impl Session {
             token: token.clone(),
             progress: Arc::clone(&progress),
             settings,
+            text: cut(text).into(),
             query_id: record.id(),
             aim: Mutex::default(),
             telling: OnceLock::new(),
         });
-        let mut work = Guarded::new(work(run).instrument(record.span().clone()));
+        let span = record.span().clone();
+        let work = work(run);
+        let work = async {
+            // Whoever is nobody, or no longer somebody, may nothing.
+            self.authoriser().role()?;
+            work.await
+        };
+        let mut work = Guarded::new(work.instrument(span));
         let result = tokio::select! {
             biased;
             result = &mut work => result,
@@ -270,6 +316,7 @@ impl Session {
             Err(error) => {
                 record.end(progress.rows(), Err(&error));
                 self.state.lock().fail_transaction();
+                self.audit_refusal(text, &error).await;
                 Err(error)
             }
         }
@@ -278,6 +325,7 @@ impl Session {
     pub(super) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
         let Statement { kind, hints, text: _, parameters } = statement;
         self.check_transaction(&kind)?;
+        of_statement(&self.authoriser(), &kind)?;
         if parameters > 0 {
             return Err(missing(1));
         }
@@ -292,9 +340,13 @@ impl Session {
             Kind::ShowTables => Ok(self.show_tables()),
             Kind::ShowCreate(table) => self.show_create(&table),
             Kind::Setting(command) => self.setting(command),
+            Kind::Role(statement) => self.role_statement(run, *statement).await,
             Kind::Begin => self.begin().await,
             Kind::Commit => self.commit(run).await,
             Kind::Rollback => self.rollback(),
+            Kind::Savepoint(name) => self.savepoint(name),
+            Kind::RollbackTo(name) => self.rollback_to(&name),
+            Kind::Release(name) => self.release(&name),
             Kind::Copy(copy) => self.copy(run, *copy, &hints).await,
             Kind::Call(procedure) => self.call(procedure).await,
             Kind::Declare(declare) => self.declare(run, declare, &hints).await,
@@ -306,7 +358,7 @@ impl Session {
         }
     }
 
-    /// Refuses everything once the transaction failed.
+    /// Refuses everything while the transaction has failed.
     pub(super) fn check_usable(&self) -> Result<()> {
         match self.state.lock().transaction {
             Transaction::Failed(_) => Err(failed_transaction()),
@@ -314,7 +366,7 @@ impl Session {
         }
     }
 
-    /// Refuses what a transaction cannot hold, and everything but its end once it failed.
+    /// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
@@ -322,11 +374,12 @@ impl Session {
         };
         match (&self.state.lock().transaction, kind) {
             (Transaction::None, _) => Ok(()),
-            (_, Kind::Commit | Kind::Rollback) => Ok(()),
+            (_, Kind::Commit | Kind::Rollback | Kind::RollbackTo(_)) => Ok(()),
             (Transaction::Failed(_), _) => Err(failed_transaction()),
             (Transaction::Open(_), Kind::CreateTable(_)) => refused("CREATE TABLE"),
             (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
             (Transaction::Open(_), Kind::AlterTable(_)) => refused("ALTER TABLE"),
+            (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
             (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
             (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
             (Transaction::Open(_), Kind::Copy(copy)) if copy.is_from() => refused("COPY FROM"),
@@ -334,9 +387,13 @@ impl Session {
         }
     }
 
-    /// The newest visible definition of a user table, with near names if there is none.
-    pub(crate) fn user_table(&self, name: &str) -> Result<Arc<TableEntry>> {
-        self.engine.store().catalog().table(name).cloned()
+    /// The newest visible definition of a user table, with near names if there is none; refused if the session may not use it for
+    /// this.
+    pub(crate) fn table_for(&self, need: Need, name: &str) -> Result<Arc<TableEntry>> {
+        let authoriser = self.authoriser();
+        let entry = authoriser.catalog().table(name)?;
+        authoriser.table(need, entry)?;
+        Ok(Arc::clone(entry))
     }
 
     /// The session's settings beside the database's, for `alluvia.settings`.
@@ -353,9 +410,13 @@ impl Session {
         let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
+        let audit = self.audit_change(run, &batch).await?;
         let store = Arc::clone(self.engine.store());
         let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
         run.progress.set_phase(Phase::Idle);
+        if let Some(audit) = audit {
+            audit_end(audit, &committed).await;
+        }
         let committed = committed?;
         self.wrote(committed.version, durability);
         if own_mark.is_some() {
@@ -389,7 +450,7 @@ impl Session {
 
 fn failed_transaction() -> Error {
     Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
-        .with_hint("ROLLBACK ends it")
+        .with_hint("ROLLBACK ends it, and ROLLBACK TO goes back to a savepoint")
 }
 
 /// Commits a batch, if it may be without holding a thread.

@@ -2,6 +2,7 @@
 
 use crate::answer::{Pinned, Shape};
 use crate::dialect::CuboidName;
+use crate::rights::Need;
 use crate::session::core::{Session, blocking};
 use crate::session::outcome::Outcome;
 use alluvia_catalog::TableEntry;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 impl Session {
     /// Builds a cuboid, if it is not there, and keeps it.
     pub(crate) async fn pin_cuboid(&self, name: CuboidName) -> Result<Outcome> {
-        let entry = self.user_table(&name.table)?;
+        let entry = self.table_for(Need::Ownership, &name.table)?;
         let shape = Shape::named(&entry.def, &name)?;
         let engine = Arc::clone(&self.engine);
         let pinned = blocking(move || engine.pin_cuboid(&entry, &shape)).await?;
@@ -24,7 +25,7 @@ impl Session {
 
     /// From now on the cuboid may be evicted, or with `forget` it is gone; statements that ask for its shape bring it back.
     pub(crate) async fn unpin_cuboid(&self, name: CuboidName, forget: bool) -> Result<Outcome> {
-        let entry = self.user_table(&name.table)?;
+        let entry = self.table_for(Need::Ownership, &name.table)?;
         let shape = Shape::named(&entry.def, &name)?;
         let (engine, meant, measures) = (Arc::clone(&self.engine), shape.clone(), name.measures.is_some());
         // One may just be built.

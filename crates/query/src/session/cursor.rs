@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A cursor reads the snapshot of its DECLARE, however long it lives: its stream has pinned it.
-//! - Without WITH HOLD it ends with its transaction.
+//! - Without WITH HOLD it ends with its transaction, and with what ROLLBACK TO undoes.
 //! - Rows come in order and once; there is no way back.
 
 use crate::dialect::Hints;
@@ -21,6 +21,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cursors that a session may have open.
 const CURSORS_MAX: usize = 64;
@@ -29,6 +30,8 @@ const CURSORS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Cursors {
     open: Mutex<BTreeMap<String, Cursor>>,
+    /// Cursors that were ever declared.
+    declared: AtomicU64,
 }
 
 impl fmt::Debug for Cursors {
@@ -38,6 +41,8 @@ impl fmt::Debug for Cursors {
 }
 
 struct Cursor {
+    /// How many were declared before it.
+    number: u64,
     schema: SchemaRef,
     /// `None` once all rows have come.
     rows: Option<SendableRecordBatchStream>,
@@ -50,6 +55,16 @@ impl Cursors {
     /// A transaction is over.
     pub(crate) fn end_transaction(&self) {
         self.open.lock().retain(|_, cursor| cursor.hold);
+    }
+
+    /// How many were ever declared.
+    pub(crate) fn declared(&self) -> u64 {
+        self.declared.load(Ordering::Relaxed)
+    }
+
+    /// Closes those that were declared when so many had been.
+    pub(crate) fn undo_since(&self, declared: u64) {
+        self.open.lock().retain(|_, cursor| cursor.number < declared);
     }
 
     /// Closes all.
@@ -83,7 +98,8 @@ impl Session {
         }
         let outcome = self.query(run, query, hints).await?;
         let rows = outcome.rows.ok_or_else(|| Error::internal("a query without rows"))?;
-        let cursor = Cursor { schema: rows.schema(), rows: Some(rows), rest: None, hold };
+        let number = self.cursors.declared.fetch_add(1, Ordering::Relaxed);
+        let cursor = Cursor { number, schema: rows.schema(), rows: Some(rows), rest: None, hold };
         self.cursors.open.lock().insert(name, cursor);
         Ok(Outcome::done("DECLARE CURSOR"))
     }

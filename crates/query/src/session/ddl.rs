@@ -7,10 +7,12 @@ use crate::dialect::Hints;
 use crate::dialect::definitions::{AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define};
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::dialect::statement::TableName;
+use crate::rights::Need;
 use crate::session::core::{Run, Session};
 use crate::session::insert::mapping;
 use crate::session::outcome::Outcome;
 use crate::system::{TABLE_NAMES, schema_of};
+use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
 use alluvia_space::{DataType, TableDef};
@@ -21,7 +23,7 @@ use std::sync::Arc;
 impl Session {
     /// CREATE TABLE, with or without AS.
     pub(crate) async fn create_table(&self, run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
-        if self.user_table(&create.name).is_ok() {
+        if self.table_for(Need::Definition, &create.name).is_ok() {
             if create.if_not_exists {
                 let notice = format!("table '{}' exists already, and is left as it is", create.name);
                 return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
@@ -38,7 +40,7 @@ impl Session {
             });
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let def = define(id, &create.name, &columns, &create.with, seed)?;
-            let changes = vec![Change::CreateTable { def }];
+            let changes = self.creating(def)?;
             self.submit(run, NewBatch { changes, ..NewBatch::default() }).await?;
             return Ok(Outcome::done("CREATE TABLE"));
         };
@@ -46,7 +48,7 @@ impl Session {
         let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
         let columns = columns_of(&planned.schema(), &names)?;
         let def = define(id, &create.name, &columns, &create.with, seed)?;
-        let mut batch = NewBatch { changes: vec![Change::CreateTable { def: def.clone() }], ..NewBatch::default() };
+        let mut batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
         let all: Vec<usize> = (0..def.columns.len()).collect();
         let mapping = mapping(&def, &all);
         // The version is ignored for a table that the same batch creates.
@@ -57,8 +59,18 @@ impl Session {
         Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
     }
 
+    /// A new table, which is whose it is that makes it.
+    pub(super) fn creating(&self, def: TableDef) -> Result<Vec<Change>> {
+        let (table, owner) = (def.id, self.authoriser().role()?);
+        let mut changes = vec![Change::CreateTable { def }];
+        if owner != BOOTSTRAP {
+            changes.push(Change::Rights { change: RightsChange::Own { table, owner } });
+        }
+        Ok(changes)
+    }
+
     /// Seed of a new table's weights. Any number will do, as long as tables differ.
-    fn seed(&self, id: TableId) -> u64 {
+    pub(super) fn seed(&self, id: TableId) -> u64 {
         let mut mixed = (self.engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
         // SplitMix64 (Steele et al. 2014).
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -71,14 +83,16 @@ impl Session {
         let mut changes = Vec::new();
         let mut outcome = Outcome::done("DROP TABLE");
         for name in names {
-            match self.user_table(&name) {
+            match self.table_for(Need::Ownership, &name) {
                 Ok(entry) => {
                     let drop = Change::DropTable { id: entry.def.id };
                     if !changes.contains(&drop) {
                         changes.push(drop);
                     }
                 }
-                Err(_) if if_exists => outcome = outcome.with_notice(format!("there is no table '{name}' to drop")),
+                Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
+                    outcome = outcome.with_notice(format!("there is no table '{name}' to drop"))
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -90,19 +104,22 @@ impl Session {
 
     /// ALTER TABLE.
     pub(crate) async fn alter_table(&self, run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
-        let entry = match self.user_table(&statement.name) {
+        let entry = match self.table_for(Need::Ownership, &statement.name) {
             Ok(entry) => entry,
-            Err(_) if statement.if_exists => {
+            Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
                 let notice = format!("there is no table '{}' to alter", statement.name);
                 return Ok(Outcome::done("ALTER TABLE").with_notice(notice));
             }
             Err(error) => return Err(error),
         };
+        if let TableChange::Owner(owner) = &statement.change {
+            return self.give_table(run, &entry, owner).await;
+        }
         let def = match altered(&entry.def, statement.change)? {
             Altered::To(def) => *def,
             Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
         };
-        if def.name != entry.def.name && self.user_table(&def.name).is_ok() {
+        if def.name != entry.def.name && self.table_for(Need::Definition, &def.name).is_ok() {
             return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
         }
         def.validate()?;
@@ -123,7 +140,7 @@ impl Session {
             });
             return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
         }
-        let entry = self.user_table(&name.table)?;
+        let entry = self.table_for(Need::Definition, &name.table)?;
         let rows = entry.def.columns.iter().map(|column| {
             let role = role(&entry.def, column.id);
             vec![Some(column.name.clone()), Some(column.data_type.sql_name()), Some(yes(column.nullable)), role]
@@ -140,7 +157,7 @@ impl Session {
 
     /// SHOW CREATE TABLE.
     pub(crate) fn show_create(&self, table: &str) -> Result<Outcome> {
-        let entry = self.user_table(table)?;
+        let entry = self.table_for(Need::Definition, table)?;
         let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
         Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))
     }
@@ -230,6 +247,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             options.freshness = freshness.as_deref().map(checked_freshness).transpose()?;
             alter::set_options(def, options)?
         }
+        TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {
             return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures or curve is not supported")
                 .with_hint("create a new table with CREATE TABLE ... WITH (...) AS SELECT * FROM the old one"));

@@ -1,10 +1,12 @@
 //! What a statement takes and gives, without running it.
 //!
 //! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an INSERT, the
-//! type of its column; what planning infers from what the parameter meets; TEXT.
+//! type of its column; what planning infers from what the parameter meets (`x = ANY($1)`: a list of what `x` is); TEXT.
 
 use crate::dialect::statement::Insert;
 use crate::dialect::{Hints, Kind, Statement, parameters};
+use crate::pg_catalog;
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::guard::Guarded;
 use crate::session::insert::targets;
@@ -33,12 +35,17 @@ impl Session {
             token: CancelToken::new(),
             progress: Arc::new(Progress::default()),
             settings: self.state.lock().settings.clone(),
+            text: "".into(),
             // No statement has it: what describing reads is nobody's.
             query_id: 0,
             aim: Mutex::default(),
             telling: OnceLock::new(),
         };
-        Guarded::new(self.describe_here(&run, statement, known)).await
+        let described = Guarded::new(self.describe_here(&run, statement, known)).await;
+        if let Err(error) = &described {
+            self.audit_refusal(&statement.text, error).await;
+        }
+        described
     }
 
     async fn describe_here(&self, run: &Run, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
@@ -88,7 +95,7 @@ impl Session {
             }
         }
         if let Kind::Insert(Insert { table, columns, source }) = &kind {
-            let entry = self.user_table(table)?;
+            let entry = self.table_for(INSERT, table)?;
             let whole = parameters::whole_values(source);
             let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
             let targets = targets(&entry.def, columns.as_deref(), width)?;
@@ -98,19 +105,31 @@ impl Session {
                 }
             }
         }
-        if types.iter().any(Option::is_none)
-            && let Some(query) = parameters::query_of(&mut kind)
-        {
-            let inferred = self.inferred(run, query.clone(), &statement.hints).await?;
-            for (name, data_type) in inferred {
-                let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
-                if let (Some(place), Some(data_type)) = (number.and_then(|number| types.get_mut(number - 1)), data_type)
-                {
-                    place.get_or_insert(data_type);
-                }
+        let Some(query) = parameters::query_of(&mut kind) else { return Ok(or_text(types)) };
+        for (number, data_type) in pg_catalog::compared(query) {
+            if let Some(place) = types.get_mut(number - 1) {
+                place.get_or_insert(data_type);
             }
         }
-        Ok(types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View)).collect())
+        if types.iter().all(Option::is_some) {
+            return Ok(or_text(types));
+        }
+        let mut query = query.clone();
+        let lists = parameters::unlist(&mut query);
+        let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
+        let inferred = self.inferred(run, query, &statement.hints).await?;
+        for (name, data_type) in inferred {
+            let Some(number) = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()) else { continue };
+            if let (Some(place), Some(data_type)) = (types.get_mut(number - 1), data_type) {
+                place.get_or_insert(if lists.contains(&number) { list_of(data_type) } else { data_type });
+            }
+        }
+        for number in lists {
+            if let Some(place) = types.get_mut(number - 1) {
+                place.get_or_insert(list_of(DataType::Utf8View));
+            }
+        }
+        Ok(or_text(types))
     }
 
     async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
@@ -123,4 +142,9 @@ impl Session {
         let types = plan.get_parameter_types().map_err(|error| crate::session::error_of(&error))?;
         Ok(types.into_iter().collect())
     }
+}
+
+/// What nothing says of is text.
+fn or_text(types: Vec<Option<DataType>>) -> Vec<DataType> {
+    types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View)).collect()
 }

@@ -3,6 +3,7 @@
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
 use crate::copy::assign;
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
@@ -83,7 +84,7 @@ impl Session {
         }
         let mut rows: Vec<NewRows> = Vec::new();
         for (table, batches) in tables {
-            let entry = self.user_table(&table)?;
+            let entry = self.table_for(INSERT, &table)?;
             let bound = bind(&entry, batches)?;
             run.progress.add_rows(bound.iter().map(|batch| batch.num_rows() as u64).sum());
             match rows.iter_mut().find(|known| known.table == entry.def.id) {

@@ -8,6 +8,7 @@ use crate::copy::{Assigner, Sink, TextAs, tight};
 use crate::dialect::Hints;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::Insert;
+use crate::rights::INSERT;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::errors::from_datafusion;
 use crate::session::outcome::Outcome;
@@ -30,7 +31,7 @@ pub(super) const INLINE_BYTES_MAX: u64 = 32 << 20;
 impl Session {
     /// INSERT INTO.
     pub(crate) async fn insert(&self, run: &Arc<Run>, insert: Insert, hints: &Hints) -> Result<Outcome> {
-        let entry = self.user_table(&insert.table)?;
+        let entry = self.table_for(INSERT, &insert.table)?;
         let listed = insert.columns.as_deref();
         if let SetExpr::Values(values) = insert.source.body.as_ref()
             && let Some(first) = values.rows.first()

@@ -3,6 +3,7 @@
 //! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`guard`] and
 //! [`supervise`] keep a statement from harming anything but itself.
 
+mod auditing;
 mod body;
 pub(crate) mod client_settings;
 mod control;
@@ -25,8 +26,11 @@ mod prepared;
 pub mod progress;
 mod refine;
 mod registry;
+mod roles;
+mod savepoint;
 mod select;
 pub(crate) mod settings;
+mod sibling;
 mod stream_in;
 mod supervise;
 mod transaction;

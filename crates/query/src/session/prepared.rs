@@ -114,7 +114,9 @@ impl Session {
     pub(super) fn answer_at_once(&self, text: &str, aim: &Aim, parameters: &[Literal]) -> Result<Option<Outcome>> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(None) };
         let store = self.engine.store();
-        if !aim.holds(&store.catalog()) {
+        // Who may not is refused the general way.
+        let authoriser = self.authoriser();
+        if !aim.holds(authoriser.catalog()) || !authoriser.may_read(aim.entry()) {
             return Ok(None);
         }
         let (freshness, seen) = {
@@ -151,7 +153,9 @@ impl Session {
             rows = batch.num_rows()
         ));
         self.engine.statements().ended(kind_of(text), took, Ok(()));
-        self.engine.queries().ran(self.id, text, start_micros, took, batch.num_rows() as u64, &used);
+        let client = self.client();
+        let session = (self.id, client.user.as_str());
+        self.engine.queries().ran(session, text, start_micros, took, batch.num_rows() as u64, &used);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
     }

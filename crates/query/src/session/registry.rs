@@ -98,14 +98,16 @@ impl Sessions {
         self.open.lock().values().cloned().collect()
     }
 
-    /// Ends what a session runs. Whether it then has ended, and how, its own client is told.
-    pub(crate) fn cancel(&self, id: u64) -> Result<()> {
+    /// Ends what a session runs, if that may be for a session of its user. Whether it then has ended, and how, its own client is
+    /// told.
+    pub(crate) fn cancel(&self, id: u64, may: impl FnOnce(&str) -> Result<()>) -> Result<()> {
         let entry = self.open.lock().get(&id).cloned();
         let missing = |what: &str| {
             Error::new(ErrorKind::UndefinedObject, format!("session {id} {what}"))
                 .with_hint("alluvia.sessions lists the open sessions, and what they run")
         };
         let entry = entry.ok_or_else(|| missing("is not open"))?;
+        may(&entry.client.lock().user)?;
         if entry.running.lock().is_none() {
             return Err(missing("runs nothing"));
         }

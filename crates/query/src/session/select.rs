@@ -6,6 +6,7 @@
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::dialect::{Hints, rewrite_sureness};
 use crate::pg_catalog;
+use crate::rights::Need;
 use crate::sample::SamplePlanner;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
@@ -16,6 +17,7 @@ use crate::session::progress::CancelToken;
 use crate::session::settings::{Settings, parse_fraction, parse_freshness};
 use crate::session::transaction::Transaction;
 use crate::table::{IndexUse, StatementContext, UsedCounters};
+use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_snapshot::{Freshness, Snapshot, Want};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
@@ -163,7 +165,8 @@ impl Session {
     ) -> Result<Unplanned> {
         let (mut state, runtime, used) = self.planner(run, &snapshot, hints, false)?;
         if of_catalog {
-            let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
+            let registered =
+                pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
             registered.map_err(|error| error_of(&error))?;
         }
         Ok(Unplanned { tree, snapshot, state, runtime, used, token: run.token.clone() })
@@ -181,7 +184,7 @@ impl Session {
             return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")
                 .with_hint("SET sample_fraction = 1, and SET max_error for an estimate with bounds"));
         }
-        pg_catalog::prepare(query, &self.engine.store().catalog(), || self.settings_now())
+        pg_catalog::prepare(query, &self.authoriser(), || self.settings_now())
     }
 
     /// A query's logical plan, for what it tells of types.
@@ -192,7 +195,8 @@ impl Session {
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
         let (mut state, _, _) = self.planner(run, &snapshot, hints, true)?;
         if of_catalog {
-            let registered = pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store());
+            let registered =
+                pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
             registered.map_err(|error| error_of(&error))?;
         }
         plan_apart(run.token.clone(), async move {
@@ -251,6 +255,7 @@ impl Session {
                 kept: Arc::clone(self.engine.kept()),
             },
             settings: Arc::new(self.settings_now()),
+            authoriser: self.authoriser(),
         });
         self.engine.queries().reads(run.query_id, &used);
         let (mut state, runtime) = self.engine.statement_state(&run.settings);
@@ -263,12 +268,17 @@ impl Session {
         Ok((state, runtime, used))
     }
 
-    /// Pins the snapshot that a statement over these tables reads.
+    /// Pins the snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not named
+    /// here can be scanned.
     pub(crate) fn pin(&self, references: &[TableReference], settings: &Settings, hints: &Hints) -> Result<Snapshot> {
         let store = self.engine.store();
-        let mut catalog = store.catalog();
+        let authoriser = self.authoriser();
+        let mut catalog = Arc::clone(authoriser.catalog());
         loop {
             let tables = tables_of(references, &catalog);
+            for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
+                authoriser.table(Need::Privilege(Privilege::Select), entry)?;
+            }
             let freshness = freshness_of(&tables, &catalog, settings, hints)?;
             let (at_least, exactly) = {
                 let state = self.state.lock();

@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) producer_epoch: u64,
     /// Of the next batch.
     pub(crate) producer_sequence: u64,
+    /// The role whose rights hold; empty for that which logged in.
+    pub(crate) role: Arc<str>,
     /// What clients set that changes nothing, where it differs from the start.
     pub(crate) client: Arc<BTreeMap<&'static str, String>>,
 }
@@ -79,6 +81,7 @@ const SETTINGS: [(&str, &str); 19] = [
         "progressive",
         "Whether the command line and HTTP's events show estimates that get better until the answer: on or off.",
     ),
+    ("role", "Role whose rights statements have; none: that which logged in."),
     ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
@@ -116,6 +119,7 @@ impl Settings {
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
+            role: "".into(),
             client: Arc::default(),
         }
     }
@@ -198,6 +202,8 @@ impl Settings {
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "progressive" => self.progressive = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            // Whether it may be is for whoever knows the roles.
+            "role" => self.role = if text.eq_ignore_ascii_case("none") { "".into() } else { text.into() },
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "max_error" => {
@@ -260,6 +266,8 @@ impl Settings {
             "index_rule" => show_switch(self.index_rule),
             "predicate_cache" => show_switch(self.predicate_cache),
             "progressive" => show_switch(self.progressive),
+            "role" if self.role.is_empty() => "none".to_owned(),
+            "role" => self.role.to_string(),
             "sample_fraction" => self.sample_fraction.to_string(),
             "short_path" => show_switch(self.short_path),
             "max_error" => self.max_error.to_string(),
@@ -295,6 +303,7 @@ impl Settings {
             "index_rule" => self.index_rule = other.index_rule,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
             "progressive" => self.progressive = other.progressive,
+            "role" => self.role = Arc::clone(&other.role),
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
             "short_path" => self.short_path = other.short_path,
             "max_error" => self.max_error = other.max_error,
@@ -490,6 +499,7 @@ mod tests {
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),
             ("progressive", "on"),
+            ("role", "reader"),
             ("sample_fraction", "0.3"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),

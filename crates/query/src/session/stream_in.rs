@@ -6,17 +6,20 @@
 //! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
-use crate::copy::{Assigner, Sink, TextAs, Wanted, compact};
+use crate::copy::{Assigner, Sink, TextAs, Wanted, compact, infer_schema};
+use crate::dialect::definitions::{WithOptions, define};
+use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::insert::INLINE_BYTES_MAX;
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use crate::session::transaction::Transaction;
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::rights::Privilege;
 use alluvia_snapshot::{Committed, NewBatch};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -74,11 +77,11 @@ impl Session {
         let text = format!("/* rows from a program into */ {table}");
         self.run(&text, |run| async move {
             self.check_usable()?;
-            let entry = self.user_table(table)?;
+            let entry = self.table_for(INSERT, table)?;
             let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
                 self.append_pending(&run, &entry, rows).await?
             } else {
-                self.append_batch(&run, &entry, rows).await?
+                self.append_batch(&run, &entry, NewBatch::default(), rows).await?
             };
             *place.lock() = Some(taken);
             Ok(Outcome::tagged("INGEST"))
@@ -87,7 +90,53 @@ impl Session {
         appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
     }
 
-    async fn append_batch<S>(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: S) -> Result<Appended>
+    /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
+    /// without dimensions. Names become lower case, as they do in SQL, unless two would become one. If anything fails there is no
+    /// table. Not within a transaction.
+    pub async fn append_to_new<S>(&self, table: &str, schema: &Schema, rows: S) -> Result<Appended>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
+    {
+        let inferred = infer_schema(schema, "the data")?;
+        let columns = inferred.columns.into_iter().map(|column| (column.name, column.data_type, column.nullable));
+        let columns: Vec<_> = columns.collect();
+        let appended = Mutex::new(None);
+        let place = &appended;
+        let text = format!("/* rows from a program into new */ {table}");
+        self.run(&text, |run| async move {
+            if self.in_transaction() {
+                self.check_usable()?;
+                return Err(Error::new(
+                    ErrorKind::NotSupported,
+                    "creating a table for rows inside a transaction is not supported",
+                )
+                .with_hint("COMMIT or ROLLBACK first; without a transaction table and rows are one atomic batch"));
+            }
+            if self.table_for(Need::Definition, table).is_ok() {
+                return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+                    .with_hint("append to it, choose another name, or drop the table first"));
+            }
+            self.authoriser().database(Privilege::Create)?;
+            let id = self.engine.store().new_table_id();
+            let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
+            let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
+            // The version is ignored for a table that the same batch creates.
+            let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
+            *place.lock() = Some(self.append_batch(&run, &entry, batch, rows).await?);
+            Ok(Outcome::tagged("INGEST"))
+        })
+        .await?;
+        appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
+    }
+
+    /// Adds the rows to `batch` and commits it, unless it is empty.
+    async fn append_batch<S>(
+        &self,
+        run: &Arc<Run>,
+        entry: &Arc<TableEntry>,
+        mut batch: NewBatch,
+        mut rows: S,
+    ) -> Result<Appended>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
     {
@@ -114,9 +163,9 @@ impl Session {
         drop(rows);
         run.token.check()?;
         run.progress.set_phase(Phase::Finishing);
-        let mut batch = NewBatch::default();
         blocking(move || sink.finish()).await?.add_to(&mut batch);
-        let committed = if matched.rows == 0 { None } else { Some(self.submit(run, batch).await?) };
+        let is_empty = matched.rows == 0 && batch.changes.is_empty();
+        let committed = if is_empty { None } else { Some(self.submit(run, batch).await?) };
         Ok(Appended { rows: matched.rows, committed })
     }
 

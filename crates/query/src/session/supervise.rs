@@ -74,7 +74,7 @@ impl Record {
     pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
         let clock = engine.store().clock();
         let start_micros = clock.wall_micros();
-        let id = engine.queries().begin(session.id, text, start_micros);
+        let id = engine.queries().begin(session.id, &session.client.lock().user, text, start_micros);
         let sql = cut(text).to_owned();
         let span = info_span!(
             "statement",

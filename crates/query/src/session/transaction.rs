@@ -3,7 +3,9 @@
 //! Invariants:
 //! - Everything between BEGIN and COMMIT reads the version that BEGIN pinned, and the transaction's own rows above it.
 //! - COMMIT submits one batch; until then nobody else sees anything of it, and ROLLBACK leaves nothing.
-//! - After an error the transaction only ends: what it read or wrote no longer means what its client thinks.
+//! - After an error the transaction only ends, or goes back to a savepoint: what it read or wrote since no longer means what its
+//!   client thinks.
+//! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, settings, savepoints before it, and itself.
 
 use crate::session::settings::Settings;
 use alluvia_catalog::{Catalog, TableEntry};
@@ -21,8 +23,9 @@ pub(crate) enum Transaction {
     None,
     /// Between BEGIN and COMMIT.
     Open(Box<OpenTransaction>),
-    /// An error came; only ROLLBACK (or COMMIT, which then rolls back) is taken.
-    Failed(Box<Settings>),
+    /// An error came; only ROLLBACK (or COMMIT, which then rolls back) and ROLLBACK TO are taken. It holds what ROLLBACK TO can
+    /// go back to.
+    Failed(Box<OpenTransaction>),
 }
 
 /// An open transaction.
@@ -36,7 +39,31 @@ pub(crate) struct OpenTransaction {
     pub(crate) locals: Vec<(&'static str, Settings)>,
     tables: BTreeMap<TableId, PendingRows>,
     bytes: u64,
+    savepoints: Vec<Savepoint>,
 }
+
+/// A place in a transaction. Rows are only ever added, so how many batches there were says which.
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    batches: BTreeMap<TableId, usize>,
+    bytes: u64,
+    outside: Outside,
+}
+
+/// What a savepoint restores beside rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Outside {
+    /// The session's settings.
+    pub(crate) settings: Settings,
+    /// What SET LOCAL had changed by then.
+    pub(crate) locals: Vec<(&'static str, Settings)>,
+    /// How many cursors the session had ever declared.
+    pub(crate) cursors: u64,
+}
+
+/// Savepoints that a transaction may have. Some drivers make one before each statement and never release them.
+const SAVEPOINTS_MAX: usize = 1 << 16;
 
 /// Rows of one table that wait for COMMIT.
 #[derive(Debug)]
@@ -48,7 +75,14 @@ struct PendingRows {
 impl OpenTransaction {
     /// A transaction that reads `version`.
     pub(crate) fn new(version: Version, settings_before: Settings) -> OpenTransaction {
-        OpenTransaction { version, settings_before, locals: Vec::new(), tables: BTreeMap::new(), bytes: 0 }
+        OpenTransaction {
+            version,
+            settings_before,
+            locals: Vec::new(),
+            tables: BTreeMap::new(),
+            bytes: 0,
+            savepoints: Vec::new(),
+        }
     }
 
     /// Adds rows, in the table's storage schema. `bytes_max` bounds the whole transaction.
@@ -81,6 +115,59 @@ impl OpenTransaction {
             _ => Err(changed(&rows.entry.def.name)),
         };
         self.tables.iter().map(current).collect()
+    }
+
+    /// SAVEPOINT. One of the same name stays, and is found again once this one is released.
+    pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64) -> Result<()> {
+        if self.savepoints.len() >= SAVEPOINTS_MAX {
+            return Err(Error::new(ErrorKind::Busy, format!("the transaction has {SAVEPOINTS_MAX} savepoints"))
+                .with_hint("RELEASE those that are done with"));
+        }
+        let batches = self.tables.iter().map(|(table, rows)| (*table, rows.batches.len())).collect();
+        let outside = Outside { settings, locals: self.locals.clone(), cursors };
+        self.savepoints.push(Savepoint { name, batches, bytes: self.bytes, outside });
+        Ok(())
+    }
+
+    /// ROLLBACK TO: what came after the savepoint is gone, later savepoints included.
+    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<Outside> {
+        let at = self.savepoint(name)?;
+        self.savepoints.truncate(at + 1);
+        self.drop_unsaved();
+        let outside = self.savepoints[at].outside.clone();
+        self.locals.clone_from(&outside.locals);
+        Ok(outside)
+    }
+
+    /// RELEASE: the savepoint and those after it are forgotten, and what came after it stays.
+    pub(crate) fn release(&mut self, name: &str) -> Result<()> {
+        let at = self.savepoint(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    fn savepoint(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedSavepoint, format!("there is no savepoint {name} in the transaction"))
+                .with_hint("SAVEPOINT makes one; RELEASE, and ROLLBACK TO an earlier one, end it")
+        })
+    }
+
+    /// Drops the rows that no COMMIT can take any more: those after the last savepoint, or all.
+    pub(crate) fn drop_unsaved(&mut self) {
+        let Some(last) = self.savepoints.last() else {
+            self.tables.clear();
+            self.bytes = 0;
+            return;
+        };
+        self.tables.retain(|table, rows| match last.batches.get(table) {
+            Some(batches) => {
+                rows.batches.truncate(*batches);
+                true
+            }
+            None => false,
+        });
+        self.bytes = last.bytes;
     }
 
     /// What COMMIT submits.

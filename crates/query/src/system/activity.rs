@@ -27,6 +27,7 @@ pub(crate) const QUERIES: &[(&str, Kind)] = &[
     ("tail_rows", Kind::Count),
     ("bytes_read", Kind::Count),
     ("sample", Kind::Text),
+    ("user_name", Kind::Text),
 ];
 
 /// Columns of `alluvia.sessions`.
@@ -80,7 +81,12 @@ pub(crate) const PREDICATES: &[(&str, Kind)] = &[
 
 pub(crate) fn predicates(context: &StatementContext) -> Vec<Vec<Cell>> {
     let listed = context.predicates.list().into_iter().filter_map(|one| {
-        let def = &context.snapshot.catalog.by_id(one.table)?.def;
+        let entry = context.snapshot.catalog.by_id(one.table)?;
+        // A predicate tells of the rows, by its constants.
+        if !context.authoriser.may_read(entry) {
+            return None;
+        }
+        let def = &entry.def;
         Some(vec![
             def.name.as_str().into(),
             one.segment.0.into(),
@@ -138,10 +144,15 @@ pub(crate) fn sessions(context: &StatementContext) -> Vec<Vec<Cell>> {
             running.map_or(Cell::Null, |now| Cell::Time(now.start_micros)),
         ]
     };
-    context.sessions.list().iter().map(row).collect()
+    let seen = |session: &&std::sync::Arc<crate::session::Entry>| {
+        let user = session.client.lock().user.clone();
+        context.authoriser.sees(&user)
+    };
+    context.sessions.list().iter().filter(seen).map(row).collect()
 }
 
 pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
+    let all = context.authoriser.is_superuser();
     let row = |query: QueryRow| {
         let used = query.used;
         vec![
@@ -164,9 +175,12 @@ pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
             used.map(|used| used.tail_rows).into(),
             used.map(|used| used.bytes_read).into(),
             used.and_then(|used| used.sample).map(|sample| sample.to_string()).into(),
+            (!query.user.is_empty()).then_some(query.user).into(),
         ]
     };
-    context.queries.rows().into_iter().map(row).collect()
+    // Statements tell of rows, by their constants.
+    let seen = |query: &QueryRow| all || context.authoriser.sees(&query.user);
+    context.queries.rows().into_iter().filter(seen).map(row).collect()
 }
 
 /// The session's settings, then the state of the database, which cannot be set.

@@ -13,6 +13,7 @@ mod provider;
 mod queries;
 mod storage;
 
+pub(crate) use build::{Cell, Kind};
 pub use figures::{Figures, LATENCY_SECONDS, StageFigures, StatementFigures};
 pub(crate) use figures::{Statements, kind_of};
 pub(crate) use provider::SystemTable;

@@ -2,6 +2,8 @@
 
 use super::build::{self, Cell, Kind};
 use super::{activity, definitions, storage};
+use crate::rights::{AUDIT, audit_rows};
+use crate::session::wrap;
 use crate::table::StatementContext;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -14,7 +16,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 11] = [
+pub const TABLE_NAMES: [&str; 12] = [
+    "audit",
     "batches",
     "columns",
     "cuboids",
@@ -28,7 +31,14 @@ pub const TABLE_NAMES: [&str; 11] = [
     "tables",
 ];
 
-type Rows = fn(&StatementContext) -> Vec<Vec<Cell>>;
+/// Where a table's rows come from.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    /// Everybody gets them, or those of them that they may see.
+    Of(fn(&StatementContext) -> Vec<Vec<Cell>>),
+    /// Not everybody gets them, or they are read from files.
+    Asked(fn(&StatementContext) -> alluvia_types::Result<Vec<Vec<Cell>>>),
+}
 
 /// One table of schema `alluvia`.
 #[derive(Debug)]
@@ -40,7 +50,11 @@ pub(crate) struct SystemTable {
 impl SystemTable {
     /// The table of this name (without its schema).
     pub(crate) fn named(name: &str) -> Option<SystemTable> {
-        let (columns, rows): (&[(&str, Kind)], Rows) = match name {
+        type Plain = fn(&StatementContext) -> Vec<Vec<Cell>>;
+        if name == "audit" {
+            return Some(SystemTable { schema: build::schema(AUDIT), rows: Rows::Asked(audit_rows) });
+        }
+        let (columns, rows): (&[(&str, Kind)], Plain) = match name {
             "batches" => (storage::BATCHES, storage::batches),
             "columns" => (definitions::COLUMNS, definitions::columns),
             "cuboids" => (activity::CUBOIDS, activity::cuboids),
@@ -54,7 +68,7 @@ impl SystemTable {
             "tables" => (definitions::TABLES, definitions::tables),
             _ => return None,
         };
-        Some(SystemTable { schema: build::schema(columns), rows })
+        Some(SystemTable { schema: build::schema(columns), rows: Rows::Of(rows) })
     }
 }
 
@@ -81,7 +95,11 @@ impl TableProvider for SystemTable {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = StatementContext::of(session)?;
-        let rows = build::batch(&self.schema, (self.rows)(&context))?;
+        let rows = match self.rows {
+            Rows::Of(rows) => rows(&context),
+            Rows::Asked(rows) => rows(&context).map_err(wrap)?,
+        };
+        let rows = build::batch(&self.schema, rows)?;
         let plan = MemorySourceConfig::try_new_exec(&[vec![rows]], Arc::clone(&self.schema), projection.cloned())?;
         Ok(plan)
     }

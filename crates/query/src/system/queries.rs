@@ -29,6 +29,8 @@ pub struct QueryRow {
     pub id: u64,
     /// The session that ran it.
     pub session: u64,
+    /// Who that was for.
+    pub user: String,
     /// Its text, perhaps cut.
     pub sql: String,
     /// When it began, microseconds since 1970.
@@ -71,7 +73,7 @@ impl QueryLog {
     }
 
     /// A statement begins; the returned id ends it.
-    pub fn begin(&self, session: u64, sql: &str, start_micros: i64) -> u64 {
+    pub fn begin(&self, session: u64, user: &str, sql: &str, start_micros: i64) -> u64 {
         let sql = cut(sql).to_owned();
         let mut state = self.state.lock();
         state.last_id += 1;
@@ -82,6 +84,7 @@ impl QueryLog {
         let row = QueryRow {
             id,
             session,
+            user: user.to_owned(),
             sql,
             start_micros,
             duration: None,
@@ -97,14 +100,14 @@ impl QueryLog {
     /// A statement began and was done at once.
     pub(crate) fn ran(
         &self,
-        session: u64,
+        (session, user): (u64, &str),
         sql: &str,
         start_micros: i64,
         duration: Duration,
         rows: u64,
         used: &UsedCounters,
     ) {
-        let id = self.begin(session, sql, start_micros);
+        let id = self.begin(session, user, sql, start_micros);
         self.change(id, |running| {
             running.row.duration = Some(duration);
             running.row.rows = rows;
@@ -172,9 +175,9 @@ mod tests {
     #[test]
     fn ring_keeps_the_newest_and_ends_what_it_still_knows() {
         let log = QueryLog::new(2);
-        let first = log.begin(1, "SELECT 1", 10);
-        let second = log.begin(1, "SELECT 2", 20);
-        let third = log.begin(2, "SELECT 3", 30);
+        let first = log.begin(1, "me", "SELECT 1", 10);
+        let second = log.begin(1, "me", "SELECT 2", 20);
+        let third = log.begin(2, "you", "SELECT 3", 30);
         log.end(first, Duration::from_secs(1), 1, Ok(()));
         log.end(second, Duration::from_secs(2), 5, Err(&Error::new(ErrorKind::Cancelled, "cancelled")));
         let rows = log.rows();
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn long_statements_are_cut_at_a_character() {
         let log = QueryLog::new(1);
-        log.begin(1, &"é".repeat(SQL_BYTES_MAX), 0);
+        log.begin(1, "me", &"é".repeat(SQL_BYTES_MAX), 0);
         assert!(log.rows()[0].sql.len() <= SQL_BYTES_MAX);
     }
 }

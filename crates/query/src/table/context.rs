@@ -7,6 +7,7 @@
 
 use super::statistics::ScanCache;
 use crate::answer::{Cuboids, Kept};
+use crate::rights::Authoriser;
 use crate::session::Sessions;
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingsView};
@@ -55,6 +56,8 @@ pub struct StatementContext {
     pub(crate) index: IndexUse,
     /// The session's settings, for `alluvia.settings`.
     pub settings: Arc<dyn SettingsView>,
+    /// What the session may, for system tables whose rows are not everybody's.
+    pub(crate) authoriser: Authoriser,
 }
 
 /// What the index may do for a statement beside pruning its scans.

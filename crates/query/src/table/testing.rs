@@ -4,6 +4,7 @@ use super::catalog::{PUBLIC_SCHEMA, SnapshotCatalog};
 use super::context::{IndexUse, StatementContext, UsedCounters};
 use super::provider::configure;
 use super::statistics::ScanCache;
+use crate::rights::{Authoriser, Who};
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
@@ -190,6 +191,7 @@ impl Fixture {
             scans: Arc::clone(&self.scans),
             index: IndexUse { rule: false, cuboids: false, threads: 1, kept: Arc::default() },
             settings: Arc::new(FixedSettings),
+            authoriser: Authoriser::new(Who::embedded(), "".into(), Arc::default()),
         };
         let mut config = SessionConfig::new()
             .with_target_partitions(2)
@@ -334,6 +336,14 @@ impl Store for FixedStore {
     }
 
     fn memorise(&self, _memo: &Memo, _content: &[u8]) -> Result<()> {
+        refused()
+    }
+
+    fn audit(&self, _lines: &[u8]) -> Result<()> {
+        refused()
+    }
+
+    fn audited(&self, _bytes_max: u64) -> Result<Vec<u8>> {
         refused()
     }
 

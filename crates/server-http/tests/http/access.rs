@@ -1,6 +1,6 @@
 //! Passwords, TLS, other origins, and what may not be served without them.
 
-use crate::support::{serve, serve_with};
+use crate::support::{serve, serve_on, serve_with};
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier};
 use alluvia_server_http::{Server, ServerOptions};
 use alluvia_types::ErrorKind;
@@ -45,10 +45,51 @@ async fn only_the_right_password_is_answered() {
     assert_eq!(ingest.await.status, 401);
     // Who has guessed too often, over whatever protocol, waits, with the right password, too: else it would be told which one is right.
     for _ in 0..20 {
-        attempts.wrong("127.0.0.1".parse().unwrap(), std::time::Duration::from_secs(1_000_000));
+        drop(attempts.admit("127.0.0.1".parse().unwrap(), std::time::Duration::from_secs(1_000_000)));
     }
     assert_eq!(ask("Basic", "alluvia:wrong").await.status, 429);
     assert_eq!(ask("Basic", "alluvia:right \u{e4}").await.status, 429);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_of_the_database_ask_with_their_passwords_and_do_what_they_were_granted() {
+    let served = serve_on(|db| {
+        let Access::Passwords(file) = passwords() else { unreachable!("passwords") };
+        let access = Access::Passwords(file.with_directory(db.engine().directory(["alluvia"])));
+        ServerOptions { access, ..ServerOptions::default() }
+    })
+    .await;
+    let ask = |credentials: &str, path: &str, content: &str, body: &str| {
+        let header = format!("Basic {}", BASE64.encode(credentials));
+        served.ask("POST", path).header("authorization", &header).header("content-type", content).body(body).send()
+    };
+    let admin = |sql: &'static str| ask("alluvia:right \u{e4}", "/query", "application/sql", sql);
+    for sql in [
+        "CREATE TABLE sales (price DOUBLE)",
+        "CREATE ROLE grafana LOGIN PASSWORD 'word'",
+        "ALTER ROLE grafana SET max_error = 0.01",
+        "GRANT SELECT ON sales TO grafana",
+    ] {
+        let answer = admin(sql).await;
+        assert_eq!(answer.status, 200, "{sql}: {}", answer.text());
+    }
+    let role = |sql: &'static str| ask("grafana:word", "/query", "application/sql", sql);
+    for _ in 0..2 {
+        assert_eq!(role("SELECT count(*) AS n FROM sales").await.json()["rows"], serde_json::json!([{"n": 0}]));
+        assert_eq!(role("SHOW max_error").await.json()["rows"], serde_json::json!([{"max_error": "0.01"}]));
+        assert_eq!(role("INSERT INTO sales VALUES (1)").await.error(), (403, "42501".to_owned()));
+        let ingest = ask("grafana:word", "/ingest/sales", "text/csv", "price\n1\n").await;
+        assert_eq!(ingest.error(), (403, "42501".to_owned()));
+    }
+    let log_ins =
+        "SELECT count(*) AS n FROM alluvia.audit WHERE event = 'log_in' AND outcome = 'ok' AND user_name = 'grafana'";
+    assert_eq!(admin(log_ins).await.json()["rows"], serde_json::json!([{"n": 1}]), "requests of an hour are one");
+    assert_eq!(admin("ALTER ROLE grafana PASSWORD 'other'").await.status, 200);
+    assert_eq!(role("SELECT 1").await.error(), (401, "28P01".to_owned()), "what was right is no longer");
+    let again = |sql: &'static str| ask("grafana:other", "/query", "application/sql", sql);
+    assert_eq!(again("SELECT 1").await.status, 200);
+    assert_eq!(admin("ALTER ROLE grafana NOLOGIN").await.status, 200);
+    assert_eq!(again("SELECT 1").await.error(), (401, "28P01".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

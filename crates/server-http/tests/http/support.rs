@@ -27,8 +27,14 @@ pub fn database(path: PathBuf) -> Arc<Database> {
 
 /// A server with these options.
 pub async fn serve_with(options: ServerOptions) -> Served {
+    serve_on(|_| options).await
+}
+
+/// A server with options that its database has a part in.
+pub async fn serve_on(options: impl FnOnce(&Database) -> ServerOptions) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let db = database(dir.path().join("db"));
+    let options = options(&db);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), options, Arc::clone(db.engine())).await.unwrap();
     let address = server.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

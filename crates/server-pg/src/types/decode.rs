@@ -2,7 +2,7 @@
 
 use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::types::{element_of, numeric, oid, parameter_type};
-use alluvia_query::ScalarValue;
+use alluvia_query::{ScalarValue, array_elements};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -90,10 +90,23 @@ fn null_of(element: u32) -> Result<ScalarValue> {
     ScalarValue::try_from(&data_type).map_err(internal)
 }
 
+/// A list, whose type is the one that holds all of its values: decimals come with a scale each.
 fn list(element: u32, values: Vec<ScalarValue>) -> Result<ScalarValue> {
-    let data_type =
-        values.first().map_or_else(|| parameter_type(element).unwrap_or(DataType::Utf8View), ScalarValue::data_type);
-    let same = |value: ScalarValue| value.cast_to(&data_type).map_err(internal);
+    let mut data_type = parameter_type(element).unwrap_or(DataType::Utf8View);
+    if element == oid::NUMERIC {
+        let scales = values.iter().filter(|value| !value.is_null()).map(|value| match value {
+            ScalarValue::Decimal128(_, _, scale) => Some(*scale),
+            _ => None,
+        });
+        // One that only a float can hold makes all of them floats.
+        data_type = match scales.collect::<Option<Vec<i8>>>() {
+            Some(scales) => DataType::Decimal128(38, scales.into_iter().max().unwrap_or(0)),
+            None => DataType::Float64,
+        };
+    }
+    let same = |value: ScalarValue| {
+        value.cast_to(&data_type).map_err(|_| wrong(&value.to_string(), "element of such an array"))
+    };
     let values = values.into_iter().map(same).collect::<Result<Vec<ScalarValue>>>()?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &data_type)))
 }
@@ -129,49 +142,6 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
         };
     }
     Some(bytes)
-}
-
-/// The elements of `{1,NULL,"a \"b\""}`.
-fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
-    let inside = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let mut elements = Vec::new();
-    let mut chars = inside.chars().peekable();
-    if inside.trim().is_empty() {
-        return Some(elements);
-    }
-    loop {
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        let mut element = String::new();
-        let mut quoted = false;
-        if chars.next_if_eq(&'"').is_some() {
-            quoted = true;
-            loop {
-                match chars.next()? {
-                    '"' => break,
-                    '\\' => element.push(chars.next()?),
-                    c => element.push(c),
-                }
-            }
-        } else {
-            while let Some(c) = chars.next_if(|c| *c != ',') {
-                match c {
-                    // An array of arrays, or what only quotes may hold.
-                    '{' | '}' | '"' => return None,
-                    '\\' => element.push(chars.next()?),
-                    c => element.push(c),
-                }
-            }
-            element.truncate(element.trim_end().len());
-        }
-        let is_null = !quoted && element.eq_ignore_ascii_case("null");
-        elements.push((!is_null).then_some(element));
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        match chars.next() {
-            None => return Some(elements),
-            Some(',') => {}
-            Some(_) => return None,
-        }
-    }
 }
 
 fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
@@ -317,13 +287,19 @@ mod tests {
         assert_eq!(text(0, "anything").unwrap(), ScalarValue::Utf8(Some("anything".into())));
         let ScalarValue::List(list) = text(1007, "{1,NULL,3}").unwrap() else { panic!("a list") };
         assert_eq!(list.value(0).len(), 3);
+        let decimals = |text_of: &str| match text(1231, text_of).unwrap() {
+            ScalarValue::List(list) => ScalarValue::try_from_array(&list.value(0), 1).unwrap(),
+            other => panic!("{other}"),
+        };
+        assert_eq!(decimals("{NULL,2.25,1}"), ScalarValue::Decimal128(Some(225), 38, 2));
+        assert_eq!(decimals("{1,2.25}"), ScalarValue::Decimal128(Some(225), 38, 2));
+        assert_eq!(decimals("{1e100,2.25}"), ScalarValue::Float64(Some(2.25)));
         for (type_oid, bad) in
             [(oid::INT4, "x"), (oid::INT2, "40000"), (oid::DATE, "soon"), (1007, "{1,{2}}"), (oid::BYTEA, "\\x0")]
         {
             let error = text(type_oid, bad).unwrap_err();
             assert!(error.message().starts_with("parameter $1: "), "{error}");
         }
-        assert_eq!(array_elements(r#"{a, "b \" c" ,null,"null"}"#).unwrap().len(), 4);
     }
 
     #[test]

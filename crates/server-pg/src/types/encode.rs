@@ -4,13 +4,13 @@
 //! the buffer that goes to the socket.
 
 use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_float, put_interval, put_time, put_timestamp};
-use crate::types::{numeric, oid_of, wire_type};
+use crate::types::{numeric, oid_of, sent_type};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::array::{
     BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
     Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringViewArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray,
+    TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, SchemaRef};
@@ -30,7 +30,7 @@ impl Rows {
             return Err(changed());
         }
         let columns = batch.columns().iter().zip(described.fields()).zip(formats).map(|((array, field), format)| {
-            let wire = wire_type(field.data_type());
+            let wire = sent_type(field);
             let array = if *array.data_type() == wire { array.clone() } else { to_wire(array, &wire)? };
             Ok((array, *format == 1))
         });
@@ -88,6 +88,8 @@ enum Values<'a> {
     Int16(&'a Int16Array),
     Int32(&'a Int32Array),
     Int64(&'a Int64Array),
+    /// Numbers of the catalog.
+    Oid(&'a UInt32Array),
     Float32(&'a Float32Array),
     Float64(&'a Float64Array),
     Text(&'a StringViewArray),
@@ -126,6 +128,7 @@ impl<'a> Column<'a> {
             DataType::Int16 => Values::Int16(array.as_primitive()),
             DataType::Int32 => Values::Int32(array.as_primitive()),
             DataType::Int64 => Values::Int64(array.as_primitive()),
+            DataType::UInt32 => Values::Oid(array.as_primitive()),
             DataType::Float32 => Values::Float32(array.as_primitive()),
             DataType::Float64 => Values::Float64(array.as_primitive()),
             DataType::Utf8View => Values::Text(array.as_string_view()),
@@ -181,6 +184,7 @@ impl<'a> Column<'a> {
             Values::Int16(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
             Values::Int32(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
             Values::Int64(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
+            Values::Oid(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
             Values::Float32(values) => {
                 let value = values.value(row);
                 put_float(out, f64::from(value), &format!("{value:e}"), 6);
@@ -258,6 +262,7 @@ impl<'a> Column<'a> {
             Values::Int16(values) => out.put_i16(values.value(row)),
             Values::Int32(values) => out.put_i32(values.value(row)),
             Values::Int64(values) => out.put_i64(values.value(row)),
+            Values::Oid(values) => out.put_u32(values.value(row)),
             Values::Float32(values) => out.put_f32(values.value(row)),
             Values::Float64(values) => out.put_f64(values.value(row)),
             Values::Bytes(values) => out.put_slice(values.value(row)),
@@ -347,6 +352,33 @@ mod tests {
         let binary = rows(Arc::new(numbers), true).unwrap().remove(0).unwrap();
         assert_eq!(&binary[..20], &[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 1]);
         assert_eq!(&binary[32..], &[255; 4]);
+    }
+
+    #[test]
+    fn numbers_of_the_catalog_have_four_bytes() {
+        let field = |data_type| {
+            let metadata = [("pg_type".to_owned(), "oid".to_owned())].into();
+            Field::new("item", data_type, true).with_metadata(metadata)
+        };
+        let oids: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![23, 4_000_000_000]));
+        let list = ListArray::new(
+            Arc::new(field(DataType::Int64)),
+            arrow::buffer::OffsetBuffer::from_lengths([2, 0]),
+            oids.clone(),
+            None,
+        );
+        let schema =
+            Arc::new(Schema::new(vec![field(DataType::Int64), Field::new("list", list.data_type().clone(), true)]));
+        assert_eq!(crate::types::of_field(schema.field(1)).0, 1028);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![oids, Arc::new(list)]).unwrap();
+        let rows = Rows::new(&batch, &schema, &[1, 1]).unwrap();
+        let mut out = BytesMut::new();
+        rows.write(0, 1, &mut out).unwrap();
+        assert_eq!(&out[7..15], &[0, 0, 0, 4, 0, 0, 0, 23]);
+        // Length, one dimension, no NULLs, elements of type 26, two of them from 1 on, and the first of four bytes.
+        let expected: [u32; 9] = [36, 1, 0, 26, 2, 1, 4, 23, 4];
+        let found: Vec<u32> = out[15..51].chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap())).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -118,6 +118,19 @@ pub(crate) fn wire_type(data_type: &DataType) -> DataType {
     }
 }
 
+/// The Arrow type that a column's values are written from: its wire type, but that numbers of the catalog have four bytes.
+pub(crate) fn sent_type(field: &Field) -> DataType {
+    let wire = field.clone().with_data_type(wire_type(field.data_type()));
+    match wire.data_type() {
+        DataType::List(element) => {
+            let sent = element.as_ref().clone().with_data_type(sent_type(element));
+            DataType::List(sent.into())
+        }
+        _ if oid_of_field(&wire) == oid::OID => DataType::UInt32,
+        other => other.clone(),
+    }
+}
+
 /// The type of a wire type's values.
 fn oid_of(wire: &DataType) -> u32 {
     match wire {
@@ -125,6 +138,7 @@ fn oid_of(wire: &DataType) -> u32 {
         DataType::Int16 => oid::INT2,
         DataType::Int32 => oid::INT4,
         DataType::Int64 => oid::INT8,
+        DataType::UInt32 => oid::OID,
         DataType::Float32 => oid::FLOAT4,
         DataType::Float64 => oid::FLOAT8,
         DataType::BinaryView => oid::BYTEA,
@@ -134,20 +148,25 @@ fn oid_of(wire: &DataType) -> u32 {
         DataType::Timestamp(_, Some(_)) => oid::TIMESTAMPTZ,
         DataType::Interval(_) | DataType::Duration(_) => oid::INTERVAL,
         DataType::Decimal128(..) | DataType::Decimal256(..) => oid::NUMERIC,
-        DataType::List(element) => array_of(oid_of(element.data_type())),
+        DataType::List(element) => array_of(oid_of_field(element)),
         _ => oid::TEXT,
+    }
+}
+
+/// The type of the values of a column, or of a list's elements, which has its wire type.
+fn oid_of_field(field: &Field) -> u32 {
+    match (field.metadata().get(CATALOG_TYPE).map(String::as_str), field.data_type()) {
+        (Some("oid"), DataType::Int64 | DataType::Int32) => oid::OID,
+        (Some("name"), DataType::Utf8View) => oid::NAME,
+        (Some("char"), DataType::Utf8View) => oid::CHAR,
+        (_, wire) => oid_of(wire),
     }
 }
 
 /// What a column is on the wire: number of the type, size, modifier.
 pub(crate) fn of_field(field: &Field) -> (u32, i16, i32) {
     let wire = wire_type(field.data_type());
-    let type_oid = match (field.metadata().get(CATALOG_TYPE).map(String::as_str), &wire) {
-        (Some("oid"), DataType::Int64 | DataType::Int32) => oid::OID,
-        (Some("name"), DataType::Utf8View) => oid::NAME,
-        (Some("char"), DataType::Utf8View) => oid::CHAR,
-        _ => oid_of(&wire),
-    };
+    let type_oid = oid_of_field(&field.clone().with_data_type(wire.clone()));
     let size = match type_oid {
         oid::BOOL | oid::CHAR => 1,
         oid::INT2 => 2,

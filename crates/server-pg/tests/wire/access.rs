@@ -48,3 +48,72 @@ async fn other_addresses_need_passwords_and_tls() {
     assert!(Tls::new(b"nothing", include_bytes!("key.pem")).is_err());
     assert!(Tls::new(include_bytes!("certificate.pem"), b"nothing").is_err());
 }
+
+/// A server whose passwords' file has `alluvia`, and whose database has roles.
+async fn with_roles() -> crate::support::Served {
+    let Access::Passwords(file) = passwords() else { unreachable!("passwords") };
+    crate::support::serve_on(move |db| {
+        let directory = db.engine().directory(["alluvia"]);
+        let access = Access::Passwords(file.with_directory(directory));
+        ServerOptions { access, ..ServerOptions::default() }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_logs_in_with_its_password_and_does_what_it_was_granted() {
+    let served = with_roles().await;
+    let mut config = served.config();
+    config.password("right \u{e4}");
+    let admin = served.client_with(&config).await.unwrap();
+    admin
+        .batch_execute(
+            "CREATE TABLE sales (price DOUBLE); CREATE TABLE wages (amount DOUBLE);
+             CREATE ROLE grafana LOGIN PASSWORD 'pass word'; ALTER ROLE grafana SET max_error = 0.01;
+             GRANT SELECT ON sales TO grafana; CREATE ROLE readers",
+        )
+        .await
+        .unwrap();
+    config.user("grafana").password("pass word").options("-c confidence=0.99");
+    let client = served.client_with(&config).await.unwrap();
+    assert_eq!(texts(&client, "SELECT current_user").await, ["grafana"]);
+    assert_eq!(texts(&client, "SHOW max_error").await, ["0.01"]);
+    assert_eq!(texts(&client, "SHOW confidence").await, ["0.99"]);
+    assert_eq!(texts(&client, "SELECT count(*) FROM sales").await, ["0"]);
+    for sql in ["SELECT * FROM wages", "INSERT INTO sales VALUES (1)", "CREATE TABLE x (a INT)", "DROP TABLE sales"] {
+        let refused = client.simple_query(sql).await.unwrap_err();
+        assert_eq!(state(&refused), "42501", "{sql}");
+        assert!(refused.as_db_error().unwrap().hint().unwrap().contains("grafana"), "{sql}");
+        // Over the extended protocol it shows when the statement is described.
+        assert_eq!(
+            state(&client.prepare(sql).await.and(client.execute(sql, &[]).await).unwrap_err()),
+            "42501",
+            "{sql}"
+        );
+    }
+    // A client's own settings come after those of its role.
+    config.options("-c max_error=0.5");
+    assert_eq!(texts(&served.client_with(&config).await.unwrap(), "SHOW max_error").await, ["0.5"]);
+    // What the role's password is decides, and whether it may log in.
+    for (change, password, wanted) in [
+        ("ALTER ROLE grafana PASSWORD 'new'", "pass word", "28P01"),
+        ("ALTER ROLE grafana NOLOGIN", "new", "28P01"),
+        ("ALTER ROLE grafana LOGIN", "new", ""),
+        ("REVOKE CONNECT ON DATABASE alluvia FROM PUBLIC", "new", "42501"),
+        ("GRANT CONNECT ON DATABASE alluvia TO grafana", "new", ""),
+        ("ALTER ROLE grafana PASSWORD NULL", "new", "28P01"),
+        ("DROP ROLE grafana", "new", "28P01"),
+    ] {
+        admin.batch_execute(change).await.unwrap();
+        let found =
+            served.client_with(config.password(password)).await.err().map_or(String::new(), |error| state(&error));
+        assert_eq!(found, wanted, "{change}");
+    }
+    assert_eq!(state(&client.simple_query("SELECT 1").await.unwrap_err()), "42501");
+    let log_ins = "SELECT outcome || ' ' || user_name || ' ' || coalesce(message, '') FROM alluvia.audit \
+                   WHERE event = 'log_in' ORDER BY at";
+    let log_ins = texts(&admin, log_ins).await;
+    assert_eq!(log_ins[..2], ["ok alluvia ", "ok grafana "]);
+    assert!(log_ins.contains(&"refused grafana wrong password".to_owned()), "{log_ins:?}");
+    assert!(log_ins.contains(&"refused grafana role \"grafana\" may not log in".to_owned()), "{log_ins:?}");
+}

@@ -72,8 +72,95 @@ async fn values_go_in_and_come_out_in_binary() {
     assert_eq!(found.get::<_, &[u8]>(7), bytes);
     let nulls = client.query_one("SELECT * FROM t WHERE b IS NULL", &[]).await.unwrap();
     assert!((0..8).all(|at| nulls.try_get::<_, Option<i64>>(at).map_or(true, |value| value.is_none())));
-    let any = client.query("SELECT c FROM t WHERE b = ANY($1::int[])", &[&vec![1i32, 7]]).await;
-    assert!(any.is_err() || any.unwrap().len() == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_go_in_and_come_out() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute(
+            "CREATE TABLE t (a INT, b BIGINT, c TEXT, d DOUBLE, e DATE, f SMALLINT, g BOOLEAN, h DECIMAL(10, 2));
+             INSERT INTO t VALUES (1, 10, 'x', 0.5, '2026-11-21', 1, true, 1.50), (2, 20, 'y z', 1.5, '2026-11-22', 2, false, 2.25),
+                                  (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        )
+        .await
+        .unwrap();
+    // What a list is of follows from a cast, or from what it meets.
+    for (sql, expected) in [
+        ("SELECT a FROM t WHERE a = ANY($1)", Type::INT4_ARRAY),
+        ("SELECT a FROM t WHERE a = ANY($1::int[])", Type::INT4_ARRAY),
+        ("SELECT a FROM t WHERE a = ANY($1::bigint[])", Type::INT8_ARRAY),
+        ("SELECT a FROM t WHERE b = ANY(($1))", Type::INT8_ARRAY),
+        ("SELECT a FROM t WHERE c <> ALL($1)", Type::TEXT_ARRAY),
+        ("SELECT a FROM t WHERE d = SOME($1)", Type::FLOAT8_ARRAY),
+        ("SELECT a FROM t WHERE e = ANY($1)", Type::DATE_ARRAY),
+        ("SELECT a FROM t WHERE f = ANY($1)", Type::INT2_ARRAY),
+        ("SELECT a FROM t WHERE g = ANY($1)", Type::BOOL_ARRAY),
+        ("SELECT a FROM t WHERE d < ANY($1)", Type::FLOAT8_ARRAY),
+        ("SELECT oid FROM pg_type WHERE oid = ANY($1::oid[])", Type::OID_ARRAY),
+        ("SELECT $1::text[]", Type::TEXT_ARRAY),
+    ] {
+        assert_eq!(client.prepare(sql).await.unwrap().params(), [expected], "{sql}");
+    }
+    let found =
+        |rows: Vec<tokio_postgres::Row>| rows.iter().map(|row| row.get::<_, Option<i32>>(0)).collect::<Vec<_>>();
+    let ints = client.query("SELECT a FROM t WHERE a = ANY($1) ORDER BY a", &[&vec![1i32, 7, 2]]).await.unwrap();
+    assert_eq!(found(ints), [Some(1), Some(2)]);
+    let with_null = client.query("SELECT a FROM t WHERE a <> ALL($1)", &[&vec![Some(1i32), None]]).await.unwrap();
+    assert_eq!(found(with_null), []);
+    let none = client.query("SELECT a FROM t WHERE a = ANY($1)", &[&Vec::<i32>::new()]).await.unwrap();
+    assert_eq!(found(none), []);
+    let all = client.query("SELECT a FROM t WHERE a <> ALL($1) ORDER BY a", &[&Vec::<i32>::new()]).await.unwrap();
+    assert_eq!(all.len(), 3);
+    let null = client.query("SELECT a FROM t WHERE a = ANY($1)", &[&None::<Vec<i32>>]).await.unwrap();
+    assert_eq!(found(null), []);
+    let texts_of = client.query("SELECT a FROM t WHERE c = ANY($1)", &[&vec!["y z", "\"", "{}"]]).await.unwrap();
+    assert_eq!(found(texts_of), [Some(2)]);
+    let floats = client.query("SELECT a FROM t WHERE d = ANY($1)", &[&vec![0.5f64, f64::NAN]]).await.unwrap();
+    assert_eq!(found(floats), [Some(1)]);
+    let smaller = client.query("SELECT a FROM t WHERE d < ANY($1)", &[&vec![0.1f64, 1.0]]).await.unwrap();
+    assert_eq!(found(smaller), [Some(1)]);
+    let shorts = client.query("SELECT a FROM t WHERE f = ANY($1)", &[&vec![2i16]]).await.unwrap();
+    assert_eq!(found(shorts), [Some(2)]);
+    let truths = client.query("SELECT a FROM t WHERE g = ANY($1)", &[&vec![false]]).await.unwrap();
+    assert_eq!(found(truths), [Some(2)]);
+
+    let lists = client
+        .query_one(
+            "SELECT $1::int[], $2::bigint[], $3::text[], $4::float8[], $5::bool[], array_agg(a ORDER BY a) FROM t",
+            &[
+                &vec![Some(1i32), None],
+                &Vec::<i64>::new(),
+                &vec!["a", "b,\"c\"", ""],
+                &vec![1.5f64],
+                &vec![true, false],
+            ],
+        )
+        .await
+        .unwrap();
+    let types: Vec<&Type> = lists.columns().iter().map(|column| column.type_()).collect();
+    let expected =
+        [Type::INT4_ARRAY, Type::INT8_ARRAY, Type::TEXT_ARRAY, Type::FLOAT8_ARRAY, Type::BOOL_ARRAY, Type::INT4_ARRAY];
+    assert_eq!(types, expected.iter().collect::<Vec<_>>());
+    assert_eq!(lists.get::<_, Vec<Option<i32>>>(0), [Some(1), None]);
+    assert_eq!(lists.get::<_, Vec<i64>>(1), []);
+    assert_eq!(lists.get::<_, Vec<&str>>(2), ["a", "b,\"c\"", ""]);
+    assert_eq!(lists.get::<_, Vec<f64>>(3), [1.5]);
+    assert_eq!(lists.get::<_, Vec<bool>>(4), [true, false]);
+    assert_eq!(lists.get::<_, Vec<Option<i32>>>(5), [Some(1), Some(2), None]);
+
+    // Many rows at once, as programs insert them.
+    let inserted = client
+        .execute(
+            "INSERT INTO t (a, c) SELECT * FROM unnest($1::int[], $2::text[])",
+            &[&vec![100i32, 101, 102], &vec![Some("p"), None, Some("q")]],
+        )
+        .await
+        .unwrap();
+    assert_eq!(inserted, 3);
+    assert_eq!(texts(&client, "SELECT c FROM t WHERE a = ANY('{100,102}') ORDER BY a").await, ["p", "q"]);
+    assert_eq!(state(&client.batch_execute("SELECT 1 FROM t WHERE a = ANY('100')").await.unwrap_err()), "22000");
 }
 
 #[tokio::test(flavor = "multi_thread")]

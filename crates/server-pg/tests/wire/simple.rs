@@ -191,3 +191,46 @@ async fn a_server_that_stops_ends_its_connections_and_is_gone() {
     assert!(client.batch_execute("SELECT 1").await.is_err());
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn savepoints_bring_a_failed_transaction_back() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a INT); CREATE TABLE u (b TEXT)").await.unwrap();
+    assert_eq!(state(&client.batch_execute("SAVEPOINT s").await.unwrap_err()), "25000");
+    let mut outer = client.transaction().await.unwrap();
+    outer.execute("INSERT INTO t VALUES ($1)", &[&1i32]).await.unwrap();
+    {
+        let inner = outer.transaction().await.unwrap();
+        inner.execute("INSERT INTO t VALUES ($1)", &[&2i32]).await.unwrap();
+        inner.execute("INSERT INTO u VALUES ($1)", &[&"two"]).await.unwrap();
+        assert_eq!(state(&inner.query("SELECT nothing FROM t", &[]).await.err().unwrap()), "42703");
+        assert_eq!(state(&inner.query("SELECT 1", &[]).await.err().unwrap()), "25P02");
+        inner.rollback().await.unwrap();
+    }
+    {
+        let inner = outer.savepoint("named").await.unwrap();
+        inner.execute("INSERT INTO u VALUES ($1)", &[&"three"]).await.unwrap();
+        inner.commit().await.unwrap();
+    }
+    // As psycopg ends a block that failed: both in one text.
+    outer.batch_execute("SAVEPOINT p; SET DateStyle = 'ISO'; INSERT INTO t VALUES (4)").await.unwrap();
+    assert_eq!(state(&outer.batch_execute("INSERT INTO t VALUES ('x')").await.unwrap_err()), "22000");
+    assert_eq!(state(&outer.batch_execute("RELEASE p").await.unwrap_err()), "25P02");
+    outer.batch_execute("ROLLBACK TO p; RELEASE p").await.unwrap();
+    assert_eq!(state(&outer.batch_execute("ROLLBACK TO p").await.unwrap_err()), "3B001");
+    outer.rollback().await.unwrap();
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["0"]);
+
+    let mut outer = client.transaction().await.unwrap();
+    outer.execute("INSERT INTO t VALUES ($1)", &[&1i32]).await.unwrap();
+    let inner = outer.transaction().await.unwrap();
+    inner.execute("INSERT INTO u VALUES ($1)", &[&"gone"]).await.unwrap();
+    // Dropped without a commit, it is rolled back.
+    drop(inner);
+    outer.execute("INSERT INTO u VALUES ($1)", &[&"kept"]).await.unwrap();
+    outer.commit().await.unwrap();
+    assert_eq!(texts(&client, "SELECT a FROM t").await, ["1"]);
+    assert_eq!(texts(&client, "SELECT b FROM u").await, ["kept"]);
+    assert_eq!(texts(&client, "SELECT count(DISTINCT version) FROM alluvia.batches WHERE rows = 2").await, ["1"]);
+}

@@ -20,10 +20,16 @@ pub struct Served {
 
 /// A server with these options.
 pub async fn serve_with(options: ServerOptions) -> Served {
+    serve_on(|_| options).await
+}
+
+/// A server with options that its database has a part in.
+pub async fn serve_on(options: impl FnOnce(&Database) -> ServerOptions) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let database = DatabaseOptions { memory_limit_bytes: 1 << 30, threads: 2, ..DatabaseOptions::default() };
     let db = Arc::new(Database::open_with(dir.path().join("db"), database).unwrap());
     let sessions = Arc::clone(&db);
+    let options = options(&db);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), options, move || sessions.session()).await.unwrap();
     let address = server.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

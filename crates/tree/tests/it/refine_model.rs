@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 const CONFIDENCE: f64 = 0.95;
 
-fn refine(question: &BoxQuery, seed: Option<(u64, &Arc<Vec<Vec<(u64, u64)>>>)>) -> Refine {
+fn refine(question: &BoxQuery, reseeded: Option<Reseeded>) -> Refine {
     Refine {
         question: question.clone(),
         group_codes: Vec::new(),
         goals: GOALS.to_vec(),
         max_error: 0.0,
         confidence: CONFIDENCE,
-        reseeded: seed.map(|(seed, identities)| Reseeded { seed, identities: Arc::clone(identities) }),
+        reseeded,
         rows_min: 0,
         threads: 1,
     }
@@ -75,7 +75,8 @@ fn all_looks_of_a_run_hold_together_as_often_as_they_say() {
         let mut held = [(0, 0); GOALS.len()];
         let mut planned = 0;
         for seed in 0..trials {
-            let (looks, _, of_run) = looks_of(refine(&question, Some((seed, &identities))), &data);
+            let (looks, _, of_run) =
+                looks_of(refine(&question, Some(Reseeded { seed, identities: Arc::clone(&identities) })), &data);
             assert!(looks.len() >= 2, "{} looks", looks.len());
             (planned, looked) = (of_run, looked + looks.len() as u64);
             for (at, (goal, held)) in GOALS.iter().zip(&mut held).enumerate() {
@@ -121,8 +122,9 @@ fn bounds_never_widen_and_the_end_is_the_exact_answer() {
         let groups: Vec<usize> = [COUNTRY, CITY, ITEM].into_iter().filter(|_| random.below(3) == 0).collect();
         let question = question(&data, &filters, &groups);
         let expected = exact(&data, &question);
-        let seed = (random.below(2) == 0).then(|| random.below(1_000));
-        let (looks, found, _) = looks_of(refine(&question, seed.map(|seed| (seed, &identities))), &data);
+        let reseeded =
+            (random.below(2) == 0).then(|| Reseeded { seed: random.below(1_000), identities: Arc::clone(&identities) });
+        let (looks, found, _) = looks_of(refine(&question, reseeded), &data);
         assert_same(&found, &expected);
         with_looks += usize::from(looks.len() > 1);
         for look in &looks {

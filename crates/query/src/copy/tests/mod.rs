@@ -119,6 +119,14 @@ impl Store for FakeStore {
         Some((last.clone(), Version(1)))
     }
 
+    fn audit(&self, _lines: &[u8]) -> Result<()> {
+        unreachable!("a load is not audited")
+    }
+
+    fn audited(&self, _bytes_max: u64) -> Result<Vec<u8>> {
+        unreachable!("a load is not audited")
+    }
+
     fn keyed(&self, _key: BatchKey) -> Option<KeyRecord> {
         None
     }

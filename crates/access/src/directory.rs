@@ -1,0 +1,21 @@
+//! Roles that a database keeps itself, beside the users of the passwords' file.
+//!
+//! Invariant: whether somebody who has shown a password may go on is asked each time ([`Directory::admit`]), and told to whoever
+//! keeps the audit log before the client is told.
+
+use crate::scram::Verifier;
+use alluvia_types::Result;
+use std::fmt;
+use std::net::IpAddr;
+
+/// The port to them. Its calls may block: they read and write what is kept on disk.
+pub trait Directory: fmt::Debug + Send + Sync {
+    /// What is known of a role's password; `None` if it has none, or if there is no such role.
+    fn verifier(&self, role: &str) -> Option<Verifier>;
+
+    /// A client has shown that it is `user`: gives whether it may log in. `protocol` is one of a session's `Client`.
+    fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr) -> Result<()>;
+
+    /// A client was turned away.
+    fn refused(&self, user: &str, protocol: &'static str, peer: IpAddr, reason: &str);
+}

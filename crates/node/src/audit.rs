@@ -1,0 +1,188 @@
+//! The audit log's files: `audit/NNNNNNNN.ndjson`.
+//!
+//! Invariants:
+//! - Lines are added to the newest file alone, and are durable before [`AuditLog::append`] returns.
+//! - A file to which something could not be added is never added to again: the next line begins another. So what stands behind a line
+//!   that tore is never taken for a part of it.
+//! - Whatever is there is kept: files are removed by whoever keeps them elsewhere, and not here.
+//!
+//! The last line of a file may be torn, by a crash or a full disk. It was never acknowledged, and readers pass it over.
+
+use alluvia_storage::{Disk, DiskFile};
+use alluvia_types::{Error, Result};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder in the data directory.
+pub(crate) const AUDIT_DIR: &str = "audit";
+const SUFFIX: &str = ".ndjson";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// A file that has so many bytes gets no more lines.
+    file_bytes_max: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Current>,
+    /// Numbers below this have been used; `None` until the folder was looked at.
+    next: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Current {
+    file: Arc<dyn DiskFile>,
+    len: u64,
+}
+
+impl AuditLog {
+    /// The log in a data directory. Nothing is made before the first line.
+    pub(crate) fn new(disk: Arc<dyn Disk>, data_dir: &Path, file_bytes_max: u64) -> AuditLog {
+        AuditLog { disk, dir: data_dir.join(AUDIT_DIR), file_bytes_max, state: Mutex::default() }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:08}{SUFFIX}"))
+    }
+
+    /// Numbers of the files, oldest first.
+    fn numbers(&self) -> Result<Vec<u64>> {
+        if !self.disk.exists(&self.dir) {
+            return Ok(Vec::new());
+        }
+        let entries = self.disk.read_dir(&self.dir).map_err(|error| Error::io(&self.dir, "listing", &error))?;
+        let number = |name: &str| name.strip_suffix(SUFFIX)?.parse().ok();
+        let mut numbers: Vec<u64> = entries.iter().filter_map(|entry| number(&entry.name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Adds whole lines, durably.
+    pub(crate) fn append(&self, lines: &[u8]) -> Result<()> {
+        let mut state = self.state.lock();
+        let added = self.add(&mut state, lines);
+        if added.is_err() {
+            state.current = None;
+        }
+        added
+    }
+
+    fn add(&self, state: &mut State, lines: &[u8]) -> Result<()> {
+        let full = |current: &Current| current.len > 0 && current.len + lines.len() as u64 > self.file_bytes_max;
+        if state.current.as_ref().is_some_and(full) {
+            state.current = None;
+        }
+        let is_new = state.current.is_none();
+        if is_new {
+            state.current = Some(self.begin(&mut state.next)?);
+        }
+        let Some(current) = state.current.as_mut() else { return Err(Error::internal("an audit log without a file")) };
+        let failed = |error: std::io::Error| Error::io(&self.dir, "adding to the audit log in", &error);
+        current.file.write_all_at(lines, current.len).map_err(failed)?;
+        current.file.sync_data().map_err(failed)?;
+        if is_new {
+            self.disk.sync_dir(&self.dir).map_err(failed)?;
+        }
+        current.len += lines.len() as u64;
+        Ok(())
+    }
+
+    /// A new file. A process begins one of its own: what an earlier one left may end in a torn line.
+    fn begin(&self, next: &mut Option<u64>) -> Result<Current> {
+        let failed = |error: std::io::Error| Error::io(&self.dir, "beginning a file of the audit log in", &error);
+        let number = match *next {
+            Some(number) => number,
+            None => {
+                self.disk.create_dir_all(&self.dir).map_err(failed)?;
+                self.numbers()?.last().map_or(1, |last| last + 1)
+            }
+        };
+        *next = Some(number + 1);
+        let file = self.disk.create(&self.path(number)).map_err(failed)?;
+        Ok(Current { file, len: 0 })
+    }
+
+    /// The newest lines, oldest first, whole, together at most so many bytes.
+    pub(crate) fn tail(&self, bytes_max: u64) -> Result<Vec<u8>> {
+        // While nobody adds: what is there is durable, apart from the end of a file that failed.
+        let _state = self.state.lock();
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut room = bytes_max;
+        for number in self.numbers()?.into_iter().rev() {
+            let path = self.path(number);
+            let failed = |error: std::io::Error| Error::io(&path, "reading", &error);
+            let file = self.disk.open(&path).map_err(failed)?;
+            let len = file.len().map_err(failed)?;
+            let taken = len.min(room);
+            let mut bytes = vec![0; taken as usize];
+            file.read_exact_at(&mut bytes, len - taken).map_err(failed)?;
+            let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            bytes.truncate(end);
+            if taken < len {
+                let begin = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+                bytes.drain(..begin);
+            }
+            parts.push(bytes);
+            room -= taken;
+            if room == 0 {
+                break;
+            }
+        }
+        parts.reverse();
+        Ok(parts.concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_storage::FaultDisk;
+
+    fn log(disk: &Arc<FaultDisk>) -> AuditLog {
+        AuditLog::new(Arc::clone(disk) as Arc<dyn Disk>, Path::new("/db"), 20)
+    }
+
+    fn shown(log: &AuditLog, bytes_max: u64) -> String {
+        String::from_utf8(log.tail(bytes_max).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_kept_across_restarts_in_files_of_bounded_size() {
+        let disk = FaultDisk::new();
+        disk.create_dir_all(Path::new("/db")).unwrap();
+        assert_eq!(shown(&log(&disk), 100), "");
+        for process in 0..2 {
+            let log = log(&disk);
+            (0..3).for_each(|line| log.append(format!("line {process}.{line}\n").as_bytes()).unwrap());
+        }
+        let log = log(&disk);
+        assert_eq!(log.numbers().unwrap(), [1, 2, 3, 4]);
+        assert_eq!(shown(&log, 1_000), "line 0.0\nline 0.1\nline 0.2\nline 1.0\nline 1.1\nline 1.2\n");
+        // Whole lines, the newest of them.
+        assert_eq!(shown(&log, 20), "line 1.1\nline 1.2\n");
+        assert_eq!(shown(&log, 5), "");
+        log.append(b"a line that is longer than a file\n").unwrap();
+        assert_eq!(shown(&log, 40), "a line that is longer than a file\n");
+    }
+
+    #[test]
+    fn a_torn_line_is_passed_over_and_nothing_is_added_behind_it() {
+        let disk = FaultDisk::new();
+        disk.create_dir_all(Path::new("/db")).unwrap();
+        let first = log(&disk);
+        first.append(b"whole\n").unwrap();
+        let file = disk.open(&first.path(1)).unwrap();
+        file.write_all_at(b"to", 6).unwrap();
+        assert_eq!(shown(&first, 100), "whole\n");
+        let second = log(&disk);
+        second.append(b"next\n").unwrap();
+        assert_eq!(second.numbers().unwrap(), [1, 2]);
+        assert_eq!(shown(&second, 100), "whole\nnext\n");
+    }
+}

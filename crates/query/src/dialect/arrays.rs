@@ -1,0 +1,301 @@
+//! Lists in the forms that PostgreSQL's clients write them: `= ANY (list)`, `'{1,2}'::int[]`.
+//!
+//! Invariants:
+//! - `x = ANY (list)` and `x <> ALL (list)` of a written list are `x IN (...)` and `x NOT IN (...)`, which mean the same, NULLs
+//!   included, and which everything else knows (the index, pruning, the predicate cache). Of an empty list too.
+//! - A list's text becomes its elements before anything is planned; one that is no list is an error here.
+//! - A column keeps the name that its text gives it.
+
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{
+    self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, Select, SelectItem, UnaryOperator, Value,
+    Visit, VisitMut, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::ops::ControlFlow;
+
+/// The elements of a list's text, `{1,NULL,"a \"b\""}`; `None` for NULL. No text of a list gives `None`, nor does a list of lists.
+pub fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
+    let inside = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let mut elements = Vec::new();
+    let mut chars = inside.chars().peekable();
+    if inside.trim().is_empty() {
+        return Some(elements);
+    }
+    loop {
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        let mut element = String::new();
+        let mut quoted = false;
+        if chars.next_if_eq(&'"').is_some() {
+            quoted = true;
+            loop {
+                match chars.next()? {
+                    '"' => break,
+                    '\\' => element.push(chars.next()?),
+                    c => element.push(c),
+                }
+            }
+        } else {
+            while let Some(c) = chars.next_if(|c| *c != ',') {
+                match c {
+                    // A list of lists, or what only quotes may hold.
+                    '{' | '}' | '"' => return None,
+                    '\\' => element.push(chars.next()?),
+                    c => element.push(c),
+                }
+            }
+            element.truncate(element.trim_end().len());
+            // As in PostgreSQL, an element without characters is written in quotes.
+            if element.is_empty() {
+                return None;
+            }
+        }
+        let is_null = !quoted && element.eq_ignore_ascii_case("null");
+        elements.push((!is_null).then_some(element));
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        match chars.next() {
+            None => return Some(elements),
+            Some(',') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+/// Whether a statement of these tokens may have any of it.
+pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
+    tokens.iter().any(|token| match &token.token {
+        Token::Word(word) => matches!(word.keyword, Keyword::ANY | Keyword::SOME | Keyword::ALL),
+        Token::LBracket => true,
+        _ => false,
+    })
+}
+
+/// Brings all of a query's lists to the forms that are planned.
+pub(crate) fn write_out(query: &mut Query) -> Result<()> {
+    match VisitMut::visit(query, &mut Lists) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Lists;
+
+impl VisitorMut for Lists {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        name_items(select, |expr| Visit::visit(expr, &mut Found).is_break());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expand(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// Breaks at what [`expand`] may change.
+struct Found;
+
+impl Visitor for Found {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::AnyOp { .. } | Expr::AllOp { .. } | Expr::Cast { data_type: ast::DataType::Array(_), .. } => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Names the items that `changes` after their text, which is what they are called.
+pub(super) fn name_items(select: &mut Select, changes: impl Fn(&Expr) -> bool) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && changes(expr)
+        {
+            let alias = Ident::with_quote('"', expr.to_string());
+            let expr = std::mem::replace(expr, null());
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+    }
+}
+
+/// Brings an expression, whose parts have been brought so, to the form that is planned.
+pub(crate) fn expand(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::Cast { expr: inner, data_type: ast::DataType::Array(_), .. } => {
+            if let Some(elements) = text_elements(inner)? {
+                **inner = Expr::Array(ast::Array { elem: elements, named: true });
+            }
+        }
+        Expr::AnyOp { left, compare_op, right, .. } => {
+            if let Some(replaced) = quantified(left, compare_op, right, true)? {
+                *expr = replaced;
+            }
+        }
+        Expr::AllOp { left, compare_op, right } => {
+            if let Some(replaced) = quantified(left, compare_op, right, false)? {
+                *expr = replaced;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What `left op ANY (right)`, or `ALL`, means, if `right` is a written list; else both sides are left.
+fn quantified(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Result<Option<Expr>> {
+    if let Some(elements) = text_elements(right)? {
+        *right = Expr::Array(ast::Array { elem: elements, named: true });
+    }
+    if is_null(right) {
+        return Ok(Some(cast(null(), ast::DataType::Boolean)));
+    }
+    let negated = match op {
+        BinaryOperator::Eq if any => false,
+        BinaryOperator::NotEq if !any => true,
+        _ => return Ok(None),
+    };
+    Ok(take_elements(right).map(|list| Expr::InList { expr: Box::new(std::mem::replace(left, null())), list, negated }))
+}
+
+/// The elements of a text that stands for a list.
+fn text_elements(expr: &Expr) -> Result<Option<Vec<Expr>>> {
+    let Expr::Value(value) = expr else { return Ok(None) };
+    let Value::SingleQuotedString(text) = &value.value else { return Ok(None) };
+    let elements = array_elements(text).ok_or_else(|| {
+        let short: String = text.chars().take(60).collect();
+        Error::new(ErrorKind::InvalidValue, format!("'{short}' is not a valid array"))
+            .with_hint("write it as '{1,2,NULL}', with double quotes around what has commas, braces or spaces")
+    })?;
+    let element =
+        |element: Option<String>| element.map_or_else(null, |text| Expr::Value(Value::SingleQuotedString(text).into()));
+    Ok(Some(elements.into_iter().map(element).collect()))
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Null),
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_null(inner),
+        _ => false,
+    }
+}
+
+/// The elements of a list, each of the type that the whole is cast to.
+fn take_elements(expr: &mut Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::Array(array) => Some(std::mem::take(&mut array.elem)),
+        Expr::Nested(inner) => take_elements(inner),
+        Expr::Cast { expr: inner, data_type: ast::DataType::Array(of), .. } => {
+            let element = match of {
+                ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element) => element,
+                _ => return None,
+            };
+            let elements = take_elements(inner)?;
+            Some(elements.into_iter().map(|value| of_type(value, element)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// A value as one of a type: a literal that is one already stays, so that it is still seen to be a literal.
+fn of_type(value: Expr, data_type: &ast::DataType) -> Expr {
+    use ast::DataType as Sql;
+    let is_one = match data_type {
+        Sql::SmallInt(None) | Sql::Int2(None) => integer(&value).is_some_and(|value| i16::try_from(value).is_ok()),
+        Sql::Int(None) | Sql::Integer(None) | Sql::Int4(None) => {
+            integer(&value).is_some_and(|value| i32::try_from(value).is_ok())
+        }
+        Sql::BigInt(None) | Sql::Int8(None) => integer(&value).is_some(),
+        Sql::Text | Sql::Varchar(None) | Sql::CharacterVarying(None) => {
+            matches!(&value, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
+        }
+        _ => false,
+    };
+    if is_one { value } else { cast(value, data_type.clone()) }
+}
+
+fn integer(expr: &Expr) -> Option<i64> {
+    let digits = |expr: &Expr| match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => Some(digits.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    match expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", digits(expr)?).parse().ok(),
+        expr => digits(expr)?.parse().ok(),
+    }
+}
+
+fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::parameters::query_of;
+    use crate::dialect::{Kind, parse};
+
+    fn written(sql: &str) -> String {
+        match parse(sql).unwrap().remove(0).kind {
+            Kind::Refused(error) => error.message().to_owned(),
+            mut kind => query_of(&mut kind).unwrap().to_string(),
+        }
+    }
+
+    #[test]
+    fn written_lists_are_in_lists() {
+        for (list, expected) in [
+            ("a = ANY(ARRAY[1, NULL])", "a IN (1, NULL)"),
+            ("a = ANY ('{r,p,\"f x\",NULL}')", "a IN ('r', 'p', 'f x', NULL)"),
+            ("a = SOME('{1,-2}'::bigint[])", "a IN (CAST('1' AS BIGINT), CAST('-2' AS BIGINT))"),
+            ("a = ANY((ARRAY[1, -2, 3000000000])::int[])", "a IN (1, -2, CAST(3000000000 AS INT))"),
+            ("a <> ALL (ARRAY['x'::text])", "a NOT IN ('x'::TEXT)"),
+            ("a = ANY('{}')", "a IN ()"),
+            ("a = ANY(NULL)", "CAST(NULL AS BOOLEAN)"),
+            ("a <> ALL (NULL::int[])", "CAST(NULL AS BOOLEAN)"),
+            ("a = ANY(b)", "a = ANY(b)"),
+            ("a < ANY(ARRAY[1])", "a < ANY(ARRAY[1])"),
+        ] {
+            assert_eq!(written(&format!("SELECT 1 FROM t WHERE {list}")), format!("SELECT 1 FROM t WHERE {expected}"));
+        }
+        assert!(written("SELECT 1 FROM t WHERE a = ANY('x')").contains("'x' is not a valid array"));
+        assert!(written("SELECT '{1,2'::int[]").contains("is not a valid array"));
+    }
+
+    #[test]
+    fn columns_keep_their_names() {
+        assert_eq!(
+            written("SELECT a = ANY(ARRAY[1]), '{1}'::int[]"),
+            "SELECT a IN (1) AS \"a = ANY(ARRAY[1])\", ARRAY['1']::INT[] AS \"'{1}'::INT[]\""
+        );
+    }
+
+    #[test]
+    fn texts_of_lists_are_read_as_postgresql_reads_them() {
+        let elements = |text: &str| {
+            array_elements(text).map(|all| all.into_iter().map(|one| one.unwrap_or("-".into())).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            elements(" { a , \"b \\\" c\" ,null,\"null\", x y } ").unwrap(),
+            ["a", "b \" c", "-", "null", "x y"]
+        );
+        assert_eq!(elements("{}").unwrap(), Vec::<String>::new());
+        for wrong in ["", "a", "{", "{a", "a}", "{a,}", "{,a}", "{{a}}", "{\"a}", "{a\"b\"}", "{\"a\"b}"] {
+            assert_eq!(elements(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Who may do what: the one authoriser, whatever the server.
+//!
+//! Invariants:
+//! - What is not allowed is refused. A session is for somebody ([`Who`]); whoever nobody knows may nothing at all.
+//! - No user table is resolved without saying what it is for: to be read by `Session::pin`, without which nothing of it can be
+//!   scanned, and for all else by `Session::table_for`, which takes a [`Need`]. What a statement needs beside tables is stated for every
+//!   kind of statement in [`of_statement`], which has no "all others".
+//! - Rights are those of now, also for a transaction that reads an older version: what is revoked is gone at once.
+//! - An error names the privilege that is missing and the GRANT that gives it.
+//!
+//! Definitions (names of tables, columns, roles) are everybody's, as in PostgreSQL; rows, and other people's statements, are not.
+
+mod audit;
+mod directory;
+mod words;
+
+pub(crate) use audit::{AUDIT, Audit, AuditEvent, is_refusal, rows as audit_rows};
+pub(crate) use directory::Trust;
+pub(crate) use words::{aclitem, quoted};
+
+use crate::copy::{CopyStatement, Source, Target};
+use crate::dialect::Kind;
+use crate::dialect::statement::Procedure;
+use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, Rights, RoleId, WRITE_FILES};
+use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use std::sync::Arc;
+
+/// Who a session is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    /// The process itself, or somebody whom its server trusts, under any name.
+    Trusted(Arc<str>),
+    /// A role.
+    Role(RoleId, Arc<str>),
+    /// Nobody that is known.
+    Nobody(Arc<str>),
+}
+
+impl Who {
+    /// The process itself.
+    pub(crate) fn embedded() -> Who {
+        Who::Trusted(crate::pg_catalog::NAME.into())
+    }
+
+    /// As it called itself.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Who::Trusted(name) | Who::Role(_, name) | Who::Nobody(name) => name,
+        }
+    }
+}
+
+/// What a table is resolved for, other than to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Its definition, which is everybody's.
+    Definition,
+    /// To do this with its rows.
+    Privilege(Privilege),
+    /// To change what it is: for its owner.
+    Ownership,
+}
+
+/// What a session may, now.
+#[derive(Clone, Debug)]
+pub(crate) struct Authoriser {
+    who: Who,
+    /// Of SET ROLE; empty for none.
+    acting: Arc<str>,
+    catalog: Arc<Catalog>,
+}
+
+/// Adding rows.
+pub(crate) const INSERT: Need = Need::Privilege(Privilege::Insert);
+
+fn denied(message: String) -> Error {
+    Error::new(ErrorKind::Forbidden, message)
+}
+
+impl Authoriser {
+    /// Of `who`, acting as a role (empty: as itself), by the rights of these definitions.
+    pub(crate) fn new(who: Who, acting: Arc<str>, catalog: Arc<Catalog>) -> Authoriser {
+        Authoriser { who, acting, catalog }
+    }
+
+    /// The same acting as another role.
+    pub(crate) fn acting_as(&self, role: &str) -> Authoriser {
+        Authoriser { acting: if role == "none" { "".into() } else { role.into() }, ..self.clone() }
+    }
+
+    fn rights(&self) -> &Rights {
+        self.catalog.rights()
+    }
+
+    /// The role whose rights hold.
+    pub(crate) fn role(&self) -> Result<RoleId> {
+        let own = match &self.who {
+            Who::Trusted(_) => BOOTSTRAP,
+            Who::Role(id, name) => match self.rights().role(*id) {
+                Some(_) => *id,
+                None => return Err(denied(format!("role '{name}' was dropped")).with_hint("log in as another")),
+            },
+            Who::Nobody(name) => {
+                return Err(denied(format!("role '{name}' does not exist, or may not connect"))
+                    .with_hint("a superuser makes it with CREATE ROLE ... LOGIN PASSWORD '...'"));
+            }
+        };
+        if self.acting.is_empty() {
+            return Ok(own);
+        }
+        let other = named(self.rights(), &self.acting)?;
+        if self.rights().is_in(own, other) {
+            return Ok(other);
+        }
+        let (name, other) = (quoted(self.who.name()), quoted(&self.acting));
+        Err(denied(format!("permission denied to set role {other}: role {name} is not in it"))
+            .with_hint(format!("a superuser can GRANT {other} TO {name}")))
+    }
+
+    /// `current_user`.
+    pub(crate) fn current_user(&self) -> &str {
+        if self.acting.is_empty() { self.session_user() } else { &self.acting }
+    }
+
+    /// `session_user`.
+    pub(crate) fn session_user(&self) -> &str {
+        match &self.who {
+            // A role may have got another name.
+            Who::Role(id, name) => self.rights().role(*id).map_or(name.as_ref(), |role| role.name.as_str()),
+            who => who.name(),
+        }
+    }
+
+    /// Whether it may everything.
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.role().is_ok_and(|id| self.rights().is_superuser(id))
+    }
+
+    /// Whether what a session of `user` does may be seen.
+    pub(crate) fn sees(&self, user: &str) -> bool {
+        self.is_superuser() || user == self.who.name()
+    }
+
+    /// Whether it may read a table.
+    pub(crate) fn may_read(&self, entry: &TableEntry) -> bool {
+        self.table(Need::Privilege(Privilege::Select), entry).is_ok()
+    }
+
+    /// Refuses a table for what it may not be used.
+    pub(crate) fn table(&self, need: Need, entry: &TableEntry) -> Result<()> {
+        let id = self.role()?;
+        let (rights, table) = (self.rights(), entry.def.id);
+        let (name, role) = (&entry.def.name, quoted(self.current_user()));
+        match need {
+            Need::Definition => Ok(()),
+            Need::Privilege(privilege) if rights.may(id, privilege, Object::Table(table)) => Ok(()),
+            Need::Privilege(privilege) => {
+                let privilege = privilege.sql_name();
+                Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}"))
+                    .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", quoted(name))))
+            }
+            Need::Ownership if rights.owns(id, table) => Ok(()),
+            Need::Ownership => {
+                let owner = quoted(rights.name(rights.owner(table)));
+                Err(denied(format!("permission denied for table '{name}': role {role} is not its owner")).with_hint(
+                    format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}, or ALTER TABLE {} OWNER TO {role}", quoted(name)),
+                ))
+            }
+        }
+    }
+
+    /// Refuses what needs a privilege on the database.
+    pub(crate) fn database(&self, privilege: Privilege) -> Result<()> {
+        if self.rights().may(self.role()?, privilege, Object::Database) {
+            return Ok(());
+        }
+        let (name, role) = (privilege.sql_name(), quoted(self.current_user()));
+        Err(denied(format!("permission denied for the database: role {role} lacks {name}"))
+            .with_hint(format!("a superuser can GRANT {name} ON DATABASE alluvia TO {role}")))
+    }
+
+    /// Refuses what only a superuser may.
+    pub(crate) fn superuser(&self, what: &str) -> Result<()> {
+        if self.rights().is_superuser(self.role()?) {
+            return Ok(());
+        }
+        let role = quoted(self.current_user());
+        Err(denied(format!("permission denied to {what}: role {role} is no superuser"))
+            .with_hint(format!("a superuser can do it, or ALTER ROLE {role} SUPERUSER")))
+    }
+
+    /// Refuses what only those may who are in a role.
+    fn membership(&self, in_role: RoleId, what: &str) -> Result<()> {
+        if self.rights().is_in(self.role()?, in_role) {
+            return Ok(());
+        }
+        let (role, wanted) = (quoted(self.current_user()), self.rights().name(in_role));
+        Err(denied(format!("permission denied to {what}: role {role} is not in {wanted}"))
+            .with_hint(format!("a superuser can GRANT {wanted} TO {role}")))
+    }
+
+    /// The definitions by which it decides.
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+}
+
+/// The role of a name, with near names if there is none.
+pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
+    rights.named(name).map(|role| role.id).ok_or_else(|| {
+        let error = Error::new(ErrorKind::UndefinedObject, format!("there is no role '{name}'"));
+        match near_names(name, rights.roles().map(|role| role.name.as_str())).as_slice() {
+            [] => error.with_hint("pg_roles lists the roles"),
+            near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
+        }
+    })
+}
+
+/// Refuses a statement for what it does beside using tables.
+pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
+    match kind {
+        Kind::CreateTable(_) => authoriser.database(Privilege::Create),
+        Kind::Copy(copy) => of_files(authoriser, copy),
+        Kind::Call(procedure) => match procedure {
+            Procedure::Flush => authoriser.superuser("hurry the sort"),
+            Procedure::Merge => authoriser.superuser("hurry the merge"),
+            Procedure::BuildCuboids => authoriser.superuser("build cuboids"),
+            // For the owner of the table that it names.
+            Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Ok(()),
+            // By whose session it is.
+            Procedure::Cancel(_) => Ok(()),
+        },
+        // By what they change.
+        Kind::Role(_) => Ok(()),
+        // By the tables that they name, where these are resolved.
+        Kind::Query(_)
+        | Kind::Explain { .. }
+        | Kind::Insert(_)
+        | Kind::DropTable { .. }
+        | Kind::AlterTable(_)
+        | Kind::Declare(_) => Ok(()),
+        // Definitions are everybody's.
+        Kind::Describe(_) | Kind::ShowTables | Kind::ShowCreate(_) => Ok(()),
+        // The session's own; SET ROLE is decided where it is set.
+        Kind::Setting(_)
+        | Kind::Begin
+        | Kind::Commit
+        | Kind::Rollback
+        | Kind::Savepoint(_)
+        | Kind::RollbackTo(_)
+        | Kind::Release(_)
+        | Kind::Fetch { .. }
+        | Kind::CloseCursor(_)
+        | Kind::Discard
+        | Kind::Deallocate(_) => Ok(()),
+        Kind::Refused(_) => Ok(()),
+    }
+}
+
+/// Files and URLs of the server.
+fn of_files(authoriser: &Authoriser, copy: &CopyStatement) -> Result<()> {
+    let reads = matches!(copy, CopyStatement::From { source: Source::Files(_) | Source::Several(_), .. });
+    let (CopyStatement::From { options, .. } | CopyStatement::To { options, .. }) = copy;
+    let writes = matches!(copy, CopyStatement::To { target: Target::File(_), .. }) || options.rejects.is_some();
+    if reads {
+        authoriser.membership(READ_FILES, "read files of the server")?;
+    }
+    if writes {
+        authoriser.membership(WRITE_FILES, "write files of the server")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Rows on their way from a client.
+//!
+//! Invariants:
+//! - No length in a message is believed before it is checked: Arrow's reader allocates what it is told.
+//! - A stream that the client breaks off, or lets rest for `transfer_timeout`, ends with an error: half of it is never taken for all.
+//! - A panic of Arrow's reader is an error of what it read.
+
+use crate::failure::{malformed, of_flight};
+use crate::server::Shared;
+use alluvia_query::copy::{caught, check_message};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::root_as_message;
+use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
+use arrow_flight::error::FlightError;
+use arrow_flight::{FlightData, FlightDescriptor};
+use futures::{Stream, StreamExt, stream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
+
+/// What a client sends with DoPut.
+pub(crate) struct Arriving {
+    decoder: FlightDataDecoder,
+    schema: Option<SchemaRef>,
+    is_over: bool,
+}
+
+/// The first message of DoPut, which says what the rest is for.
+pub(crate) async fn first(messages: &mut Streaming<FlightData>, shared: &Shared) -> Result<FlightData> {
+    let first = timeout(shared.options.transfer_timeout, messages.message()).await.map_err(|_| rests(shared))?;
+    let first = first.map_err(|status| of_flight(FlightError::Tonic(Box::new(status))))?;
+    first.ok_or_else(|| malformed("DoPut came without a message"))
+}
+
+fn rests(shared: &Shared) -> Error {
+    let seconds = shared.options.transfer_timeout.as_secs();
+    Error::new(ErrorKind::Timeout, format!("nothing more of the rows came for {seconds} seconds"))
+}
+
+/// What the message is for.
+pub(crate) fn descriptor(message: &mut FlightData) -> Result<FlightDescriptor> {
+    message.flight_descriptor.take().ok_or_else(|| malformed("the first message of DoPut has no descriptor"))
+}
+
+fn checked(message: FlightData) -> Result<FlightData, FlightError> {
+    let ours = |error: Error| FlightError::from_external_error(Box::new(error));
+    let header = root_as_message(&message.data_header)
+        .map_err(|error| FlightError::DecodeError(format!("a message cannot be read: {error}")))?;
+    check_message(&header, &message.data_body).map_err(ours)?;
+    Ok(message)
+}
+
+impl Arriving {
+    /// The rows of `first` and of all messages after it.
+    pub(crate) fn new(first: FlightData, rest: Streaming<FlightData>, shared: Arc<Shared>) -> Arriving {
+        let rest = stream::unfold((rest, shared), |(mut rest, shared)| async move {
+            let next = timeout(shared.options.transfer_timeout, rest.message()).await;
+            let next: Result<Option<FlightData>, FlightError> = match next {
+                Ok(Ok(message)) => Ok(message),
+                Ok(Err(status)) => Err(FlightError::Tonic(Box::<Status>::new(status))),
+                Err(_) => Err(FlightError::from_external_error(Box::new(rests(&shared)))),
+            };
+            next.transpose().map(|next| (next, (rest, shared)))
+        });
+        let all = stream::once(async { Ok(first) }).chain(rest);
+        // A message without a header has a descriptor, or metadata, and no rows.
+        let all = all.filter(|message| {
+            let has_rows = message.as_ref().map_or(true, |message| !message.data_header.is_empty());
+            async move { has_rows }
+        });
+        let decoder = FlightDataDecoder::new(all.map(|message| message.and_then(checked)));
+        Arriving { decoder, schema: None, is_over: false }
+    }
+
+    /// The columns; `None` if the client sends none.
+    pub(crate) async fn schema(&mut self) -> Result<Option<SchemaRef>> {
+        if self.schema.is_some() {
+            return Ok(self.schema.clone());
+        }
+        match self.payload().await {
+            None => Ok(None),
+            Some(Ok(DecodedPayload::Schema(schema))) => {
+                self.schema = Some(Arc::clone(&schema));
+                Ok(Some(schema))
+            }
+            Some(Ok(_)) => Err(malformed("rows came before their schema")),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    async fn payload(&mut self) -> Option<Result<DecodedPayload>> {
+        std::future::poll_fn(|context| self.poll_payload(context)).await
+    }
+
+    fn poll_payload(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<DecodedPayload>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let decoder = &mut self.decoder;
+        let polled = caught(|| Ok::<_, ArrowError>(decoder.poll_next_unpin(context)));
+        let polled = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Some(Ok(message)))) => Some(Ok(message.payload)),
+            Ok(Poll::Ready(Some(Err(error)))) => Some(Err(of_flight(error))),
+            Ok(Poll::Ready(None)) => None,
+            Err(error) => Some(Err(of_flight(FlightError::Arrow(error)))),
+        };
+        self.is_over = !matches!(polled, Some(Ok(_)));
+        Poll::Ready(polled)
+    }
+}
+
+impl Stream for Arriving {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let payload = match self.poll_payload(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(payload) => payload,
+            };
+            match payload {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(DecodedPayload::RecordBatch(batch))) => return Poll::Ready(Some(Ok(batch))),
+                Some(Ok(DecodedPayload::None)) => {}
+                Some(Ok(DecodedPayload::Schema(schema))) => {
+                    if self.schema.is_some() {
+                        self.is_over = true;
+                        return Poll::Ready(Some(Err(malformed("a second schema came among the rows"))));
+                    }
+                    self.schema = Some(schema);
+                }
+            }
+        }
+    }
+}

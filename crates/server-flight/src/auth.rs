@@ -1,0 +1,155 @@
+//! Who calls.
+//!
+//! Invariants:
+//! - No rows and no names are told, no session made and no message read before a call has shown its user's password, or a token that
+//!   was given for one.
+//! - Wrong passwords are slowed down with those of all other protocols.
+//! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's.
+
+use crate::login::{Caller, Login};
+use crate::places::{Busy, Connection};
+use crate::server::Shared;
+use alluvia_access::Access;
+use alluvia_query::Client;
+use alluvia_types::{Error, ErrorKind, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD as BASE64, STANDARD_NO_PAD as BASE64_NO_PAD};
+use std::sync::Arc;
+use tonic::Extensions;
+use tonic::metadata::MetadataMap;
+
+/// What sessions and the audit log call it.
+pub(crate) const PROTOCOL: &str = "flight";
+/// The user of calls that need no password.
+const NOBODY: &str = "anonymous";
+/// The longest name and password together.
+const CREDENTIALS_BYTES_MAX: usize = 1_024;
+const AUTHORIZATION: &str = "authorization";
+
+/// What a call shows.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Token(String),
+    Password(String, String),
+}
+
+/// The connection that a call came on.
+fn connection(extensions: &Extensions) -> Result<Arc<Connection>> {
+    extensions.get::<Arc<Connection>>().cloned().ok_or_else(|| Error::internal("a call from nowhere"))
+}
+
+/// Who calls, if they may.
+pub(crate) async fn caller(
+    shared: &Arc<Shared>,
+    metadata: &MetadataMap,
+    extensions: &Extensions,
+) -> Result<Arc<Caller>> {
+    let connection = connection(extensions)?;
+    let there = Arc::clone(shared);
+    let busy = Busy::new(Arc::clone(&connection), move || there.now());
+    let login = match shown(metadata)? {
+        Shown::Token(token) => shared.logins.get(&token).ok_or_else(|| {
+            Error::new(ErrorKind::Authentication, "the token is not known, or has expired")
+                .with_hint("log in again: a handshake gives a new one")
+        })?,
+        shown => {
+            let user = user(shared, &connection, shown).await?;
+            connection.login(&user, || login(shared, &connection, user.clone()))?
+        }
+    };
+    connection.known();
+    Ok(Caller::new(shared, login, busy))
+}
+
+/// A handshake: a token for a user's password.
+pub(crate) async fn handshake(shared: &Arc<Shared>, metadata: &MetadataMap, extensions: &Extensions) -> Result<String> {
+    let connection = connection(extensions)?;
+    let there = Arc::clone(shared);
+    let _busy = Busy::new(Arc::clone(&connection), move || there.now());
+    let shown = match shown(metadata)? {
+        Shown::Token(_) => return Err(unreadable("a token gives no other token")),
+        shown => shown,
+    };
+    let user = user(shared, &connection, shown).await?;
+    connection.known();
+    shared.logins.add(login(shared, &connection, user), shared.options.connections_max)
+}
+
+fn login(shared: &Arc<Shared>, connection: &Connection, user: String) -> Arc<Login> {
+    let session = shared.engine.session();
+    session.introduce(Client { user, protocol: PROTOCOL, address: connection.peer.to_string() });
+    Login::new(session, shared.now())
+}
+
+/// The user whose password is shown, or who needs none.
+async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown) -> Result<String> {
+    let Access::Passwords(passwords) = &shared.options.access else {
+        return Ok(match shown {
+            Shown::Password(user, _) if !user.is_empty() => user,
+            _ => NOBODY.to_owned(),
+        });
+    };
+    let Shown::Password(user, password) = shown else {
+        return Err(Error::new(ErrorKind::Authentication, "the call shows no token and no password")
+            .with_hint("give the client a user name and a password"));
+    };
+    let shown =
+        alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer: connection.peer.ip() };
+    let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now());
+    let_in.await.map_err(|turned| turned.error)?;
+    Ok(user)
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::new(ErrorKind::Authentication, format!("the header authorization cannot be read: {what}"))
+        .with_hint("it is Bearer and a token of this server, or Basic and the base64 of user:password in UTF-8")
+}
+
+/// What the header of a call says.
+fn shown(metadata: &MetadataMap) -> Result<Shown> {
+    let Some(value) = metadata.get(AUTHORIZATION) else { return Ok(Shown::Nothing) };
+    let text = value.to_str().map_err(|_| unreadable("it is no text"))?;
+    let (scheme, rest) = text.split_once(' ').ok_or_else(|| unreadable("it names no scheme"))?;
+    let rest = rest.trim();
+    if rest.len() > CREDENTIALS_BYTES_MAX * 4 / 3 + 4 {
+        return Err(unreadable("it is too long"));
+    }
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(Shown::Token(rest.to_owned()));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Err(unreadable("its scheme is not known"));
+    }
+    let bytes = BASE64.decode(rest).or_else(|_| BASE64_NO_PAD.decode(rest));
+    let bytes = bytes.map_err(|_| unreadable("it is no base64"))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
+    let (user, password) = text.split_once(':').ok_or_else(|| unreadable("it has no password"))?;
+    Ok(Shown::Password(user.to_owned(), password.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_and_passwords_are_told_apart() {
+        let password = |user: &str, password: &str| Some(Shown::Password(user.to_owned(), password.to_owned()));
+        for (header, wanted) in [
+            ("Basic bWU6YTpi", password("me", "a:b")),
+            ("basic bWU6", password("me", "")),
+            // Some clients leave the end of base64 out.
+            ("Basic bWU6YQ", password("me", "a")),
+            ("Bearer bWU6YTpi", Some(Shown::Token("bWU6YTpi".to_owned()))),
+            ("Basic bWU", None),
+            ("Digest bWU6YTpi", None),
+            ("Basic", None),
+            ("Basic /////w==", None),
+        ] {
+            let mut metadata = MetadataMap::new();
+            metadata.insert(AUTHORIZATION, header.parse().unwrap());
+            assert_eq!(shown(&metadata).ok(), wanted, "{header}");
+        }
+        assert_eq!(shown(&MetadataMap::new()).unwrap(), Shown::Nothing);
+    }
+}

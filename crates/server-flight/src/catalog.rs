@@ -1,0 +1,167 @@
+//! What there is: catalogs, schemas, tables, keys.
+//!
+//! Invariants:
+//! - The rows have the schemas that Flight SQL states, also where there are none.
+//! - What is listed is what the session's own `information_schema` lists: tables of users, and system tables. What only PostgreSQL's
+//!   clients ask for can be queried, and is not listed.
+
+use crate::answer::plain;
+use crate::failure::refused;
+use crate::login::{Caller, Lane};
+use crate::server::Shared;
+use crate::work::beside;
+use alluvia_query::Session;
+use alluvia_types::{Error, Result};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
+use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables};
+use std::sync::Arc;
+
+/// The one catalog.
+pub(crate) const CATALOG: &str = "alluvia";
+/// The schema of users' tables.
+pub(crate) const PUBLIC: &str = "public";
+/// The schema of system tables.
+const SYSTEM: &str = "alluvia";
+/// What tables are called, by schema.
+const TYPES: [(&str, &str); 2] = [(PUBLIC, "TABLE"), (SYSTEM, "SYSTEM TABLE")];
+const TABLES: &str = "SELECT table_schema, table_name FROM information_schema.tables \
+    WHERE table_schema IN ('public', 'alluvia') ORDER BY table_schema, table_name";
+
+/// The schema of what a command lists; `None` if it is no such command.
+pub(crate) fn schema_of(command: &Command) -> Result<Option<SchemaRef>> {
+    Ok(Some(match command {
+        Command::CommandGetCatalogs(_) => GetCatalogsBuilder::new().schema(),
+        Command::CommandGetDbSchemas(command) => command.clone().into_builder().schema(),
+        Command::CommandGetTables(command) => command.clone().into_builder().schema(),
+        Command::CommandGetTableTypes(command) => command.into_builder().schema(),
+        Command::CommandGetPrimaryKeys(_) => Arc::new(primary_keys()),
+        Command::CommandGetExportedKeys(_)
+        | Command::CommandGetImportedKeys(_)
+        | Command::CommandGetCrossReference(_) => Arc::new(foreign_keys()),
+        Command::CommandGetSqlInfo(_) => crate::info::sql_info()?.schema(),
+        Command::CommandGetXdbcTypeInfo(_) => crate::info::types()?.schema(),
+        _ => return Ok(None),
+    }))
+}
+
+/// The rows that a command lists.
+pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command: Command) -> Result<RecordBatch> {
+    match command {
+        Command::CommandGetCatalogs(_) => {
+            let mut builder = GetCatalogsBuilder::new();
+            builder.append(CATALOG);
+            builder.build().map_err(unmade)
+        }
+        Command::CommandGetDbSchemas(command) => schemas(command),
+        Command::CommandGetTables(command) => tables(shared, caller, command).await,
+        Command::CommandGetTableTypes(command) => {
+            let mut builder = command.into_builder();
+            TYPES.iter().for_each(|(_, name)| builder.append(name));
+            builder.build().map_err(unmade)
+        }
+        Command::CommandGetSqlInfo(command) => command.into_builder(&crate::info::sql_info()?).build().map_err(unmade),
+        Command::CommandGetXdbcTypeInfo(command) => {
+            command.into_builder(&crate::info::types()?).build().map_err(unmade)
+        }
+        // There are no keys, so none refer to others.
+        Command::CommandGetPrimaryKeys(_) => Ok(RecordBatch::new_empty(Arc::new(primary_keys()))),
+        Command::CommandGetExportedKeys(_)
+        | Command::CommandGetImportedKeys(_)
+        | Command::CommandGetCrossReference(_) => Ok(RecordBatch::new_empty(Arc::new(foreign_keys()))),
+        other => {
+            Err(refused(&format!("fetching {}", other.type_url()), "ask for its FlightInfo, and fetch its ticket"))
+        }
+    }
+}
+
+/// A defect: these rows are ours.
+pub(crate) fn unmade(error: FlightError) -> Error {
+    Error::internal(format!("a list could not be made: {error}"))
+}
+
+fn schemas(command: CommandGetDbSchemas) -> Result<RecordBatch> {
+    let mut builder = command.into_builder();
+    TYPES.iter().for_each(|(schema, _)| builder.append(CATALOG, schema));
+    builder.build().map_err(unmade)
+}
+
+async fn tables(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetTables) -> Result<RecordBatch> {
+    let work = move |lane: Arc<Lane>| async move {
+        let session = &lane.session;
+        let mut builder = CommandGetTables { include_schema: false, ..command.clone() }.into_builder();
+        for (schema, table) in pairs(&session.sql(TABLES).await?.collect().await?)? {
+            builder.append(CATALOG, &schema, table, type_of(&schema), &Schema::empty()).map_err(unmade)?;
+        }
+        let wanted = builder.build().map_err(unmade)?;
+        if !command.include_schema {
+            return Ok(wanted);
+        }
+        // Only of those that are asked for: a table's schema is made by planning.
+        let mut builder = GetTablesBuilder::new(None::<&str>, None::<&str>, None::<&str>, Vec::<&str>::new(), true);
+        for (schema, table) in pairs(&[wanted.project(&[1, 2]).map_err(|error| unmade(error.into()))?])? {
+            let columns = columns(session, &schema, &table).await?;
+            builder.append(CATALOG, &schema, &table, type_of(&schema), &columns).map_err(unmade)?;
+        }
+        builder.build().map_err(unmade)
+    };
+    beside(shared, caller, &caller.login.lane, work).await
+}
+
+fn type_of(schema: &str) -> &'static str {
+    TYPES.iter().find(|(name, _)| *name == schema).map_or("VIEW", |(_, name)| name)
+}
+
+async fn columns(session: &Session, schema: &str, table: &str) -> Result<Schema> {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let query = session.prepare(&format!("SELECT * FROM {}.{}", quoted(schema), quoted(table)))?;
+    let described = session.describe(query.statement(), &[]).await?;
+    Ok(described.columns.map_or_else(Schema::empty, |columns| plain(&columns)))
+}
+
+/// The first two columns, as text.
+fn pairs(batches: &[RecordBatch]) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    for batch in batches {
+        let text = |at: usize| {
+            cast(batch.column(at), &DataType::Utf8)
+                .map_err(|error| Error::internal(format!("names are no text: {error}")))
+        };
+        let (first, second) = (text(0)?, text(1)?);
+        let both = first.as_string::<i32>().iter().zip(second.as_string::<i32>());
+        pairs.extend(both.filter_map(|(first, second)| Some((first?.to_owned(), second?.to_owned()))));
+    }
+    Ok(pairs)
+}
+
+fn primary_keys() -> Schema {
+    Schema::new(vec![
+        Field::new("catalog_name", DataType::Utf8, true),
+        Field::new("db_schema_name", DataType::Utf8, true),
+        Field::new("table_name", DataType::Utf8, false),
+        Field::new("column_name", DataType::Utf8, false),
+        Field::new("key_name", DataType::Utf8, true),
+        Field::new("key_sequence", DataType::Int32, false),
+    ])
+}
+
+fn foreign_keys() -> Schema {
+    Schema::new(vec![
+        Field::new("pk_catalog_name", DataType::Utf8, true),
+        Field::new("pk_db_schema_name", DataType::Utf8, true),
+        Field::new("pk_table_name", DataType::Utf8, false),
+        Field::new("pk_column_name", DataType::Utf8, false),
+        Field::new("fk_catalog_name", DataType::Utf8, true),
+        Field::new("fk_db_schema_name", DataType::Utf8, true),
+        Field::new("fk_table_name", DataType::Utf8, false),
+        Field::new("fk_column_name", DataType::Utf8, false),
+        Field::new("key_sequence", DataType::Int32, false),
+        Field::new("fk_key_name", DataType::Utf8, true),
+        Field::new("pk_key_name", DataType::Utf8, true),
+        Field::new("update_rule", DataType::UInt8, false),
+        Field::new("delete_rule", DataType::UInt8, false),
+    ])
+}

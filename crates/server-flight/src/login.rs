@@ -1,0 +1,350 @@
+//! What is kept for clients between their calls.
+//!
+//! Invariants:
+//! - A login has one session for its settings and own writes, and one more for each transaction, which begins with the first
+//!   statement in it.
+//! - What a login holds is found by keys of 144 random bits, by that login alone.
+//! - All of it is bounded and ends by itself: answers that nobody fetches, tokens that nobody uses, and with a login what it holds.
+//!   A login with a call under way does not end.
+
+use crate::places::Busy;
+use crate::server::Shared;
+use crate::statement::{Kept, Waiting};
+use alluvia_access::random_password;
+use alluvia_query::Session;
+use alluvia_types::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{MutexGuard, Notify};
+
+/// What one login may hold.
+const TRANSACTIONS_MAX: usize = 16;
+const PREPARED_MAX: usize = 1_000;
+const WAITING_MAX: usize = 100;
+
+/// A session, and whose turn it is in it.
+pub(crate) struct Lane {
+    pub(crate) session: Session,
+    /// Of a transaction that the client has named; else each statement is on its own, or as SQL has it.
+    is_transaction: bool,
+    has_ended: AtomicBool,
+    /// Held by whoever's turn it is; whether the transaction has begun.
+    turn: tokio::sync::Mutex<bool>,
+}
+
+impl Lane {
+    fn new(session: Session, is_transaction: bool) -> Arc<Lane> {
+        Arc::new(Lane {
+            session,
+            is_transaction,
+            has_ended: AtomicBool::new(false),
+            turn: tokio::sync::Mutex::new(false),
+        })
+    }
+
+    /// A transaction beside this lane.
+    pub(crate) fn transaction(&self) -> Arc<Lane> {
+        Lane::new(self.session.sibling(), true)
+    }
+
+    /// Whether statements here are part of a transaction.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.is_transaction || self.session.in_transaction()
+    }
+
+    /// Whether its transaction is the client's to end by its name.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_transaction
+    }
+
+    /// Waits until nothing else begins here.
+    pub(crate) async fn turn(&self) -> Result<MutexGuard<'_, bool>> {
+        let turn = self.turn.lock().await;
+        match self.has_ended() {
+            true => Err(ended()),
+            false => Ok(turn),
+        }
+    }
+
+    /// Begins the transaction, if it is one and has not.
+    pub(crate) async fn begin(&self, has_begun: &mut bool) -> Result<()> {
+        if self.is_transaction && !*has_begun {
+            self.session.sql("BEGIN").await?;
+            *has_begun = true;
+        }
+        Ok(())
+    }
+
+    /// Nothing begins here any more.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Transaction, "the transaction has ended").with_hint("begin another")
+}
+
+/// A client that has shown its password, or needs none.
+pub(crate) struct Login {
+    pub(crate) lane: Arc<Lane>,
+    held: Mutex<Held>,
+    used: Mutex<Used>,
+}
+
+struct Used {
+    calls: usize,
+    /// When the last call began or ended.
+    last: Duration,
+}
+
+#[derive(Default)]
+struct Held {
+    transactions: HashMap<String, Arc<Lane>>,
+    prepared: HashMap<String, Arc<Kept>>,
+    /// Answers that nobody has fetched yet, and since when they wait.
+    waiting: HashMap<String, (Waiting, Duration)>,
+    /// Answers that are being sent; telling them ends them.
+    sending: HashMap<String, Arc<Notify>>,
+}
+
+/// A new key.
+fn key() -> Result<String> {
+    random_password()
+}
+
+fn text(key: &Bytes) -> &str {
+    // What is not UTF-8 is no key.
+    std::str::from_utf8(key).unwrap_or_default()
+}
+
+fn full(what: &str, most: usize, hint: &str) -> Error {
+    Error::new(ErrorKind::Busy, format!("{most} {what} are kept for a client, and no more")).with_hint(hint)
+}
+
+impl Login {
+    /// With a new session, which has been introduced.
+    pub(crate) fn new(session: Session, now: Duration) -> Arc<Login> {
+        let used = Used { calls: 0, last: now };
+        Arc::new(Login { lane: Lane::new(session, false), held: Mutex::default(), used: Mutex::new(used) })
+    }
+
+    /// Where a statement runs that states a transaction, or none.
+    pub(crate) fn lane(&self, transaction: Option<&Bytes>) -> Result<Arc<Lane>> {
+        match transaction {
+            None => Ok(Arc::clone(&self.lane)),
+            // What some clients send for none.
+            Some(name) if name.is_empty() => Ok(Arc::clone(&self.lane)),
+            Some(name) => self.held.lock().transactions.get(text(name)).cloned().ok_or_else(unknown_transaction),
+        }
+    }
+
+    /// Where a prepared statement runs. One whose transaction has ended goes on in the one that is open: a client that begins a new
+    /// one after each COMMIT keeps its statements.
+    pub(crate) fn lane_of(&self, prepared: &Kept) -> Result<Arc<Lane>> {
+        if !prepared.lane.has_ended() {
+            return Ok(Arc::clone(&prepared.lane));
+        }
+        let held = self.held.lock();
+        let mut open = held.transactions.values();
+        match (open.next(), open.next()) {
+            (Some(lane), None) => Ok(Arc::clone(lane)),
+            _ => {
+                Err(Error::new(ErrorKind::Transaction, "the transaction that this statement was prepared in has ended")
+                    .with_hint("prepare it again"))
+            }
+        }
+    }
+
+    /// Names a new transaction.
+    pub(crate) fn begin(&self) -> Result<String> {
+        let (name, lane) = (key()?, self.lane.transaction());
+        let mut held = self.held.lock();
+        if held.transactions.len() >= TRANSACTIONS_MAX {
+            return Err(full("open transactions", TRANSACTIONS_MAX, "end one of them"));
+        }
+        held.transactions.insert(name.clone(), lane);
+        Ok(name)
+    }
+
+    /// Forgets a transaction; gives it to whoever ends it.
+    pub(crate) fn take_transaction(&self, name: &Bytes) -> Result<Arc<Lane>> {
+        self.held.lock().transactions.remove(text(name)).ok_or_else(unknown_transaction)
+    }
+
+    /// Keeps a prepared statement.
+    pub(crate) fn keep(&self, kept: Kept) -> Result<String> {
+        let name = key()?;
+        let mut held = self.held.lock();
+        if held.prepared.len() >= PREPARED_MAX {
+            return Err(full("prepared statements", PREPARED_MAX, "close those that are not needed"));
+        }
+        held.prepared.insert(name.clone(), Arc::new(kept));
+        Ok(name)
+    }
+
+    /// A prepared statement.
+    pub(crate) fn prepared(&self, name: &Bytes) -> Result<Arc<Kept>> {
+        self.held.lock().prepared.get(text(name)).cloned().ok_or_else(unknown_statement)
+    }
+
+    /// Forgets a prepared statement.
+    pub(crate) fn close(&self, name: &Bytes) -> Result<()> {
+        self.held.lock().prepared.remove(text(name)).map(drop).ok_or_else(unknown_statement)
+    }
+
+    /// Keeps an answer until it is fetched; gives its key.
+    pub(crate) fn wait(&self, answer: Waiting, now: Duration) -> Result<String> {
+        let name = key()?;
+        let mut held = self.held.lock();
+        if held.waiting.len() >= WAITING_MAX {
+            return Err(full("answers that wait to be fetched", WAITING_MAX, "fetch, or cancel, those of before"));
+        }
+        held.waiting.insert(name.clone(), (answer, now));
+        Ok(name)
+    }
+
+    /// An answer to be sent, once; and what tells it to end.
+    pub(crate) fn fetch(&self, name: &Bytes) -> Result<(Waiting, Arc<Notify>)> {
+        let mut held = self.held.lock();
+        let Some((answer, _)) = held.waiting.remove(text(name)) else {
+            let error = Error::new(ErrorKind::UndefinedObject, "there is no answer for this ticket");
+            return Err(error.with_hint(
+                "a ticket is good once, for a while, and for the login that asked; run the statement again",
+            ));
+        };
+        let end = Arc::<Notify>::default();
+        held.sending.insert(text(name).to_owned(), Arc::clone(&end));
+        Ok((answer, end))
+    }
+
+    /// An answer has been sent.
+    pub(crate) fn sent(&self, name: &Bytes) {
+        self.held.lock().sending.remove(text(name));
+    }
+
+    /// Ends an answer that waits or is being sent; whether there was one.
+    pub(crate) fn cancel(&self, name: &Bytes) -> bool {
+        let (waited, sending) = {
+            let mut held = self.held.lock();
+            (held.waiting.remove(text(name)), held.sending.get(text(name)).cloned())
+        };
+        if let Some(end) = &sending {
+            end.notify_one();
+        }
+        waited.is_some() || sending.is_some()
+    }
+
+    /// Drops answers that have waited for longer.
+    fn expire(&self, now: Duration, wait: Duration) {
+        let late: Vec<_> = {
+            let mut held = self.held.lock();
+            held.waiting.extract_if(|_, (_, since)| now.saturating_sub(*since) > wait).collect()
+        };
+        // Ending statements takes its time: without the lock.
+        drop(late);
+    }
+
+    /// Since when no call is under way; `None` while one is.
+    fn idle_since(&self) -> Option<Duration> {
+        let used = self.used.lock();
+        (used.calls == 0).then_some(used.last)
+    }
+}
+
+fn unknown_transaction() -> Error {
+    Error::new(ErrorKind::UndefinedObject, "there is no transaction of this name")
+        .with_hint("transactions end with their login; begin another")
+}
+
+fn unknown_statement() -> Error {
+    Error::new(ErrorKind::UndefinedStatement, "there is no prepared statement of this name")
+        .with_hint("prepared statements end with their login; prepare it again")
+}
+
+/// A call under way: whose it is, and that neither login nor connection is idle.
+pub(crate) struct Caller {
+    pub(crate) login: Arc<Login>,
+    shared: Arc<Shared>,
+    _busy: Busy,
+}
+
+impl Caller {
+    /// A call begins.
+    pub(crate) fn new(shared: &Arc<Shared>, login: Arc<Login>, busy: Busy) -> Arc<Caller> {
+        {
+            let mut used = login.used.lock();
+            (used.calls, used.last) = (used.calls + 1, shared.now());
+        }
+        Arc::new(Caller { login, shared: Arc::clone(shared), _busy: busy })
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let mut used = self.login.used.lock();
+        (used.calls, used.last) = (used.calls.saturating_sub(1), self.shared.now());
+    }
+}
+
+/// Logins by their tokens.
+#[derive(Default)]
+pub(crate) struct Logins {
+    by_token: Mutex<HashMap<String, Arc<Login>>>,
+}
+
+impl Logins {
+    /// Adds a login; gives its token. When there are enough, the one that has been idle for longest makes room.
+    pub(crate) fn add(&self, login: Arc<Login>, logins_max: usize) -> Result<String> {
+        let token = key()?;
+        let evicted = {
+            let mut by_token = self.by_token.lock();
+            let evicted = if by_token.len() >= logins_max {
+                let idle = by_token.iter().filter_map(|(token, login)| Some((login.idle_since()?, token)));
+                let Some(oldest) = idle.min().map(|(_, token)| token.clone()) else {
+                    return Err(Error::new(ErrorKind::Busy, "all logins are busy").with_hint("try again later"));
+                };
+                by_token.remove(&oldest)
+            } else {
+                None
+            };
+            by_token.insert(token.clone(), login);
+            evicted
+        };
+        drop(evicted);
+        Ok(token)
+    }
+
+    /// The login of a token.
+    pub(crate) fn get(&self, token: &str) -> Option<Arc<Login>> {
+        self.by_token.lock().get(token).cloned()
+    }
+
+    /// Ends a login: its token is no more.
+    pub(crate) fn end(&self, login: &Arc<Login>) {
+        let ended: Vec<_> = self.by_token.lock().extract_if(|_, known| Arc::ptr_eq(known, login)).collect();
+        drop(ended);
+    }
+
+    /// Ends logins that have been idle for longer than `idle`.
+    pub(crate) fn expire(&self, now: Duration, idle: Duration) {
+        let is_late = |since: Duration| now.saturating_sub(since) > idle;
+        let late: Vec<_> =
+            self.by_token.lock().extract_if(|_, login| login.idle_since().is_some_and(is_late)).collect();
+        drop(late);
+    }
+
+    /// Drops answers that have waited for longer than `wait`, of these logins and of all with a token.
+    pub(crate) fn expire_answers(&self, others: Vec<Arc<Login>>, now: Duration, wait: Duration) {
+        let all: Vec<Arc<Login>> = self.by_token.lock().values().cloned().chain(others).collect();
+        all.iter().for_each(|login| login.expire(now, wait));
+    }
+}

@@ -1,0 +1,240 @@
+//! Listening, and the server's life.
+//!
+//! Invariants:
+//! - Whatever a client opens and leaves is closed in time: see [`crate::places`], [`crate::socket`], [`crate::login`].
+//! - Stopping: new calls are refused; statements have a time to finish, are then cancelled, and are waited for.
+
+use crate::login::Logins;
+use crate::places::{Connection, Places};
+use crate::service::Service;
+use crate::socket::{Socket, Wire};
+use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
+use alluvia_query::Engine;
+use alluvia_types::{Clock, Result, SystemClock};
+use arrow_flight::flight_service_server::FlightServiceServer;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+use tokio_rustls::TlsAcceptor;
+use tonic::transport::Server as GrpcServer;
+
+/// What statements that were cancelled get before the server ends without them.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+/// Calls that a connection may have under way.
+const STREAMS_MAX: u32 = 100;
+/// The longest headers of a call.
+const HEADERS_BYTES_MAX: u32 = 32 << 10;
+/// What a client may have sent before it is read, on one stream and on a connection.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// How often a silent connection is asked whether it is there, and what it has to answer.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// What clients get to close connections without calls by themselves when the server stops.
+const GOODBYE: Duration = Duration::from_millis(500);
+/// How often it is looked for what has waited too long.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// HTTP/2, by the name under which TLS agrees on it. Clients of gRPC insist.
+const H2: &[u8] = b"h2";
+
+/// How a server serves.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Who may ask.
+    pub access: Access,
+    /// Wrong passwords by address, shared with the process's other servers.
+    pub attempts: Arc<Attempts>,
+    /// Certificate and key; with them all connections are encrypted, without them none.
+    pub tls: Option<Tls>,
+    /// Connections at once, and tokens at once.
+    pub connections_max: usize,
+    /// What a new connection has to log in.
+    pub authentication_timeout: Duration,
+    /// A connection without a call for so long is closed; zero never does. Its token stays good.
+    pub idle_timeout: Duration,
+    /// A token that is not used for so long is no more, with its session, its transactions and prepared statements.
+    pub session_timeout: Duration,
+    /// A statement that has begun, and whose rows nobody fetches for so long, is ended.
+    pub ticket_timeout: Duration,
+    /// A client that sends nothing more of its rows, or takes nothing of an answer, for so long is gone.
+    pub transfer_timeout: Duration,
+    /// The longest message, and the most bytes of parameters.
+    pub message_bytes_max: usize,
+    /// What running statements get to finish when the server stops.
+    pub stop_wait: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            access: Access::Trust,
+            attempts: Arc::default(),
+            tls: None,
+            connections_max: 200,
+            authentication_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::ZERO,
+            session_timeout: Duration::from_secs(3_600),
+            ticket_timeout: Duration::from_secs(60),
+            transfer_timeout: Duration::from_secs(60),
+            message_bytes_max: 64 << 20,
+            stop_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) door: Door,
+    clock: SystemClock,
+    pub(crate) stop: watch::Receiver<Stopping>,
+    pub(crate) places: Places,
+    pub(crate) logins: Logins,
+    /// The server ends when the last task that holds this has: every one that runs a statement does.
+    _at_work: mpsc::Sender<()>,
+}
+
+impl Shared {
+    /// Time since some moment, for what is counted by time.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Ends what has waited too long.
+    fn sweep(&self) {
+        let (now, options) = (self.now(), &self.options);
+        self.logins.expire(now, options.session_timeout);
+        self.logins.expire_answers(self.places.logins(), now, options.ticket_timeout);
+        if !options.idle_timeout.is_zero()
+            && let Some(before) = now.checked_sub(options.idle_timeout)
+        {
+            self.places.close_idle(before);
+        }
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: Listener,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Stopping>,
+    work_ended: mpsc::Receiver<()>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens. Refuses an address that others can reach unless clients must log in, over TLS.
+    pub async fn bind(address: SocketAddr, options: ServerOptions, engine: Arc<Engine>) -> Result<Server> {
+        let listener = Listener::bind(address, &options.access, options.tls.as_ref()).await?;
+        let (stop, stopping) = watch::channel(Stopping::No);
+        let (at_work, work_ended) = mpsc::channel(1);
+        let shared = Shared {
+            options,
+            engine,
+            door: Door::new()?,
+            clock: SystemClock::default(),
+            stop: stopping,
+            places: Places::default(),
+            logins: Logins::default(),
+            _at_work: at_work,
+        };
+        Ok(Server { listener, shared: Arc::new(shared), stop, work_ended })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` completes; returns when all statements have ended.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Server { listener, shared, stop: signal, mut work_ended } = self;
+        let (give, mut given) = mpsc::channel::<io::Result<Socket>>(16);
+        let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)))
+            .max_decoding_message_size(shared.options.message_bytes_max)
+            .max_encoding_message_size(usize::MAX);
+        let mut stopping = shared.stop.clone();
+        let serving = GrpcServer::builder()
+            .max_concurrent_streams(STREAMS_MAX)
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE_WITHIN))
+            .add_service(service)
+            .serve_with_incoming_shutdown(
+                futures::stream::poll_fn(move |context| given.poll_recv(context)),
+                async move { alluvia_access::reached(&mut stopping, Stopping::Idle).await },
+            );
+        let mut serving = tokio::spawn(serving);
+        let mut starting = JoinSet::new();
+        let mut sweeps = interval(SWEEP_EVERY);
+        tokio::pin!(stop);
+        loop {
+            let (stream, peer) = tokio::select! {
+                () = &mut stop => break,
+                _ = sweeps.tick() => {
+                    shared.sweep();
+                    continue;
+                }
+                Some(_) = starting.join_next() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            // Who finds no place is closed at once: before its first call there is no way to say why.
+            if let Some(connection) = shared.places.admit(peer, shared.options.connections_max, shared.now()) {
+                let (shared, give) = (Arc::clone(&shared), give.clone());
+                starting.spawn(async move {
+                    match encrypted(stream, &connection, &shared).await {
+                        Some(wire) => drop(give.send(Ok(Socket::new(wire, connection, shared))).await),
+                        None => shared.places.ended(&connection),
+                    }
+                });
+            }
+        }
+        drop(listener);
+        starting.shutdown().await;
+        drop(give);
+        signal.send_replace(Stopping::Idle);
+        let mut has_ended = timeout(GOODBYE.min(shared.options.stop_wait), &mut serving).await.is_ok();
+        for (stopping, wait) in [(Stopping::Idle, shared.options.stop_wait), (Stopping::All, LAST_WAIT)] {
+            if has_ended {
+                break;
+            }
+            signal.send_replace(stopping);
+            shared.places.close_idle(shared.now());
+            has_ended = timeout(wait, &mut serving).await.is_ok();
+        }
+        signal.send_replace(Stopping::All);
+        serving.abort();
+        drop(shared);
+        let _ = timeout(LAST_WAIT, work_ended.recv()).await;
+    }
+}
+
+/// The stream as bytes of HTTP/2 go through it; `None` if the client fails to agree on TLS in time, or has to make room.
+async fn encrypted(stream: TcpStream, connection: &Connection, shared: &Shared) -> Option<Wire> {
+    // Answers are small, and waited for.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = &shared.options.tls else { return Some(Wire::Plain(stream)) };
+    let mut config = tls.config().as_ref().clone();
+    config.alpn_protocols = vec![H2.to_vec()];
+    let accept = TlsAcceptor::from(Arc::new(config)).accept(stream);
+    tokio::select! {
+        accepted = timeout(shared.options.authentication_timeout, accept) => {
+            accepted.ok()?.ok().map(|stream| Wire::Tls(Box::new(stream)))
+        }
+        () = futures::future::poll_fn(|context| connection.poll_closing(context)) => None,
+    }
+}

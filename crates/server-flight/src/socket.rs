@@ -1,0 +1,141 @@
+//! A connection's socket, with TLS or without.
+//!
+//! Invariants:
+//! - A client that takes nothing of what it is sent for `transfer_timeout` is gone.
+//! - A connection none of whose calls was let in within `authentication_timeout` is closed.
+//! - What [`Connection::close`] asks for happens without waiting for the client.
+
+use crate::places::Connection;
+use crate::server::Shared;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+/// What bytes go through.
+pub(crate) enum Wire {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// One client's.
+pub(crate) struct Socket {
+    wire: Wire,
+    connection: Arc<Connection>,
+    shared: Arc<Shared>,
+    wait: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+    /// When it has to be known; `None` once it is.
+    known_by: Option<Pin<Box<Sleep>>>,
+}
+
+impl Socket {
+    /// Serves from now on.
+    pub(crate) fn new(wire: Wire, connection: Arc<Connection>, shared: Arc<Shared>) -> Socket {
+        let known_by = Some(Box::pin(sleep(shared.options.authentication_timeout)));
+        let wait = shared.options.transfer_timeout;
+        Socket { wire, connection, shared, wait, stalled: None, known_by }
+    }
+
+    fn timed<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.stalled = None;
+            return polled;
+        }
+        let wait = self.wait;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(wait)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client takes nothing"))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.shared.places.ended(&self.connection);
+    }
+}
+
+impl Connected for Socket {
+    type ConnectInfo = Arc<Connection>;
+
+    fn connect_info(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection)
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.connection.poll_closing(context).is_ready() {
+            return Poll::Ready(Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closes the connection")));
+        }
+        if self.known_by.is_some() && self.connection.is_known() {
+            self.known_by = None;
+        }
+        if let Some(known_by) = &mut self.known_by
+            && known_by.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client has not logged in")));
+        }
+        match &mut self.wire {
+            Wire::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Wire::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = match &mut self.wire {
+            Wire::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Wire::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        };
+        self.timed(polled, context)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = match &mut self.wire {
+            Wire::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Wire::Tls(stream) => Pin::new(stream).poll_flush(context),
+        };
+        self.timed(polled, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = match &mut self.wire {
+            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        };
+        self.timed(polled, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = match &mut self.wire {
+            Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        };
+        self.timed(polled, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.wire {
+            Wire::Plain(stream) => stream.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}

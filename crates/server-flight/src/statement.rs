@@ -1,0 +1,145 @@
+//! Running statements.
+//!
+//! Invariants:
+//! - Several rows of parameters are one batch: of the transaction, or of one of their own.
+//! - A statement that would change what the protocol keeps track of (the end of a named transaction, COPY through the client) is
+//!   refused by name.
+
+use crate::answer::{ending, plain_schema};
+use crate::failure::refused;
+use crate::login::{Caller, Lane};
+use crate::server::Shared;
+use crate::work::beside;
+use alluvia_query::{Command, Described, Outcome, Prepared, ScalarValue};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The tag of a statement whose transaction was to commit, and could not.
+const ROLLED_BACK: &str = "ROLLBACK";
+
+/// A prepared statement.
+pub(crate) struct Kept {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) prepared: Prepared,
+    pub(crate) described: Described,
+    /// Rows of parameters that came before the call that runs it.
+    pub(crate) bound: Mutex<Option<Vec<Vec<ScalarValue>>>>,
+}
+
+/// An answer before its first row is taken.
+pub(crate) struct Waiting {
+    pub(crate) outcome: Outcome,
+    /// As its rows are sent.
+    pub(crate) schema: SchemaRef,
+}
+
+/// What a statement gave.
+pub(crate) enum Answered {
+    /// Rows, which are made as they are taken.
+    Rows(Waiting),
+    /// None: how many rows it changed (-1 where nobody counts), and what is told of it.
+    Done(i64, serde_json::Value),
+}
+
+/// Runs a statement, for each row of parameters; without parameters, once.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    lane: &Arc<Lane>,
+    prepared: Prepared,
+    mut rows: Vec<Vec<ScalarValue>>,
+) -> Result<Answered> {
+    refuse(lane, &prepared)?;
+    if rows.len() < 2 {
+        let values = rows.pop().unwrap_or_default();
+        let work = move |lane: Arc<Lane>| async move {
+            let outcome = lane.session.execute_prepared(&prepared, &values).await?;
+            Ok(match &outcome.rows {
+                Some(rows) => {
+                    let schema = plain_schema(&rows.schema(), &outcome.tag, outcome.used());
+                    Answered::Rows(Waiting { outcome, schema })
+                }
+                None => Answered::Done(count(&outcome.tag), ending(&outcome)),
+            })
+        };
+        return beside(shared, caller, lane, work).await;
+    }
+    if prepared.statement().command() != Command::Insert {
+        let message = format!("{} rows of parameters for one query are not supported", rows.len());
+        return Err(Error::new(ErrorKind::NotSupported, message)
+            .with_hint("run it once for each row; only INSERT takes several, as one batch"));
+    }
+    if lane.is_in_transaction() {
+        return beside(shared, caller, lane, move |lane| async move { insert(&lane, &prepared, &rows).await }).await;
+    }
+    let own = lane.transaction();
+    let home = Arc::clone(lane);
+    let work = move |own: Arc<Lane>| async move {
+        let answered = insert(&own, &prepared, &rows).await?;
+        own.session.sql("COMMIT").await?;
+        home.session.follow(&own.session);
+        Ok(answered)
+    };
+    beside(shared, caller, &own, work).await
+}
+
+async fn insert(lane: &Lane, prepared: &Prepared, rows: &[Vec<ScalarValue>]) -> Result<Answered> {
+    let mut all = 0;
+    for (at, values) in rows.iter().enumerate() {
+        let outcome = lane.session.execute_prepared(prepared, values).await;
+        let outcome = outcome.map_err(|error| error.at(format!("row {} of the parameters", at + 1)))?;
+        all += count(&outcome.tag).max(0);
+    }
+    Ok(Answered::Done(all, serde_json::json!({ "tag": format!("INSERT 0 {all}") })))
+}
+
+/// Ends a transaction.
+pub(crate) async fn end(shared: &Arc<Shared>, caller: &Arc<Caller>, lane: &Arc<Lane>, is_commit: bool) -> Result<()> {
+    let home = Arc::clone(&caller.login.lane);
+    let work = move |own: Arc<Lane>| async move {
+        own.end();
+        let outcome = own.session.sql(if is_commit { "COMMIT" } else { "ROLLBACK" }).await?;
+        home.session.follow(&own.session);
+        if is_commit && outcome.tag == ROLLED_BACK {
+            return Err(Error::new(
+                ErrorKind::FailedTransaction,
+                "a statement of the transaction had failed: it was rolled back, and nothing of it is there",
+            ));
+        }
+        Ok(())
+    };
+    beside(shared, caller, lane, work).await
+}
+
+/// How many rows a command tag says were changed.
+fn count(tag: &str) -> i64 {
+    tag.rsplit(' ').next().and_then(|last| last.parse().ok()).unwrap_or(-1)
+}
+
+fn refuse(lane: &Lane, prepared: &Prepared) -> Result<()> {
+    match prepared.statement().command() {
+        Command::Begin | Command::Commit | Command::Rollback if lane.is_named() => Err(refused(
+            "BEGIN, COMMIT or ROLLBACK within a transaction of the client",
+            "the client ends it by its own call; clients call it commit() and rollback()",
+        )),
+        Command::CopyIn => {
+            Err(refused("COPY FROM STDIN", "ingest the rows: clients call it adbc_ingest or bulk ingest"))
+        }
+        Command::CopyOut => Err(refused("COPY TO STDOUT", "run the query: its rows come as Arrow")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_say_how_many_rows_were_changed() {
+        for (tag, rows) in [("INSERT 0 5", 5), ("COPY 100", 100), ("CREATE TABLE", -1), ("SET", -1), ("SELECT 7", 7)] {
+            assert_eq!(count(tag), rows, "{tag}");
+        }
+    }
+}

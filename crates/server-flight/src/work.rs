@@ -1,0 +1,82 @@
+//! Statements beside their calls.
+//!
+//! Invariants:
+//! - A statement runs in a task of its own, which outlives its call: when the client goes, or the server stops, it is cancelled and
+//!   its end is waited for, so that a batch that is committing commits, and `alluvia.queries` knows how it ended.
+//! - While such a task runs the server does not end, and neither its login nor its connection counts as idle.
+//! - A cancel reaches the statement it is meant for: statements of a lane begin in turn.
+
+use crate::login::{Caller, Lane};
+use crate::server::Shared;
+use alluvia_access::{Stopping, reached};
+use alluvia_query::Session;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The error that nobody is there to be told.
+pub(crate) fn gone() -> Error {
+    Error::new(ErrorKind::Cancelled, "the client has gone")
+}
+
+/// Runs `work` in its turn in a lane.
+pub(crate) async fn beside<T, F, Work>(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    lane: &Arc<Lane>,
+    work: F,
+) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce(Arc<Lane>) -> Work + Send + 'static,
+    Work: Future<Output = Result<T>> + Send + 'static,
+{
+    let (mut tell, told) = oneshot::channel();
+    let (shared, caller, lane) = (Arc::clone(shared), Arc::clone(caller), Arc::clone(lane));
+    tokio::spawn(async move {
+        let turn = tokio::select! {
+            biased;
+            turn = lane.turn() => turn,
+            () = tell.closed() => return,
+        };
+        let result = match turn {
+            Ok(mut turn) => {
+                let there = Arc::clone(&lane);
+                let work = async {
+                    lane.begin(&mut turn).await?;
+                    work(there).await
+                };
+                watched(&shared, &lane.session, tell.closed(), work).await
+            }
+            Err(error) => Err(error),
+        };
+        drop(tell.send(result));
+        drop(caller);
+    });
+    told.await.map_err(|_| Error::internal("a statement ended without an answer"))?
+}
+
+/// Waits for work of a session. If the client goes meanwhile, or the server stops, the work is cancelled and its end waited for.
+async fn watched<T>(
+    shared: &Arc<Shared>,
+    session: &Session,
+    client_goes: impl Future<Output = ()>,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut stop = shared.stop.clone();
+    tokio::pin!(work);
+    // In this order: work that is never asked has not begun, and would not see that it is cancelled.
+    tokio::select! {
+        biased;
+        result = &mut work => result,
+        () = client_goes => {
+            session.cancel_handle().cancel();
+            let _ = work.await;
+            Err(gone())
+        }
+        () = reached(&mut stop, Stopping::All) => {
+            session.cancel_handle().cancel();
+            work.await
+        }
+    }
+}

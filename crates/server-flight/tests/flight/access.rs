@@ -1,0 +1,150 @@
+//! Passwords, tokens, TLS, and what may not be served without them.
+
+use crate::support::{Client, serve, serve_with, state, text};
+use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier};
+use alluvia_server_flight::{Server, ServerOptions};
+use alluvia_types::ErrorKind;
+use arrow_flight::{Action, Criteria, Empty, FlightDescriptor, Ticket};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::Code;
+
+fn passwords() -> Access {
+    let mut passwords = Passwords::default();
+    passwords.set("alluvia", Verifier::new("right \u{e4}").unwrap());
+    Access::Passwords(passwords)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_right_password_gives_a_token() {
+    let attempts = Arc::<Attempts>::default();
+    let options = ServerOptions { access: passwords(), attempts: Arc::clone(&attempts), ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    let mut client = served.client().await;
+    for (user, password) in [("alluvia", "wrong"), ("nobody", "right \u{e4}"), ("alluvia", "")] {
+        let failed = client.handshake(user, password).await.unwrap_err().to_string();
+        assert!(failed.contains("password authentication failed"), "{failed}");
+        assert!(client.token().is_none());
+    }
+    client.handshake("alluvia", "right \u{e4}").await.unwrap();
+    assert!(client.token().unwrap().len() >= 24);
+    let who = text(&mut client, "SELECT user_name FROM alluvia.sessions WHERE protocol = 'flight'").await;
+    assert!(who.contains("| alluvia"), "{who}");
+    // A password with each call does as well.
+    let mut basic = served.client().await;
+    basic.set_header("authorization", "Basic YWxsdXZpYTpyaWdodCDDpA==");
+    assert!(text(&mut basic, "SELECT 1 AS a").await.contains("| 1 |"));
+    // Who has guessed too often, over whatever protocol, waits, with the right password, too.
+    for _ in 0..20 {
+        drop(attempts.admit("127.0.0.1".parse().unwrap(), Duration::from_secs(1_000_000)));
+    }
+    let failed = served.client().await.handshake("alluvia", "right \u{e4}").await.unwrap_err().to_string();
+    assert!(failed.contains("too many wrong passwords"), "{failed}");
+    // A token that was given stays good.
+    assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_answered_without_a_password_or_a_token() {
+    let served = serve_with(ServerOptions { access: passwords(), ..ServerOptions::default() }).await;
+    for token in [None, Some("made up"), Some("")] {
+        let mut client = served.client().await;
+        if let Some(token) = token {
+            client.set_token(token.to_owned());
+        }
+        let failed = client.execute("SELECT 1".to_owned(), None).await.unwrap_err();
+        assert_eq!(state(failed), (Code::Unauthenticated, "28P01".to_owned()));
+        assert_eq!(
+            state(client.execute_update("CREATE TABLE t (a INT)".to_owned(), None).await.unwrap_err()).0,
+            Code::Unauthenticated
+        );
+        assert_eq!(state(client.prepare("SELECT 1".to_owned(), None).await.unwrap_err()).0, Code::Unauthenticated);
+        assert_eq!(state(client.begin_transaction().await.unwrap_err()).0, Code::Unauthenticated);
+        let inner = client.inner_mut();
+        let codes = [
+            inner.do_get(Ticket::default()).await.err().unwrap().code(),
+            inner.get_schema(FlightDescriptor::default()).await.err().unwrap().code(),
+            inner.poll_flight_info(FlightDescriptor::default()).await.err().unwrap().code(),
+            inner.list_flights(Criteria::default()).await.err().unwrap().code(),
+            inner.list_actions(Empty {}).await.err().unwrap().code(),
+            inner.do_action(Action::default()).await.err().unwrap().code(),
+        ];
+        assert_eq!(codes, [Code::Unauthenticated; 6]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_expire_and_their_number_is_bounded() {
+    let options =
+        ServerOptions { session_timeout: Duration::from_millis(300), connections_max: 3, ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    let mut client = served.client().await;
+    client.handshake("me", "").await.unwrap();
+    assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"));
+    served.becomes("SELECT count(*) FROM alluvia.sessions WHERE user_name = 'me'", 0).await;
+    assert_eq!(state(client.execute("SELECT 1".to_owned(), None).await.unwrap_err()).0, Code::Unauthenticated);
+    // Each handshake gives another; the longest idle makes room.
+    let mut tokens = Vec::new();
+    for _ in 0..5 {
+        client.clear_token();
+        client.handshake("me", "").await.unwrap();
+        tokens.push(client.token().unwrap().clone());
+    }
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 5);
+    assert!(served.number("SELECT count(*) FROM alluvia.sessions WHERE user_name = 'me'").await <= 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_can_be_ended() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    client.handshake("me", "").await.unwrap();
+    client.execute("SET freshness = '5s'".to_owned(), None).await.unwrap();
+    let close = Action { r#type: "CloseSession".to_owned(), body: Default::default() };
+    let result = client.do_action(close).await.unwrap().message().await.unwrap().unwrap();
+    assert_eq!(&result.body[..], [8, 1]);
+    assert_eq!(state(client.execute("SELECT 1".to_owned(), None).await.unwrap_err()).0, Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_addresses_need_passwords_and_tls() {
+    let served = serve().await;
+    let tls = Tls::new(include_bytes!("certificate.pem"), include_bytes!("key.pem")).unwrap();
+    for (access, tls, allowed) in [
+        (Access::Trust, None, false),
+        (Access::Trust, Some(tls.clone()), false),
+        (passwords(), None, false),
+        (passwords(), Some(tls), true),
+    ] {
+        let options = ServerOptions { access, tls, ..ServerOptions::default() };
+        let bound = Server::bind("0.0.0.0:0".parse().unwrap(), options, Arc::clone(served.db.engine())).await;
+        assert_eq!(bound.as_ref().err().map(|error| error.kind()), (!allowed).then_some(ErrorKind::InvalidSetting));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_certificate_nothing_is_served_in_the_clear() {
+    let tls = Tls::new(include_bytes!("certificate.pem"), include_bytes!("key.pem")).unwrap();
+    let options = ServerOptions {
+        tls: Some(tls),
+        authentication_timeout: Duration::from_millis(500),
+        ..ServerOptions::default()
+    };
+    let served = serve_with(options).await;
+    let plain = tonic::transport::Endpoint::from_shared(format!("http://{}", served.address)).unwrap();
+    let failed = match plain.connect().await {
+        Err(_) => true,
+        Ok(channel) => Client::new(channel).execute("SELECT 1".to_owned(), None).await.is_err(),
+    };
+    assert!(failed);
+    // What is no TLS, or stops in its midst, is closed.
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    silent.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).await.unwrap();
+    let mut all = Vec::new();
+    let _ = silent.read_to_end(&mut all).await;
+    assert!(served.number("SELECT count(*) FROM alluvia.sessions WHERE protocol = 'flight'").await == 0);
+}

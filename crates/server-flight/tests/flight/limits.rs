@@ -1,0 +1,134 @@
+//! Clients that send too much, too little, or nothing; and the server's end.
+
+use crate::support::{Client, serve, serve_with, state, status, text};
+use alluvia_server_flight::ServerOptions;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+const RUNNING: &str =
+    "SELECT count(*) FROM alluvia.sessions WHERE sql LIKE '%888888888888%' AND sql NOT LIKE '%sessions%'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_reads_loses_its_answer() {
+    let options = ServerOptions { transfer_timeout: Duration::from_millis(500), ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    let channel = Endpoint::from_shared(format!("http://{}", served.address)).unwrap();
+    let channel = channel.initial_stream_window_size(65_535).connect().await.unwrap();
+    let mut client = Client::new(channel);
+    let sql = "SELECT value, repeat('x', 1000) AS t FROM generate_series(1, 888888888888)".to_owned();
+    let info = client.execute(sql, None).await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let mut rows = client.inner_mut().do_get(ticket).await.unwrap().into_inner();
+    // It has begun, and nobody takes anything: the statement ends.
+    served.becomes(RUNNING, 0).await;
+    let failed = loop {
+        match rows.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => break None,
+            Err(failed) => break Some(failed.code()),
+        }
+    };
+    assert!(failed.is_some(), "half an answer was taken for the whole");
+    assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_messages_and_many_values_are_refused() {
+    let served = serve_with(ServerOptions { message_bytes_max: 100_000, ..ServerOptions::default() }).await;
+    served.sql("CREATE TABLE t (a BIGINT)").await;
+    let mut client = served.client().await;
+    let long = format!("SELECT 1 -- {}", "x".repeat(200_000));
+    let failed = status(client.execute(long, None).await.unwrap_err());
+    assert!(matches!(failed.code(), Code::OutOfRange | Code::ResourceExhausted), "{failed:?}");
+    let mut insert = client.prepare("INSERT INTO t VALUES ($1)".to_owned(), None).await.unwrap();
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5_000));
+    insert.set_parameters(RecordBatch::try_from_iter([("a", numbers)]).unwrap()).unwrap();
+    assert_eq!(state(insert.execute_update().await.unwrap_err()), (Code::ResourceExhausted, "54000".to_owned()));
+    assert_eq!(served.count("t").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_for_a_login_is_bounded() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    let mut opened = 0;
+    let failed = loop {
+        match client.begin_transaction().await {
+            Ok(_) => opened += 1,
+            Err(failed) => break failed,
+        }
+    };
+    assert_eq!((opened, state(failed).0), (16, Code::ResourceExhausted));
+    let mut waiting = 0;
+    let failed = loop {
+        match client.execute("SELECT 1".to_owned(), None).await {
+            Ok(_) => waiting += 1,
+            Err(failed) => break failed,
+        }
+    };
+    assert_eq!((waiting, state(failed).0), (100, Code::ResourceExhausted));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_do_not_starve_who_is_logged_in() {
+    let options = ServerOptions {
+        connections_max: 20,
+        authentication_timeout: Duration::from_secs(60),
+        ..ServerOptions::default()
+    };
+    let served = serve_with(options).await;
+    let mut client = served.client().await;
+    assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"));
+    client.execute("SET freshness = '7s'".to_owned(), None).await.unwrap();
+    let mut strangers = Vec::new();
+    for _ in 0..300 {
+        strangers.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    // The same connection still: its session is the connection's.
+    assert!(text(&mut client, "SHOW freshness").await.contains("7s"));
+    assert!(text(&mut served.client().await, "SELECT 2 AS a").await.contains("| 2 |"));
+    // The first of them had to make room.
+    let mut all = Vec::new();
+    let closed = tokio::time::timeout(Duration::from_secs(20), strangers[0].read_to_end(&mut all)).await;
+    assert!(closed.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_log_in_in_time_is_closed() {
+    let options = ServerOptions { authentication_timeout: Duration::from_millis(300), ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    for sent in [&b""[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0xff; 500]] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let _ = stream.write_all(sent).await;
+        let mut all = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await;
+        assert!(closed.is_ok(), "{sent:?}");
+    }
+    let mut client = served.client().await;
+    assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"));
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"), "who is known stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_ends_statements_and_then_the_server() {
+    let served = serve_with(ServerOptions { stop_wait: Duration::from_millis(300), ..ServerOptions::default() }).await;
+    let mut client = served.client().await;
+    let sql = "SELECT value FROM generate_series(1, 888888888888)".to_owned();
+    let info = client.execute(sql.clone(), None).await.unwrap();
+    let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+    rows.next().await.unwrap().unwrap();
+    let mut idle = served.client().await;
+    assert!(text(&mut idle, "SELECT 1 AS a").await.contains("| 1 |"));
+    let reading = tokio::spawn(async move { while let Some(Ok(_)) = rows.next().await {} });
+    let stopped = tokio::time::timeout(Duration::from_secs(30), served.stop()).await;
+    assert!(stopped.is_ok());
+    reading.await.unwrap();
+    assert!(client.execute(sql, None).await.is_err());
+}
