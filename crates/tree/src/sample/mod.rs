@@ -55,9 +55,6 @@ const DRAWN_ROW: f64 = 3.0;
 /// The second look may cost this share of an exact answer, which may have to follow it.
 const SECOND_LOOK_SHARE: f64 = 0.4;
 
-/// Nodes above the blocks that a segment has at least for its blocks not to be looked at one by one.
-const NODES_MIN: usize = 4;
-
 /// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
 const LOOK_INTO_DRAWN: f64 = 16_384.0;
 
@@ -213,7 +210,7 @@ fn look_into(
 
 /// The height that a segment is walked to at first: blocks only where they must be told apart.
 fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
-    let is_large = rows.segment.blocks() >= FANOUT * NODES_MIN;
+    let is_large = rows.segment.blocks() > FANOUT;
     let may_stop = asked.question.groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty();
     usize::from(is_large && may_stop)
 }

@@ -173,7 +173,7 @@ fn what_has_no_ladder_is_read_in_full_at_once() {
 /// Of a lognormal of sigma 2.5 a few rows in a thousand decide the sum: they are in every look, and in the answer once.
 #[test]
 fn heavy_values_are_in_every_look_and_once_in_the_answer() {
-    let data = data_of(15, &[110_000, 50_000, 900], 30, 2.5);
+    let data = data_of(15, &[150_000, 50_000, 900], 30, 2.5);
     let identities = Arc::new(data.identities.clone());
     let sum_of_floats = 4;
     for groups in [vec![], vec![COUNTRY]] {
@@ -205,7 +205,7 @@ fn heavy_values_are_in_every_look_and_once_in_the_answer() {
 /// Of a segment of so many blocks nodes above them are strata; what is below them is told apart when they are read in full.
 #[test]
 fn strata_of_nodes_end_as_the_exact_answer() {
-    let data = data(17, &[600_000, 30_000], 60);
+    let data = data(17, &[280_000, 150_000, 30_000], 60);
     for filters in [vec![(ITEM, codes(3..40))], vec![(CITY, codes(2..19)), (ITEM, codes(1..50))]] {
         let question = question(&data, &filters, &[]);
         let expected = exact(&data, &question);

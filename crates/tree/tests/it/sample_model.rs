@@ -51,7 +51,7 @@ pub fn data(seed: u64, sizes: &[usize], distinct: u64) -> Data {
     data_of(seed, sizes, distinct, 1.0)
 }
 
-/// Segments of so many rows; those of less than a thousand have no ladder.
+/// Segments of so many rows; those of less than a thousand have no ladder, those of more than 131,072 are walked to nodes of 16 blocks.
 pub fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
@@ -156,7 +156,7 @@ fn ask(data: &Data, question: &BoxQuery, keys: &GroupKeys, how: &How<'_>) -> (Sa
         otherwise: how.otherwise,
         source,
         rows_min: 0,
-        threads: 1,
+        threads: 2,
     };
     let mut into = Answer::new(question, keys.clone());
     (sample(&asked, &data.segments, &mut into).expect("samples"), into)
@@ -183,7 +183,7 @@ pub fn codes(of: std::ops::Range<u32>) -> Vec<u32> {
 
 #[test]
 fn a_ladder_is_what_its_seed_draws() {
-    let data = data(3, &[90_000, 60_000, 700], 40);
+    let data = data(3, &[150_000, 60_000, 700], 40);
     for (filters, groups) in [
         (vec![(ITEM, codes(1..20))], vec![]),
         (vec![(ITEM, vec![1, 5, 7, 9, 30]), (CITY, codes(3..25))], vec![]),
@@ -215,7 +215,7 @@ fn a_ladder_is_what_its_seed_draws() {
 #[test]
 fn intervals_hold_as_often_as_they_say() {
     let trials = std::env::var("SAMPLE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(150u64);
-    let data = data(5, &[110_000, 50_000, 900], 30);
+    let data = data(5, &[150_000, 50_000, 900], 30);
     // Each error is a little above what is foreseen of a thin rung: then that one is read first.
     for (filters, goal, max_error) in [
         (vec![(ITEM, codes(1..12))], GOALS[0], 0.08),
@@ -252,7 +252,7 @@ fn intervals_hold_as_often_as_they_say() {
 /// Of a lognormal of sigma 2.5 a few rows in a thousand decide the sum: drawn like others, they would leave an error of a half.
 #[test]
 fn heavy_values_are_counted_exactly() {
-    let data = data_of(13, &[110_000, 50_000, 900], 30, 2.5);
+    let data = data_of(13, &[150_000, 50_000, 900], 30, 2.5);
     for (filters, groups) in [
         (vec![(ITEM, codes(1..20))], vec![]),
         (vec![(ITEM, codes(4..20)), (COUNTRY, codes(1..15))], vec![]),
@@ -302,7 +302,7 @@ fn heavy_values_are_counted_exactly() {
 
 #[test]
 fn what_is_read_in_full_is_the_exact_answer() {
-    let mut data = data(7, &[70_000, 40_000, 500], 60);
+    let mut data = data(7, &[140_000, 40_000, 500], 60);
     let mut random = Random(77);
     let mut estimated = 0;
     for round in 0..60 {
