@@ -169,3 +169,59 @@ fn what_has_no_ladder_is_read_in_full_at_once() {
     assert!(looks.is_empty() && planned == 0);
     assert_same(&found, &exact(&data, &question));
 }
+
+/// Of a lognormal of sigma 2.5 a few rows in a thousand decide the sum: they are in every look, and in the answer once.
+#[test]
+fn heavy_values_are_in_every_look_and_once_in_the_answer() {
+    let data = data_of(15, &[150_000, 50_000, 900], 30, 2.5);
+    let identities = Arc::new(data.identities.clone());
+    let sum_of_floats = 4;
+    for groups in [vec![], vec![COUNTRY]] {
+        let question = question(&data, &[(ITEM, codes(1..20))], &groups);
+        let expected = exact(&data, &question);
+        let (mut held, mut runs, mut narrow, mut last) = (0, 0, 0, 0);
+        for seed in 0..60 {
+            let reseeded = Reseeded { seed, identities: Arc::clone(&identities) };
+            let (looks, found, planned) = looks_of(refine(&question, Some(reseeded)), &data);
+            assert_same(&found, &expected);
+            assert!(planned as usize >= looks.len());
+            if !groups.is_empty() {
+                looks.iter().for_each(|look| check_groups(look, &expected));
+                continue;
+            }
+            runs += 1;
+            held += u64::from(all_hold(&looks, sum_of_floats, truth(&expected, 0, &GOALS[sum_of_floats])).0);
+            if let Some(look) = looks.last() {
+                last += 1;
+                narrow += u64::from(look.groups[0].1[sum_of_floats].interval.relative_error() < 0.1);
+            }
+        }
+        let least = CONFIDENCE - 4.0 * (CONFIDENCE * (1.0 - CONFIDENCE) / 60.0f64).sqrt();
+        assert!(held as f64 >= least * runs as f64, "{held} of {runs}");
+        assert!(narrow * 10 >= last * 9, "{narrow} of {last} are narrow");
+    }
+}
+
+/// Of a segment of so many blocks nodes above them are strata; what is below them is told apart when they are read in full.
+#[test]
+fn strata_of_nodes_end_as_the_exact_answer() {
+    let data = data(17, &[280_000, 150_000, 30_000], 60);
+    for filters in [vec![(ITEM, codes(3..40))], vec![(CITY, codes(2..19)), (ITEM, codes(1..50))]] {
+        let question = question(&data, &filters, &[]);
+        let expected = exact(&data, &question);
+        for threads in [1, 3] {
+            let (looks, found, planned) = looks_of(Refine { threads, ..refine(&question, None) }, &data);
+            assert!(looks.len() > 2 && looks.len() <= planned as usize, "{} of {planned} looks", looks.len());
+            assert_same(&found, &expected);
+            let widths: Vec<f64> =
+                looks.iter().map(|look| look.groups[0].1[0].interval).map(|a| a.upper - a.lower).collect();
+            assert!(widths.is_sorted_by(|a, b| a >= b), "{widths:?}");
+            // One seed, that of the table: near is all that may be asked.
+            for look in &looks {
+                let (cell, truth) = (look.groups[0].1[0].interval, truth(&expected, 0, &GOALS[0]));
+                let slack = cell.upper - cell.lower;
+                assert!(cell.lower - slack <= truth && truth <= cell.upper + slack, "{truth} is far from {cell:?}");
+            }
+        }
+    }
+}

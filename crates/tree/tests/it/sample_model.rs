@@ -52,7 +52,7 @@ pub fn data(seed: u64, sizes: &[usize], distinct: u64) -> Data {
 }
 
 /// Segments of so many rows; those of less than a thousand have no ladder, those of more than 131,072 are walked to nodes of 16 blocks.
-fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
+pub fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
     let table = table(true);
