@@ -12,6 +12,7 @@ use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
 use alluvia_query::Engine;
 use alluvia_types::{Clock, Result, SystemClock};
 use arrow_flight::flight_service_server::FlightServiceServer;
+use futures::future::BoxFuture;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -159,67 +160,73 @@ impl Server {
     }
 
     /// Serves until `stop` completes; returns when all statements have ended.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { listener, shared, stop: signal, mut work_ended } = self;
-        let (give, mut given) = mpsc::channel::<io::Result<Socket>>(16);
-        let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)))
-            .max_decoding_message_size(shared.options.message_bytes_max)
-            .max_encoding_message_size(usize::MAX);
-        let mut stopping = shared.stop.clone();
-        let serving = GrpcServer::builder()
-            .max_concurrent_streams(STREAMS_MAX)
-            .http2_max_header_list_size(HEADERS_BYTES_MAX)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
-            .http2_keepalive_timeout(Some(KEEP_ALIVE_WITHIN))
-            .add_service(service)
-            .serve_with_incoming_shutdown(
-                futures::stream::poll_fn(move |context| given.poll_recv(context)),
-                async move { alluvia_access::reached(&mut stopping, Stopping::Idle).await },
-            );
-        let mut serving = tokio::spawn(serving);
-        let mut starting = JoinSet::new();
-        let mut sweeps = interval(SWEEP_EVERY);
-        tokio::pin!(stop);
-        loop {
-            let (stream, peer) = tokio::select! {
-                () = &mut stop => break,
-                _ = sweeps.tick() => {
-                    shared.sweep();
-                    continue;
-                }
-                Some(_) = starting.join_next() => continue,
-                accepted = listener.accept() => accepted,
-            };
-            // Who finds no place is closed at once: before its first call there is no way to say why.
-            if let Some(connection) = shared.places.admit(peer, shared.options.connections_max, shared.now()) {
-                let (shared, give) = (Arc::clone(&shared), give.clone());
-                starting.spawn(async move {
-                    match encrypted(stream, &connection, &shared).await {
-                        Some(wire) => drop(give.send(Ok(Socket::new(wire, connection, shared))).await),
-                        None => shared.places.ended(&connection),
+    pub fn run<'a>(self, stop: impl Future<Output = ()> + Send + 'a) -> BoxFuture<'a, ()> {
+        self.run_until(Box::pin(stop))
+    }
+
+    // Boxed, so that whoever runs a server does not compile it anew.
+    fn run_until(self, mut stop: BoxFuture<'_, ()>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Server { listener, shared, stop: signal, mut work_ended } = self;
+            let (give, mut given) = mpsc::channel::<io::Result<Socket>>(16);
+            let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)))
+                .max_decoding_message_size(shared.options.message_bytes_max)
+                .max_encoding_message_size(usize::MAX);
+            let mut stopping = shared.stop.clone();
+            let serving = GrpcServer::builder()
+                .max_concurrent_streams(STREAMS_MAX)
+                .http2_max_header_list_size(HEADERS_BYTES_MAX)
+                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+                .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
+                .http2_keepalive_timeout(Some(KEEP_ALIVE_WITHIN))
+                .add_service(service)
+                .serve_with_incoming_shutdown(
+                    futures::stream::poll_fn(move |context| given.poll_recv(context)),
+                    async move { alluvia_access::reached(&mut stopping, Stopping::Idle).await },
+                );
+            let mut serving = tokio::spawn(serving);
+            let mut starting = JoinSet::new();
+            let mut sweeps = interval(SWEEP_EVERY);
+            loop {
+                let (stream, peer) = tokio::select! {
+                    () = &mut stop => break,
+                    _ = sweeps.tick() => {
+                        shared.sweep();
+                        continue;
                     }
-                });
+                    Some(_) = starting.join_next() => continue,
+                    accepted = listener.accept() => accepted,
+                };
+                // Who finds no place is closed at once: before its first call there is no way to say why.
+                if let Some(connection) = shared.places.admit(peer, shared.options.connections_max, shared.now()) {
+                    let (shared, give) = (Arc::clone(&shared), give.clone());
+                    starting.spawn(async move {
+                        match encrypted(stream, &connection, &shared).await {
+                            Some(wire) => drop(give.send(Ok(Socket::new(wire, connection, shared))).await),
+                            None => shared.places.ended(&connection),
+                        }
+                    });
+                }
             }
-        }
-        drop(listener);
-        starting.shutdown().await;
-        drop(give);
-        signal.send_replace(Stopping::Idle);
-        let mut has_ended = timeout(GOODBYE.min(shared.options.stop_wait), &mut serving).await.is_ok();
-        for (stopping, wait) in [(Stopping::Idle, shared.options.stop_wait), (Stopping::All, LAST_WAIT)] {
-            if has_ended {
-                break;
+            drop(listener);
+            starting.shutdown().await;
+            drop(give);
+            signal.send_replace(Stopping::Idle);
+            let mut has_ended = timeout(GOODBYE.min(shared.options.stop_wait), &mut serving).await.is_ok();
+            for (stopping, wait) in [(Stopping::Idle, shared.options.stop_wait), (Stopping::All, LAST_WAIT)] {
+                if has_ended {
+                    break;
+                }
+                signal.send_replace(stopping);
+                shared.places.close_idle(shared.now());
+                has_ended = timeout(wait, &mut serving).await.is_ok();
             }
-            signal.send_replace(stopping);
-            shared.places.close_idle(shared.now());
-            has_ended = timeout(wait, &mut serving).await.is_ok();
-        }
-        signal.send_replace(Stopping::All);
-        serving.abort();
-        drop(shared);
-        let _ = timeout(LAST_WAIT, work_ended.recv()).await;
+            signal.send_replace(Stopping::All);
+            serving.abort();
+            drop(shared);
+            let _ = timeout(LAST_WAIT, work_ended.recv()).await;
+        })
     }
 }
 

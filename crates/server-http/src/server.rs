@@ -11,6 +11,7 @@ use crate::routes::router;
 use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
 use alluvia_query::Engine;
 use alluvia_types::{Clock, Result, SystemClock};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -205,44 +206,50 @@ impl Server {
     }
 
     /// Serves until `stop` completes; returns when all statements have ended.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { listener, shared, stop: signal, mut work_ended } = self;
-        let router = router(Arc::clone(&shared));
-        let mut tasks = JoinSet::new();
-        let mut number = 0;
-        tokio::pin!(stop);
-        loop {
-            let (mut stream, peer) = tokio::select! {
-                () = &mut stop => break,
-                Some(_) = tasks.join_next() => continue,
-                accepted = listener.accept() => accepted,
-            };
-            number += 1;
-            if shared.places.admit(number, shared.options.connections_max) {
-                let span = tracing::info_span!(parent: None, "connection", protocol = "http", %peer);
-                let task = connect(stream, peer, number, Arc::clone(&shared), router.clone()).instrument(span);
-                shared.places.spawned(number, tasks.spawn(task));
-            } else if shared.options.tls.is_none() {
-                tasks.spawn(async move {
-                    let told = async { stream.write_all(NO_ROOM).await };
-                    let _ = timeout(Duration::from_secs(1), told).await;
-                });
+    pub fn run<'a>(self, stop: impl Future<Output = ()> + Send + 'a) -> BoxFuture<'a, ()> {
+        self.run_until(Box::pin(stop))
+    }
+
+    // Boxed, so that whoever runs a server does not compile it anew.
+    fn run_until(self, mut stop: BoxFuture<'_, ()>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Server { listener, shared, stop: signal, mut work_ended } = self;
+            let router = router(Arc::clone(&shared));
+            let mut tasks = JoinSet::new();
+            let mut number = 0;
+            loop {
+                let (mut stream, peer) = tokio::select! {
+                    () = &mut stop => break,
+                    Some(_) = tasks.join_next() => continue,
+                    accepted = listener.accept() => accepted,
+                };
+                number += 1;
+                if shared.places.admit(number, shared.options.connections_max) {
+                    let span = tracing::info_span!(parent: None, "connection", protocol = "http", %peer);
+                    let task = connect(stream, peer, number, Arc::clone(&shared), router.clone()).instrument(span);
+                    shared.places.spawned(number, tasks.spawn(task));
+                } else if shared.options.tls.is_none() {
+                    tasks.spawn(async move {
+                        let told = async { stream.write_all(NO_ROOM).await };
+                        let _ = timeout(Duration::from_secs(1), told).await;
+                    });
+                }
             }
-        }
-        drop(listener);
-        let wait = shared.options.stop_wait;
-        for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT)] {
-            signal.send_replace(stopping);
-            shared.places.end_idle();
-            let all = async { while tasks.join_next().await.is_some() {} };
-            if timeout(wait, all).await.is_ok() {
-                break;
+            drop(listener);
+            let wait = shared.options.stop_wait;
+            for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT)] {
+                signal.send_replace(stopping);
+                shared.places.end_idle();
+                let all = async { while tasks.join_next().await.is_some() {} };
+                if timeout(wait, all).await.is_ok() {
+                    break;
+                }
             }
-        }
-        tasks.shutdown().await;
-        drop(router);
-        drop(shared);
-        let _ = timeout(LAST_WAIT, work_ended.recv()).await;
+            tasks.shutdown().await;
+            drop(router);
+            drop(shared);
+            let _ = timeout(LAST_WAIT, work_ended.recv()).await;
+        })
     }
 }
 

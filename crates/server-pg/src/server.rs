@@ -11,6 +11,7 @@ use crate::startup::start;
 use alluvia_access::{Access, Attempts, Decoys, Listener, Stopping, Tls};
 use alluvia_query::Session;
 use alluvia_types::{Clock, Result, SystemClock};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -152,39 +153,45 @@ impl Server {
     }
 
     /// Serves until `stop` completes; returns when all connections have ended.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { listener, shared, stop: signal } = self;
-        let mut tasks = JoinSet::new();
-        let mut number = 0;
-        tokio::pin!(stop);
-        loop {
-            let (stream, peer) = tokio::select! {
-                () = &mut stop => break,
-                Some(_) = tasks.join_next() => continue,
-                accepted = listener.accept() => accepted,
-            };
-            number += 1;
-            let span = tracing::info_span!(parent: None, "connection", protocol = "postgresql", %peer);
-            let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)).instrument(span));
-            let mut starting = shared.starting.lock();
-            // It may have started, and ended, already: then it is only forgotten later.
-            starting.push_back((number, handle));
-            if starting.len() > STARTING_MAX
-                && let Some((_, oldest)) = starting.pop_front()
-            {
-                oldest.abort();
+    pub fn run<'a>(self, stop: impl Future<Output = ()> + Send + 'a) -> BoxFuture<'a, ()> {
+        self.run_until(Box::pin(stop))
+    }
+
+    // Boxed, so that whoever runs a server does not compile it anew.
+    fn run_until(self, mut stop: BoxFuture<'_, ()>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Server { listener, shared, stop: signal } = self;
+            let mut tasks = JoinSet::new();
+            let mut number = 0;
+            loop {
+                let (stream, peer) = tokio::select! {
+                    () = &mut stop => break,
+                    Some(_) = tasks.join_next() => continue,
+                    accepted = listener.accept() => accepted,
+                };
+                number += 1;
+                let span = tracing::info_span!(parent: None, "connection", protocol = "postgresql", %peer);
+                let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)).instrument(span));
+                let mut starting = shared.starting.lock();
+                // It may have started, and ended, already: then it is only forgotten later.
+                starting.push_back((number, handle));
+                if starting.len() > STARTING_MAX
+                    && let Some((_, oldest)) = starting.pop_front()
+                {
+                    oldest.abort();
+                }
             }
-        }
-        drop(listener);
-        let wait = shared.options.stop_wait;
-        for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT + LAST_WAIT)] {
-            signal.send_replace(stopping);
-            let all = async { while tasks.join_next().await.is_some() {} };
-            if timeout(wait, all).await.is_ok() {
-                return;
+            drop(listener);
+            let wait = shared.options.stop_wait;
+            for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT + LAST_WAIT)] {
+                signal.send_replace(stopping);
+                let all = async { while tasks.join_next().await.is_some() {} };
+                if timeout(wait, all).await.is_ok() {
+                    return;
+                }
             }
-        }
-        tasks.shutdown().await;
+            tasks.shutdown().await;
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
-use crate::dialect::statement::{Insert, Kind, SettingCommand, Statement, TableName};
+use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{arrays, depth, hints, labels, mirror, parameters};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -175,6 +175,13 @@ fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     }
 }
 
+/// Whether FETCH has nothing after it but one name that is no direction.
+fn names_cursor_alone(parser: &Parser<'_>) -> bool {
+    let is_name = matches!(parser.peek_nth_token(1).token, Token::Word(word)
+        if word.quote_style.is_some() || !matches!(word.keyword, Keyword::ALL | Keyword::NEXT | Keyword::FORWARD));
+    is_name && matches!(parser.peek_nth_token(2).token, Token::EOF)
+}
+
 fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
     let kind = match parser.peek_token().token {
         Token::Word(word) if word.quote_style.is_none() => match word.keyword {
@@ -187,6 +194,12 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
             }
             Keyword::EXPLAIN => explain(parser)?,
             Keyword::DESCRIBE | Keyword::DESC => describe(parser)?,
+            // The parser wants a direction.
+            Keyword::FETCH if names_cursor_alone(parser) => {
+                parser.next_token();
+                let name = parser.parse_identifier().map_err(syntax)?;
+                Kind::Fetch { name: names::name_of(&name), count: FetchCount::Rows(1) }
+            }
             Keyword::ABORT => {
                 parser.next_token();
                 let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);

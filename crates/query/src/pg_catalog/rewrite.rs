@@ -80,10 +80,15 @@ impl Visitor for Names<'_> {
                 _ => false,
             },
             Expr::Cast { data_type, .. } => reg_type(data_type).is_some(),
-            _ => false,
+            expr => is_current_role(expr),
         };
         if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+}
+
+/// A reserved word that the parser takes for a column.
+fn is_current_role(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("current_role"))
 }
 
 /// The last part of a type's name, if it is one of PostgreSQL's that the parser has no word for.
@@ -127,7 +132,8 @@ impl VisitorMut for Rewrite<'_> {
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let Some(name) = item_name(expr) else { continue };
-            if seen.contains(&name) || matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+            let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) && !is_current_role(expr);
+            if seen.contains(&name) || is_column {
                 continue;
             }
             seen.push(name.clone());
@@ -182,6 +188,9 @@ impl VisitorMut for Rewrite<'_> {
 
 impl Rewrite<'_> {
     fn replaced(&self, expr: &mut Expr) -> Result<Option<Expr>> {
+        if is_current_role(expr) {
+            *expr = call("current_role", Vec::new());
+        }
         Ok(match expr {
             Expr::Function(function) => return self.function(function),
             Expr::BinaryOp { op, .. } => {

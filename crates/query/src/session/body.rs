@@ -10,6 +10,7 @@ use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use alluvia_snapshot::BatchKey;
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::io::Read;
 use std::sync::Arc;
@@ -67,16 +68,18 @@ impl Session {
     }
 
     /// Takes a body's rows as one batch. Dropping the future stops it, and nothing is applied.
-    pub async fn ingest(&self, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
-        let text = format!("INGEST INTO {}", ingest.table);
-        let done = Mutex::new(None);
-        let place = &done;
-        self.run(&text, |run| async move {
-            *place.lock() = Some(self.ingest_here(&run, ingest, body).await?);
-            Ok(Outcome::done("INGEST"))
+    pub fn ingest(&self, ingest: Ingest, body: Box<dyn Read + Send>) -> BoxFuture<'_, Result<Ingested>> {
+        Box::pin(async move {
+            let text = format!("INGEST INTO {}", ingest.table);
+            let done = Mutex::new(None);
+            let place = &done;
+            self.run(&text, |run| async move {
+                *place.lock() = Some(self.ingest_here(&run, ingest, body).await?);
+                Ok(Outcome::done("INGEST"))
+            })
+            .await?;
+            done.into_inner().ok_or_else(|| Error::internal("a body was taken without an answer"))
         })
-        .await?;
-        done.into_inner().ok_or_else(|| Error::internal("a body was taken without an answer"))
     }
 
     async fn ingest_here(&self, run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {

@@ -27,6 +27,7 @@ use crate::table::Used;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -99,6 +100,12 @@ pub(crate) struct Run {
     /// Set if its answer is to be refined.
     pub(super) telling: OnceLock<Arc<Telling>>,
 }
+
+/// What a statement does once it has its turn.
+///
+/// It is boxed, and so is every future that leaves this crate: else each crate that awaits one compiles all that is beneath it anew,
+/// and proves of all of it that threads may share it.
+type Work<'a> = Box<dyn FnOnce(Arc<Run>) -> BoxFuture<'a, Result<Outcome>> + Send + 'a>;
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Session {
@@ -248,28 +255,34 @@ impl Session {
     }
 
     /// As [`Session::execute`]; also gives what it takes to ask again, if a cuboid answered.
-    pub(super) async fn execute_aiming(&self, statement: Statement) -> Result<(Outcome, Option<Arc<Aim>>)> {
-        let text = Arc::clone(&statement.text);
-        let aim = Mutex::new(None);
-        let work = |run: Arc<Run>| {
-            let aim = &aim;
-            async move {
-                let outcome = self.dispatch(&run, statement).await;
-                *aim.lock() = run.aim.lock().take();
-                outcome
-            }
-        };
-        let outcome = self.run(&text, work).await?;
-        let aim = aim.lock().take();
-        Ok((outcome, aim))
+    pub(super) fn execute_aiming(&self, statement: Statement) -> BoxFuture<'_, Result<(Outcome, Option<Arc<Aim>>)>> {
+        Box::pin(async move {
+            let text = Arc::clone(&statement.text);
+            let aim = Mutex::new(None);
+            let work = |run: Arc<Run>| {
+                let aim = &aim;
+                async move {
+                    let outcome = self.dispatch(&run, statement).await;
+                    *aim.lock() = run.aim.lock().take();
+                    outcome
+                }
+            };
+            let outcome = self.run(&text, work).await?;
+            let aim = aim.lock().take();
+            Ok((outcome, aim))
+        })
     }
 
     /// Runs `work` as a statement: in turn, cancellable, timed, recorded, guarded against panics.
-    pub(crate) async fn run<'a, F, Work>(&'a self, text: &str, work: F) -> Result<Outcome>
+    pub(crate) fn run<'a, F, W>(&'a self, text: &'a str, work: F) -> BoxFuture<'a, Result<Outcome>>
     where
-        F: FnOnce(Arc<Run>) -> Work,
-        Work: Future<Output = Result<Outcome>> + 'a,
+        F: FnOnce(Arc<Run>) -> W + Send + 'a,
+        W: Future<Output = Result<Outcome>> + Send + 'a,
     {
+        Box::pin(self.run_work(text, Box::new(move |run| Box::pin(work(run)))))
+    }
+
+    async fn run_work<'a>(&'a self, text: &'a str, work: Work<'a>) -> Result<Outcome> {
         let _turn = self.turn.lock().await;
         let token = self.cancel.begin();
         let progress = Arc::new(Progress::default());

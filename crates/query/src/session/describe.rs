@@ -15,6 +15,7 @@ use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Query;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -30,22 +31,28 @@ pub struct Described {
 impl Session {
     /// The types of a statement's parameters, and its columns. `known[i]` is what the caller knows of parameter i+1. Names that
     /// do not exist are errors here as they would be on execution; an open transaction stays as it is.
-    pub async fn describe(&self, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
-        let run = Run {
-            token: CancelToken::new(),
-            progress: Arc::new(Progress::default()),
-            settings: self.state.lock().settings.clone(),
-            text: "".into(),
-            // No statement has it: what describing reads is nobody's.
-            query_id: 0,
-            aim: Mutex::default(),
-            telling: OnceLock::new(),
-        };
-        let described = Guarded::new(self.describe_here(&run, statement, known)).await;
-        if let Err(error) = &described {
-            self.audit_refusal(&statement.text, error).await;
-        }
-        described
+    pub fn describe<'a>(
+        &'a self,
+        statement: &'a Statement,
+        known: &'a [Option<DataType>],
+    ) -> BoxFuture<'a, Result<Described>> {
+        Box::pin(async move {
+            let run = Run {
+                token: CancelToken::new(),
+                progress: Arc::new(Progress::default()),
+                settings: self.state.lock().settings.clone(),
+                text: "".into(),
+                // No statement has it: what describing reads is nobody's.
+                query_id: 0,
+                aim: Mutex::default(),
+                telling: OnceLock::new(),
+            };
+            let described = Guarded::new(self.describe_here(&run, statement, known)).await;
+            if let Err(error) = &described {
+                self.audit_refusal(&statement.text, error).await;
+            }
+            described
+        })
     }
 
     async fn describe_here(&self, run: &Run, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {

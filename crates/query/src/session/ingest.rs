@@ -13,6 +13,7 @@ use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub struct BatchBuilder<'a> {
     producer: Option<ProducerMark>,
 }
 
-impl BatchBuilder<'_> {
+impl<'a> BatchBuilder<'a> {
     /// Adds rows for a table. Columns are matched by name; missing ones are NULL.
     pub fn append(mut self, table: &str, rows: Vec<RecordBatch>) -> Self {
         self.tables.push((table.to_owned(), rows));
@@ -39,17 +40,19 @@ impl BatchBuilder<'_> {
     }
 
     /// Commits all of it, or nothing.
-    pub async fn commit(self) -> Result<Committed> {
-        let BatchBuilder { session, tables, producer } = self;
-        let committed = Mutex::new(None);
-        let place = &committed;
-        session
-            .run("append", |run| async move {
-                *place.lock() = Some(session.commit_rows(&run, tables, producer).await?);
-                Ok(Outcome::done("APPEND"))
-            })
-            .await?;
-        committed.into_inner().ok_or_else(|| Error::internal("a batch was committed without a version"))
+    pub fn commit(self) -> BoxFuture<'a, Result<Committed>> {
+        Box::pin(async move {
+            let BatchBuilder { session, tables, producer } = self;
+            let committed = Mutex::new(None);
+            let place = &committed;
+            session
+                .run("append", |run| async move {
+                    *place.lock() = Some(session.commit_rows(&run, tables, producer).await?);
+                    Ok(Outcome::done("APPEND"))
+                })
+                .await?;
+            committed.into_inner().ok_or_else(|| Error::internal("a batch was committed without a version"))
+        })
     }
 }
 

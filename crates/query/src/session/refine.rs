@@ -24,6 +24,7 @@ use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::Query;
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::fmt;
@@ -198,33 +199,35 @@ impl Session {
     }
 
     /// As [`Session::refine`], with the rows of a statement that is never estimated as they come. Statements of any kind are run.
-    pub async fn refine_statement(&self, statement: Statement) -> Result<Refining> {
-        let telling = Arc::new(Telling::default());
-        let text = Arc::clone(&statement.text);
-        let work = |run: Arc<Run>| {
-            let telling = Arc::clone(&telling);
-            async move {
-                if run.telling.set(telling).is_err() {
-                    return Err(Error::internal("a statement was refined twice"));
+    pub fn refine_statement(&self, statement: Statement) -> BoxFuture<'_, Result<Refining>> {
+        Box::pin(async move {
+            let telling = Arc::new(Telling::default());
+            let text = Arc::clone(&statement.text);
+            let work = |run: Arc<Run>| {
+                let telling = Arc::clone(&telling);
+                async move {
+                    if run.telling.set(telling).is_err() {
+                        return Err(Error::internal("a statement was refined twice"));
+                    }
+                    self.dispatch(&run, statement).await
                 }
-                self.dispatch(&run, statement).await
-            }
-        };
-        let mut outcome = self.run(&text, work).await?;
-        let Some(token) = telling.token.get().cloned() else { return Ok(Refining::Rows(outcome)) };
-        let Some(rows) = outcome.rows.take() else { return Err(Error::internal("refinements without rows")) };
-        let schema = Some(rows.schema());
-        let inner = rows.map(move |told| {
-            let rows = told.map_err(from_datafusion)?;
-            let mut refinement =
-                telling.next.lock().take().ok_or_else(|| Error::internal("a refinement was not told"))?;
-            if refinement.is_last {
-                refinement.rows = rows;
-            }
-            Ok::<_, Error>(refinement)
-        });
-        let stop = Some(StopOnDrop(token));
-        Ok(Refining::Looks(Refinements { inner: Box::pin(inner), schema, outcome, _stop: stop }))
+            };
+            let mut outcome = self.run(&text, work).await?;
+            let Some(token) = telling.token.get().cloned() else { return Ok(Refining::Rows(outcome)) };
+            let Some(rows) = outcome.rows.take() else { return Err(Error::internal("refinements without rows")) };
+            let schema = Some(rows.schema());
+            let inner = rows.map(move |told| {
+                let rows = told.map_err(from_datafusion)?;
+                let mut refinement =
+                    telling.next.lock().take().ok_or_else(|| Error::internal("a refinement was not told"))?;
+                if refinement.is_last {
+                    refinement.rows = rows;
+                }
+                Ok::<_, Error>(refinement)
+            });
+            let stop = Some(StopOnDrop(token));
+            Ok(Refining::Looks(Refinements { inner: Box::pin(inner), schema, outcome, _stop: stop }))
+        })
     }
 
     /// Whether the session asks whoever shows answers to show refinements: the setting `progressive`.

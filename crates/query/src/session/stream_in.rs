@@ -20,6 +20,8 @@ use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -32,6 +34,9 @@ pub struct Appended {
     /// The batch; `None` if there were no rows, or if they wait for the transaction's COMMIT.
     pub committed: Option<Committed>,
 }
+
+/// What comes, batch by batch.
+type Rows<'a> = BoxStream<'a, Result<RecordBatch>>;
 
 /// Casts batches of changing schemas; knows how many rows came before, so that errors name the row of the whole.
 struct Matched<'a> {
@@ -68,78 +73,97 @@ impl Session {
     /// Takes all rows of `rows` into a table: as one atomic, durable batch, visible when this returns (with `durability = sync`),
     /// or into the open transaction. Columns are matched by name (exactly, else without regard to case), missing ones are NULL,
     /// values are cast as INSERT casts them. An error of `rows` ends the statement with nothing applied, and is the error given.
-    pub async fn append_stream<S>(&self, table: &str, rows: S) -> Result<Appended>
+    pub fn append_stream<'a, S>(&'a self, table: &'a str, rows: S) -> BoxFuture<'a, Result<Appended>>
     where
-        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        let appended = Mutex::new(None);
-        let place = &appended;
-        let text = format!("/* rows from a program into */ {table}");
-        self.run(&text, |run| async move {
-            self.check_usable()?;
-            let entry = self.table_for(INSERT, table)?;
-            let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
-                self.append_pending(&run, &entry, rows).await?
-            } else {
-                self.append_batch(&run, &entry, NewBatch::default(), rows).await?
-            };
-            *place.lock() = Some(taken);
-            Ok(Outcome::tagged("INGEST"))
+        self.append_rows(table, rows.boxed())
+    }
+
+    fn append_rows<'a>(&'a self, table: &'a str, rows: Rows<'a>) -> BoxFuture<'a, Result<Appended>> {
+        Box::pin(async move {
+            let appended = Mutex::new(None);
+            let place = &appended;
+            let text = format!("/* rows from a program into */ {table}");
+            self.run(&text, |run| async move {
+                self.check_usable()?;
+                let entry = self.table_for(INSERT, table)?;
+                let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
+                    self.append_pending(&run, &entry, rows).await?
+                } else {
+                    self.append_batch(&run, &entry, NewBatch::default(), rows).await?
+                };
+                *place.lock() = Some(taken);
+                Ok(Outcome::tagged("INGEST"))
+            })
+            .await?;
+            appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
         })
-        .await?;
-        appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
     }
 
     /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
     /// without dimensions. Names become lower case, as they do in SQL, unless two would become one. If anything fails there is no
     /// table. Not within a transaction.
-    pub async fn append_to_new<S>(&self, table: &str, schema: &Schema, rows: S) -> Result<Appended>
+    pub fn append_to_new<'a, S>(
+        &'a self,
+        table: &'a str,
+        schema: &'a Schema,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
     where
-        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        let inferred = infer_schema(schema, "the data")?;
-        let columns = inferred.columns.into_iter().map(|column| (column.name, column.data_type, column.nullable));
-        let columns: Vec<_> = columns.collect();
-        let appended = Mutex::new(None);
-        let place = &appended;
-        let text = format!("/* rows from a program into new */ {table}");
-        self.run(&text, |run| async move {
-            if self.in_transaction() {
-                self.check_usable()?;
-                return Err(Error::new(
-                    ErrorKind::NotSupported,
-                    "creating a table for rows inside a transaction is not supported",
-                )
-                .with_hint("COMMIT or ROLLBACK first; without a transaction table and rows are one atomic batch"));
-            }
-            if self.table_for(Need::Definition, table).is_ok() {
-                return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
-                    .with_hint("append to it, choose another name, or drop the table first"));
-            }
-            self.authoriser().database(Privilege::Create)?;
-            let id = self.engine.store().new_table_id();
-            let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
-            let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
-            // The version is ignored for a table that the same batch creates.
-            let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
-            *place.lock() = Some(self.append_batch(&run, &entry, batch, rows).await?);
-            Ok(Outcome::tagged("INGEST"))
+        self.append_rows_to_new(table, schema, rows.boxed())
+    }
+
+    fn append_rows_to_new<'a>(
+        &'a self,
+        table: &'a str,
+        schema: &'a Schema,
+        rows: Rows<'a>,
+    ) -> BoxFuture<'a, Result<Appended>> {
+        Box::pin(async move {
+            let inferred = infer_schema(schema, "the data")?;
+            let columns = inferred.columns.into_iter().map(|column| (column.name, column.data_type, column.nullable));
+            let columns: Vec<_> = columns.collect();
+            let appended = Mutex::new(None);
+            let place = &appended;
+            let text = format!("/* rows from a program into new */ {table}");
+            self.run(&text, |run| async move {
+                if self.in_transaction() {
+                    self.check_usable()?;
+                    return Err(Error::new(
+                        ErrorKind::NotSupported,
+                        "creating a table for rows inside a transaction is not supported",
+                    )
+                    .with_hint("COMMIT or ROLLBACK first; without a transaction table and rows are one atomic batch"));
+                }
+                if self.table_for(Need::Definition, table).is_ok() {
+                    return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+                        .with_hint("append to it, choose another name, or drop the table first"));
+                }
+                self.authoriser().database(Privilege::Create)?;
+                let id = self.engine.store().new_table_id();
+                let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
+                let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
+                // The version is ignored for a table that the same batch creates.
+                let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
+                *place.lock() = Some(self.append_batch(&run, &entry, batch, rows).await?);
+                Ok(Outcome::tagged("INGEST"))
+            })
+            .await?;
+            appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
         })
-        .await?;
-        appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
     }
 
     /// Adds the rows to `batch` and commits it, unless it is empty.
-    async fn append_batch<S>(
+    async fn append_batch(
         &self,
         run: &Arc<Run>,
         entry: &Arc<TableEntry>,
         mut batch: NewBatch,
-        mut rows: S,
-    ) -> Result<Appended>
-    where
-        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
-    {
+        mut rows: Rows<'_>,
+    ) -> Result<Appended> {
         let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
         let store = Arc::clone(self.engine.store());
         let mut sink = Sink::new(store, Arc::clone(&entry.def), entry.changed_at, inline_bytes_max as usize);
@@ -170,10 +194,7 @@ impl Session {
     }
 
     /// They are held until all have come: who drops this in the middle leaves the transaction as it was.
-    async fn append_pending<S>(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: S) -> Result<Appended>
-    where
-        S: Stream<Item = Result<RecordBatch>> + Send + Unpin,
-    {
+    async fn append_pending(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: Rows<'_>) -> Result<Appended> {
         let mut matched = Matched { entry, known: None, rows: 0 };
         let mut held = self.held();
         while let Some(next) = rows.next().await {

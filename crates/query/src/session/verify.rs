@@ -5,36 +5,43 @@ use crate::dialect::Kind;
 use crate::session::core::{Session, blocking};
 use crate::session::outcome::Outcome;
 use alluvia_types::{Error, ErrorKind, Result};
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 impl Session {
     /// Asks a statement so many times, each time with rows drawn under another seed, and gives a table of figures: how often intervals
     /// held the exact answer, and how wide they were, beside normal theory's. `max_error`, `confidence` and `error_action` are the
     /// session's.
-    pub async fn verify(&self, sql: &str, trials: u64) -> Result<Outcome> {
-        let statement = self.parse_one(sql)?;
-        let text = Arc::clone(&statement.text);
-        self.run(&text, |run| async move {
-            let Kind::Query(query) = &statement.kind else {
-                return Err(Error::new(ErrorKind::NotSupported, "verify of anything but a SELECT is not supported"));
-            };
-            let Some(accuracy) = run.settings.accuracy() else {
-                return Err(Error::new(ErrorKind::InvalidSetting, "verify wants a max_error above 0")
-                    .with_hint("SET max_error = 0.01, or give --max-error"));
-            };
-            let Some(ready) = self.ready(&run, query, &statement.hints).await? else {
-                return Err(Error::new(ErrorKind::NotSupported, "this statement is never estimated").with_hint(
-                    "samples answer count, sum and avg over one table with dimensions, with conditions on levels",
-                ));
-            };
-            let (kept, threads) = (Arc::clone(self.engine.kept()), run.settings.threads);
-            let (read, bound, version) = (ready.read, ready.bound, ready.snapshot.version);
-            let token = run.token.clone();
-            let verified =
-                blocking(move || verify(&bound, &read, version, &kept, threads, &accuracy, trials, || token.check()));
-            Ok(Outcome::table("VERIFY", &["figure", "value"], table(&verified.await?)))
+    pub fn verify<'a>(&'a self, sql: &'a str, trials: u64) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let statement = self.parse_one(sql)?;
+            let text = Arc::clone(&statement.text);
+            self.run(&text, |run| async move {
+                let Kind::Query(query) = &statement.kind else {
+                    return Err(Error::new(
+                        ErrorKind::NotSupported,
+                        "verify of anything but a SELECT is not supported",
+                    ));
+                };
+                let Some(accuracy) = run.settings.accuracy() else {
+                    return Err(Error::new(ErrorKind::InvalidSetting, "verify wants a max_error above 0")
+                        .with_hint("SET max_error = 0.01, or give --max-error"));
+                };
+                let Some(ready) = self.ready(&run, query, &statement.hints).await? else {
+                    return Err(Error::new(ErrorKind::NotSupported, "this statement is never estimated").with_hint(
+                        "samples answer count, sum and avg over one table with dimensions, with conditions on levels",
+                    ));
+                };
+                let (kept, threads) = (Arc::clone(self.engine.kept()), run.settings.threads);
+                let (read, bound, version) = (ready.read, ready.bound, ready.snapshot.version);
+                let token = run.token.clone();
+                let verified = blocking(move || {
+                    verify(&bound, &read, version, &kept, threads, &accuracy, trials, || token.check())
+                });
+                Ok(Outcome::table("VERIFY", &["figure", "value"], table(&verified.await?)))
+            })
+            .await
         })
-        .await
     }
 }
 

@@ -110,7 +110,7 @@ async fn an_answer_that_fails_half_way_ends_with_its_error() {
     let mut client = served.client().await;
     let sql = "SELECT 10 / (150000 - value) FROM generate_series(1, 1000000)";
     let info = client.execute(sql.to_owned(), None).await.unwrap();
-    assert_eq!(state(fetch(&mut client, info).await.unwrap_err()), (Code::InvalidArgument, "22000".to_owned()));
+    assert_eq!(state(fetch(&mut client, info).await.unwrap_err()), (Code::InvalidArgument, "22012".to_owned()));
     assert!(text(&mut client, "SELECT 2 AS a").await.contains("| 2 |"));
 }
 

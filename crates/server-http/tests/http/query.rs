@@ -115,7 +115,7 @@ async fn errors_have_a_status_a_state_and_what_to_do() {
         ("SELECT 1; SELECT 2", 400, "42601"),
         ("SELECT * FROM nothing", 404, "42P01"),
         ("SELECT b FROM t", 400, "42703"),
-        ("SELECT 1/0", 400, "22000"),
+        ("SELECT 1/0", 400, "22012"),
         ("CREATE TABLE t (a INT)", 409, "42P07"),
         ("BEGIN", 501, "0A000"),
         ("SET freshness = '1s'", 501, "0A000"),
@@ -147,7 +147,7 @@ async fn an_answer_that_fails_half_way_is_seen_to_be_cut() {
         assert_eq!((answer.status, answer.whole), (200, false), "{accept}");
         if accept == "application/json" {
             let text = answer.text();
-            assert!(text.contains("],\"error\":{\"code\":\"22000\""), "{}", &text[text.len().saturating_sub(200)..]);
+            assert!(text.contains("],\"error\":{\"code\":\"22012\""), "{}", &text[text.len().saturating_sub(200)..]);
             assert!(serde_json::from_str::<serde_json::Value>(&text).is_err());
         }
     }
@@ -252,7 +252,7 @@ async fn events_tell_of_progress_and_then_the_answer() {
     // One that fails says so as its last event.
     let failed = ask("SELECT 1/0").await;
     assert!(
-        failed.whole && failed.text().contains("event: error\ndata: {\"error\":{\"code\":\"22000\""),
+        failed.whole && failed.text().contains("event: error\ndata: {\"error\":{\"code\":\"22012\""),
         "{}",
         failed.text()
     );

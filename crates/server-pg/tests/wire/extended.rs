@@ -243,7 +243,7 @@ async fn an_error_is_told_and_the_rest_of_the_pipeline_goes_on_after_its_sync() 
     let zero = client.query(&divide, &[&0i32]);
     let two = client.query_one(&divide, &[&2i32]);
     let (zero, two) = tokio::join!(zero, two);
-    assert_eq!(state(&zero.err().unwrap()), "22000");
+    assert_eq!(state(&zero.err().unwrap()), "22012");
     assert_eq!(two.unwrap().len(), 1);
 }
 

@@ -72,7 +72,7 @@ async fn a_transaction_is_one_batch_and_fails_as_a_whole() {
     assert_eq!(texts(&other, "SELECT count(*) FROM t").await, ["2"]);
 
     client.batch_execute("BEGIN; INSERT INTO t VALUES (3)").await.unwrap();
-    assert_eq!(state(&client.batch_execute("SELECT 1/0").await.unwrap_err()), "22000");
+    assert_eq!(state(&client.batch_execute("SELECT 1/0").await.unwrap_err()), "22012");
     assert_eq!(state(&client.batch_execute("SELECT 1").await.unwrap_err()), "25P02");
     client.batch_execute("COMMIT").await.unwrap();
     assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["2"]);
