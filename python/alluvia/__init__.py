@@ -41,13 +41,14 @@ from ._errors import (
     ProgrammingError, Warning,
 )
 from ._progress import Progress
-from ._result import AsOf, Result, Used
+from ._refinements import Refinement, Refinements
+from ._result import AsOf, Bounds, Result, Used
 
 __all__ = [
     "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING",
-    "AsOf", "Batch", "Binary", "Connection", "Cursor", "DataError", "Database", "DatabaseError", "Date", "DateFromTicks", "Error",
+    "AsOf", "Batch", "Binary", "Bounds", "Connection", "Cursor", "DataError", "Database", "DatabaseError", "Date", "DateFromTicks", "Error",
     "Ingested", "IntegrityError", "InterfaceError", "InternalError", "NotSupportedError", "OperationalError", "ProgrammingError",
-    "Progress", "Result", "Session", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks", "Used", "Warning",
+    "Progress", "Refinement", "Refinements", "Result", "Session", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks", "Used", "Warning",
     "__version__", "apilevel", "connect", "open", "paramstyle", "threadsafety",
 ]
 

@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from . import _alluvia
 from ._errors import Error, ProgrammingError
 from ._parameters import Parameters, numbered
 from ._progress import Meter, Progress, ProgressOption
+from ._refinements import Refinements
 from ._result import Result
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -59,6 +61,12 @@ class Session:
             if meter is not None:
                 meter.end()
         return Result(rows, self, progress)
+
+    def refine(self, sql: str, parameters: Parameters = None) -> Refinements:
+        """Begins a statement whose answer is wanted as far as it is known; see [Database.refine][alluvia.Database.refine]."""
+        text, values = numbered(sql, parameters)
+        begin = time.monotonic()
+        return Refinements(self._core.refine(text, values), self, begin)
 
     def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
         """Takes rows into a table; see [Database.ingest][alluvia.Database.ingest]."""
@@ -172,6 +180,19 @@ class Database:
         [Progress][alluvia.Progress]. Ctrl-C stops the statement.
         """
         return self._session().sql(sql, parameters, progress=progress)
+
+    def refine(self, sql: str, parameters: Parameters = None) -> Refinements:
+        """Begins one statement in this thread's session, and gives its answer as far as it is known: an iterator of
+        [Refinement][alluvia.Refinement]s, each better than the one before, until the answer is exact, or within the session's `max_error`.
+
+        >>> for refinement in db.refine("SELECT count(*) FROM generate_series(1, 1000) AS s(n) WHERE n > ?", [900]):
+        ...     print(refinement.fetchone(), refinement.bounds, refinement.fraction)
+        (100,) None 1.0
+
+        A statement that is never estimated, as this one, or that is answered soon anyway, gives one refinement: its answer, whose rows are
+        gathered in memory. Ctrl-C stops the statement; so do `close`, the end of a `with`, and forgetting the iterator.
+        """
+        return self._session().refine(sql, parameters)
 
     def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
         """Takes rows into a table as one atomic batch, durable and visible when this returns.

@@ -27,6 +27,15 @@ class AsOf(NamedTuple):
     """How long ago the first batch that the answer lacks became visible; zero when it lacks none."""
 
 
+class Bounds(NamedTuple):
+    """Where the exact values of an estimated column are, row by row; `None` where nothing is known."""
+
+    lower: list[Any]
+    """They are not below these."""
+    upper: list[Any]
+    """They are not above these."""
+
+
 class Used(NamedTuple):
     """What a statement read of the database's tables; complete once its rows were read."""
 
@@ -114,6 +123,20 @@ class Result:
         """Which batches the answer includes; `None` for a statement that reads no table."""
         used = self.used
         return None if used is None else AsOf(used.version, used.lag)
+
+    @property
+    def bounds(self) -> Optional[dict[str, Bounds]]:
+        """Of each column that is estimated, by its name, where the exact values are, for all rows of the answer, whether they were taken or
+        not. `None` if the answer is exact.
+
+        Answers are estimated under `SET max_error` alone. Under an `error_action` other than `escalate` bounds are not told here:
+        `lower_bound(sum(x))` and `upper_bound(sum(x))` in the statement tell them.
+
+        >>> db.sql("SELECT count(*) FROM generate_series(1, 3)").bounds is None
+        True
+        """
+        columns = self._rows.bounds()
+        return None if columns is None else {name: Bounds(lower, upper) for name, lower, upper in columns}
 
     def arrow(self) -> pyarrow.Table:
         """All rows that were not taken, as a pyarrow table."""

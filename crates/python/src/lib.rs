@@ -11,10 +11,12 @@ mod database;
 mod errors;
 mod from_python;
 mod reading;
+mod refinements;
 mod rows;
 mod session;
 mod source;
 mod to_python;
+mod turn;
 mod waiting;
 
 use pyo3::prelude::*;
@@ -26,5 +28,6 @@ fn _alluvia(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<database::Database>()?;
     module.add_class::<session::Session>()?;
     module.add_class::<rows::Rows>()?;
+    module.add_class::<refinements::Refinements>()?;
     Ok(())
 }

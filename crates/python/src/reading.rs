@@ -33,6 +33,13 @@ impl Reading {
         (schema, Reading { held: VecDeque::new(), held_rows: 0, passed: 0, stream })
     }
 
+    /// Rows that are there.
+    pub(crate) fn of_batch(batch: RecordBatch) -> Reading {
+        let held_rows = batch.num_rows();
+        let held = if held_rows > 0 { VecDeque::from([batch]) } else { VecDeque::new() };
+        Reading { held, held_rows, passed: 0, stream: None }
+    }
+
     /// Reads on until at least `rows` are held, or there are no more.
     pub(crate) async fn hold(&mut self, rows: usize) -> Result<()> {
         while self.held_rows < rows {

@@ -1,17 +1,18 @@
 //! The answer of one statement.
 //!
 //! Invariants:
-//! - One thread at a time reads; another one is told so. Who reads has the [`Reading`] out of its place, so that no lock is held while
-//!   the engine works.
+//! - One thread at a time reads; another one is told so.
 //! - What is taken (`fetch`, iteration, a stream that is not kept) comes once, in order, and the rest can be taken in another way.
 //! - What is only held (`hold`, `peek`, `all`) can be taken later.
 
 use crate::database::{Closing, Shared};
-use crate::errors::{OrRaise, misuse};
+use crate::errors::OrRaise;
 use crate::reading::Reading;
+use crate::refinements::{Answer, Estimate};
 use crate::to_python;
+use crate::turn::Turn;
 use crate::waiting::{LOOK, Look, droppable, look_of};
-use alluvia_query::Outcome;
+use alluvia_query::{Bounds, Outcome, Used};
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow::compute::cast;
@@ -36,22 +37,26 @@ const WINDOW_ROWS: usize = 1_024;
 /// Version, lag in seconds, stage, and the counts of [`alluvia_query::Used`] in its order.
 type UsedRow = (u64, f64, String, u64, u64, u64, u64, u64, u64, u64);
 
+/// Name, lower and upper bounds.
+type ColumnBounds<'py> = (String, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);
+
 /// What the objects of one answer share.
 struct RowsInner {
     shared: Arc<Shared>,
     runtime: Handle,
     schema: SchemaRef,
-    /// Without its rows.
-    outcome: Mutex<Outcome>,
-    place: Mutex<Place>,
+    told: Told,
+    /// Of each column, row by row, whether rows were taken or not; empty of an exact answer.
+    bounds: Vec<Option<Bounds>>,
+    turn: Turn<Reading>,
 }
 
-enum Place {
-    /// Nobody reads.
-    Here(Box<Reading>),
-    /// Somebody reads.
-    Away,
-    Closed,
+/// What a statement tells beside its rows.
+enum Told {
+    /// It may tell more.
+    Still(Mutex<Outcome>),
+    /// By then.
+    Then { tag: String, notices: Vec<String>, used: Option<Used> },
 }
 
 impl Closing for RowsInner {
@@ -59,31 +64,14 @@ impl Closing for RowsInner {
 
     fn close(&self) {
         // Dropping a stream stops its statement; who has it out drops it when it is brought back.
-        *self.place.lock() = Place::Closed;
+        self.turn.close();
     }
 }
 
 impl RowsInner {
     fn take_out(&self) -> Result<Box<Reading>> {
         self.shared.check_process()?;
-        let mut place = self.place.lock();
-        match std::mem::replace(&mut *place, Place::Away) {
-            Place::Here(reading) => Ok(reading),
-            Place::Away => {
-                Err(misuse("another thread is reading this result").with_hint("give each thread a result of its own"))
-            }
-            Place::Closed => {
-                *place = Place::Closed;
-                Err(misuse("the result is closed"))
-            }
-        }
-    }
-
-    fn bring_back(&self, reading: Box<Reading>) {
-        let mut place = self.place.lock();
-        if matches!(*place, Place::Away) {
-            *place = Place::Here(reading);
-        }
+        self.turn.take_out()
     }
 
     /// Works on the rows; an error or an exception closes the result.
@@ -91,9 +79,9 @@ impl RowsInner {
         let mut reading = self.take_out().or_raise(py)?;
         let done = work(&mut reading);
         match done {
-            Ok(_) => self.bring_back(reading),
+            Ok(_) => self.turn.bring_back(reading),
             Err(_) => {
-                *self.place.lock() = Place::Closed;
+                self.turn.close();
                 py.detach(|| drop(reading));
             }
         }
@@ -107,15 +95,10 @@ impl RowsInner {
         }
         let _busy = self.shared.enter().or_raise(py)?;
         let mut look = |py: Python<'_>| {
-            self.check_open().or_raise(py)?;
+            self.turn.check_open().or_raise(py)?;
             look(py)
         };
         droppable(py, &self.runtime, &mut look, reading.hold(rows))?.or_raise(py)
-    }
-
-    /// Whoever reads stops when somebody else closes.
-    fn check_open(&self) -> Result<()> {
-        if matches!(*self.place.lock(), Place::Closed) { Err(misuse("the result is closed")) } else { Ok(()) }
     }
 
     /// The next batch, for a reader that is not Python's: it may be on any thread, and whether that has the interpreter is not known, so
@@ -128,11 +111,11 @@ impl RowsInner {
             loop {
                 match tokio::time::timeout(LOOK, next.as_mut()).await {
                     Ok(next) => return next,
-                    Err(_) => self.check_open()?,
+                    Err(_) => self.turn.check_open()?,
                 }
             }
         });
-        self.bring_back(reading);
+        self.turn.bring_back(reading);
         next
     }
 }
@@ -146,19 +129,53 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// What a statement gave.
+    pub(crate) fn of(shared: &Arc<Shared>, runtime: &Handle, answer: Answer) -> Rows {
+        match answer {
+            Answer::Rows(outcome) => Rows::new(shared, runtime, outcome),
+            Answer::Estimate(estimate) => Rows::of_estimate(shared, runtime, *estimate),
+        }
+    }
+
     /// The answer that `outcome` holds.
     pub(crate) fn new(shared: &Arc<Shared>, runtime: &Handle, mut outcome: Outcome) -> Rows {
         let (schema, reading) = Reading::of(&mut outcome);
+        Rows::made(shared, runtime, (schema, reading), Told::Still(Mutex::new(outcome)), Vec::new())
+    }
+
+    /// An answer that is there, with its bounds if it is an estimate.
+    pub(crate) fn of_estimate(shared: &Arc<Shared>, runtime: &Handle, estimate: Estimate) -> Rows {
+        let Estimate { rows, bounds, tag, notices, used } = estimate;
+        let read = (rows.schema(), Reading::of_batch(rows));
+        Rows::made(shared, runtime, read, Told::Then { tag, notices, used }, bounds)
+    }
+
+    fn made(
+        shared: &Arc<Shared>,
+        runtime: &Handle,
+        (schema, reading): (SchemaRef, Reading),
+        told: Told,
+        bounds: Vec<Option<Bounds>>,
+    ) -> Rows {
         let inner = Arc::new(RowsInner {
             shared: Arc::clone(shared),
             runtime: runtime.clone(),
             schema,
-            outcome: Mutex::new(outcome),
-            place: Mutex::new(Place::Here(Box::new(reading))),
+            told,
+            bounds,
+            turn: Turn::new("result", reading),
         });
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
         shared.register(user);
         Rows { inner, window: Mutex::default() }
+    }
+
+    /// Reads all rows that are left, and holds them.
+    pub(crate) fn hold_all(&self, py: Python<'_>, look: Look<'_>) -> PyResult<usize> {
+        self.inner.with(py, |reading| {
+            self.inner.hold(py, reading, usize::MAX, look)?;
+            Ok(reading.held_rows())
+        })
     }
 
     fn tuples<'py>(&self, py: Python<'py>, batch: &RecordBatch, into: &Bound<'py, PyList>) -> PyResult<()> {
@@ -191,13 +208,19 @@ impl Rows {
     /// The command tag: `SELECT`, `INSERT 0 5`, `CREATE TABLE`.
     #[getter]
     fn tag(&self) -> String {
-        self.inner.outcome.lock().tag.clone()
+        match &self.inner.told {
+            Told::Still(outcome) => outcome.lock().tag.clone(),
+            Told::Then { tag, .. } => tag.clone(),
+        }
     }
 
     /// What the statement had to tell beside its rows.
     #[getter]
     fn notices(&self) -> Vec<String> {
-        self.inner.outcome.lock().notices().to_vec()
+        match &self.inner.told {
+            Told::Still(outcome) => outcome.lock().notices().to_vec(),
+            Told::Then { notices, .. } => notices.clone(),
+        }
     }
 
     /// Name, SQL type and nullability of each column; empty for a statement without rows.
@@ -209,7 +232,11 @@ impl Rows {
 
     /// What was used so far; complete when the rows have ended. `None` for a statement that reads no table.
     fn used(&self) -> Option<UsedRow> {
-        self.inner.outcome.lock().used().map(|used| {
+        let used = match &self.inner.told {
+            Told::Still(outcome) => outcome.lock().used(),
+            Told::Then { used, .. } => *used,
+        };
+        used.map(|used| {
             (
                 used.version.0,
                 used.lag.as_secs_f64(),
@@ -276,10 +303,21 @@ impl Rows {
     /// Reads all rows that are left, and holds them. Gives how many.
     #[pyo3(signature = (look=None))]
     fn hold(&self, py: Python<'_>, look: Option<Bound<'_, PyAny>>) -> PyResult<usize> {
-        self.inner.with(py, |reading| {
-            self.inner.hold(py, reading, usize::MAX, &mut look_of(&look))?;
-            Ok(reading.held_rows())
-        })
+        self.hold_all(py, &mut look_of(&look))
+    }
+
+    /// Of each column that is estimated its name, and the lower and upper bounds of all its values, in the order of the rows. `None` of
+    /// an exact answer.
+    fn bounds<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<ColumnBounds<'py>>>> {
+        let fields = self.inner.schema.fields().iter();
+        let estimated = fields.zip(&self.inner.bounds).filter_map(|(field, bounds)| Some((field, bounds.as_ref()?)));
+        let column = |(field, bounds): (&Arc<Field>, &Bounds)| {
+            let name = field.name();
+            let lower = to_python::values(py, &bounds.lower, name)?;
+            Ok((name.clone(), lower, to_python::values(py, &bounds.upper, name)?))
+        };
+        let columns = estimated.map(column).collect::<PyResult<Vec<_>>>()?;
+        Ok((!columns.is_empty()).then_some(columns))
     }
 
     /// All rows that are left as tuples, which are held and not taken.

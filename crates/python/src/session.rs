@@ -7,11 +7,14 @@
 use crate::database::{Closing, Shared, closed};
 use crate::errors::{OrRaise, to_py};
 use crate::from_python;
+use crate::refinements::{Answer, Refinements, answer};
 use crate::rows::Rows;
 use crate::source::Source;
 use crate::waiting::{droppable, finish, look_of};
 use alluvia_query::copy::infer_schema;
-use alluvia_query::{Appended, CancelHandle, Command, Outcome, Phase, Progress, ScalarValue, TransactionStatus};
+use alluvia_query::{
+    Appended, CancelHandle, Command, Phase, Prepared, Progress, Refining, ScalarValue, Statement, TransactionStatus,
+};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
@@ -88,15 +91,24 @@ impl Session {
     ) -> PyResult<Rows> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
         let session = self.inner.session().or_raise(py)?;
-        let mut values = Vec::new();
-        for (at, value) in parameters.iter().flatten().enumerate() {
-            values.push(from_python::parameter(value, at + 1)?);
-        }
+        let values = values_of(parameters.as_deref())?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, shared } = self.inner.parts();
         let work = run(&session, shared, sql, &values);
-        let outcome = finish(py, runtime, cancel, &mut look, work)?;
-        Ok(Rows::new(shared, runtime, outcome))
+        let answer = finish(py, runtime, cancel, &mut look, work)?;
+        Ok(Rows::of(shared, runtime, answer))
+    }
+
+    /// Begins one statement, with a value for each of its parameters, whose answer is wanted as far as it is known.
+    #[pyo3(signature = (sql, parameters=None))]
+    fn refine(&self, py: Python<'_>, sql: &str, parameters: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<Refinements> {
+        let _busy = self.inner.shared.enter().or_raise(py)?;
+        let session = self.inner.session().or_raise(py)?;
+        let values = values_of(parameters.as_deref())?;
+        let Inner { runtime, cancel, shared } = self.inner.parts();
+        let work = refine(&session, shared, sql, &values);
+        let refining = finish(py, runtime, cancel, &mut |_| Ok(()), work)?;
+        Ok(Refinements::new(shared, runtime, refining))
     }
 
     /// Takes rows into a table, from whatever [`Source`] knows. Gives how many, and the version of their batch if they are one. With
@@ -207,18 +219,45 @@ impl SessionInner {
     }
 }
 
-async fn run(session: &alluvia_query::Session, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Outcome> {
+fn values_of(parameters: Option<&[Bound<'_, PyAny>]>) -> PyResult<Vec<ScalarValue>> {
+    let parameters = parameters.unwrap_or_default().iter().enumerate();
+    parameters.map(|(at, value)| from_python::parameter(value, at + 1)).collect()
+}
+
+/// Whether a statement is kept parsed.
+fn is_kept(statement: &Statement) -> bool {
+    statement.parameters() > 0 || statement.command() == Command::Query
+}
+
+fn prepare(session: &alluvia_query::Session, shared: &Shared, sql: &str) -> Result<Prepared> {
     if let Some(prepared) = shared.prepared(sql) {
-        return session.execute_prepared(&prepared, values).await;
+        return Ok(prepared);
+    }
+    let prepared = session.prepare(sql)?;
+    if is_kept(prepared.statement()) {
+        shared.keep_prepared(sql, &prepared);
+    }
+    Ok(prepared)
+}
+
+async fn refine(
+    session: &alluvia_query::Session,
+    shared: &Shared,
+    sql: &str,
+    values: &[ScalarValue],
+) -> Result<Refining> {
+    session.refine_prepared(&prepare(session, shared, sql)?, values).await
+}
+
+async fn run(session: &alluvia_query::Session, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Answer> {
+    if let Some(prepared) = shared.prepared(sql) {
+        return answer(session, &prepared, values).await;
     }
     let statements = session.parse(sql)?;
-    if let [statement] = statements.as_slice() {
-        let is_kept = statement.parameters() > 0 || statement.command() == Command::Query;
-        if is_kept {
-            let prepared = session.prepare(sql)?;
-            shared.keep_prepared(sql, &prepared);
-            return session.execute_prepared(&prepared, values).await;
-        }
+    if let [statement] = statements.as_slice()
+        && is_kept(statement)
+    {
+        return answer(session, &prepare(session, shared, sql)?, values).await;
     }
     if !values.is_empty() {
         let (count, given) = (statements.len(), values.len());
@@ -234,7 +273,7 @@ async fn run(session: &alluvia_query::Session, shared: &Shared, sql: &str, value
         // Rows of those before the last one are not asked for.
         last = Some(session.execute(statement).await?);
     }
-    last.ok_or_else(|| Error::new(ErrorKind::Syntax, "there is no statement to run"))
+    last.map(Answer::Rows).ok_or_else(|| Error::new(ErrorKind::Syntax, "there is no statement to run"))
 }
 
 /// Batches as they come; an end without the word that it is one is an error.

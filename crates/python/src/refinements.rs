@@ -1,0 +1,192 @@
+//! Answers that get better while they are waited for, and estimates with their bounds.
+//!
+//! Invariants:
+//! - The engine works while a thread waits for the next refinement, and stops when the object is closed or forgotten, or when Ctrl-C is
+//!   pressed.
+//! - Each refinement is a result of its own: it keeps its rows and bounds after the next one has come.
+//! - Bounds are told of estimates alone; an exact answer has none.
+
+use crate::database::{Closing, Shared};
+use crate::errors::OrRaise;
+use crate::rows::Rows;
+use crate::turn::Turn;
+use crate::waiting::{droppable, look_of};
+use alluvia_query::{Bounds, Outcome, Prepared, Refinement, Refining, ScalarValue, Session, Used};
+use alluvia_types::Result;
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use pyo3::prelude::*;
+use std::sync::{Arc, Weak};
+use tokio::runtime::Handle;
+
+/// The settings under which an ordinary statement reads on until its estimate suffices, as refinements do.
+const MAX_ERROR: &str = "max_error";
+const ERROR_ACTION: &str = "error_action";
+
+/// Look, looks, kind, confidence, error, fraction, groups unseen, whether it is the last.
+type Figures = (u32, u32, &'static str, f64, f64, f64, u64, bool);
+
+/// Of an answer that was never estimated.
+const EXACT: Figures = (0, 0, "exact", 1.0, 0.0, 1.0, 0, true);
+
+/// An answer, or an estimate of it, with what its statement told by then.
+pub(crate) struct Estimate {
+    pub(crate) rows: RecordBatch,
+    /// Of each column; empty of an exact answer.
+    pub(crate) bounds: Vec<Option<Bounds>>,
+    pub(crate) tag: String,
+    pub(crate) notices: Vec<String>,
+    pub(crate) used: Option<Used>,
+}
+
+impl Estimate {
+    fn new(refinement: Refinement, told: &Outcome) -> Estimate {
+        let is_exact = refinement.is_exact();
+        Estimate {
+            rows: refinement.rows,
+            bounds: if is_exact { Vec::new() } else { refinement.bounds },
+            tag: told.tag.clone(),
+            notices: told.notices().to_vec(),
+            used: told.used(),
+        }
+    }
+}
+
+/// What a statement gave.
+pub(crate) enum Answer {
+    /// Rows, which are read as they come.
+    Rows(Outcome),
+    /// Rows that may be estimates, all of them.
+    Estimate(Box<Estimate>),
+}
+
+/// Runs a prepared statement. Under `max_error` it is refined until that holds, since the last refinement has bounds.
+pub(crate) async fn answer(session: &Session, prepared: &Prepared, values: &[ScalarValue]) -> Result<Answer> {
+    let is_estimated = session.setting_value(MAX_ERROR)? != "0" && session.setting_value(ERROR_ACTION)? == "escalate";
+    if !is_estimated {
+        return session.execute_prepared(prepared, values).await.map(Answer::Rows);
+    }
+    let mut refinements = match session.refine_prepared(prepared, values).await? {
+        Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
+        Refining::Looks(refinements) => refinements,
+    };
+    let mut last = None;
+    // To its end, which is when the statement has told all.
+    while let Some(refinement) = refinements.next().await {
+        last = Some(refinement?);
+    }
+    let last = last.ok_or_else(|| alluvia_types::Error::internal("a statement was refined to nothing"))?;
+    Ok(Answer::Estimate(Box::new(Estimate::new(last, refinements.outcome()))))
+}
+
+/// What is left of a statement that is being refined.
+enum Left {
+    Looks(alluvia_query::Refinements),
+    /// It is never estimated: its answer is its only refinement.
+    Rows(Outcome),
+    Nothing,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    turn: Turn<Left>,
+}
+
+impl Closing for Inner {
+    fn stop(&self) {}
+
+    fn close(&self) {
+        // Dropping them stops the statement; who has them out stops when he looks.
+        self.turn.close();
+    }
+}
+
+impl Inner {
+    fn next(
+        &self,
+        py: Python<'_>,
+        left: &mut Left,
+        look: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Option<(Rows, Figures)>> {
+        let mut shown = look_of(&look);
+        let mut look = |py: Python<'_>| {
+            self.turn.check_open().or_raise(py)?;
+            shown(py)
+        };
+        if let Left::Looks(refinements) = left {
+            let next = droppable(py, &self.runtime, &mut look, refinements.next())?;
+            let Some(refinement) = next.transpose().or_raise(py)? else {
+                *left = Left::Nothing;
+                return Ok(None);
+            };
+            let Refinement { look: at, looks, confidence, error, fraction, groups_unseen, is_last, .. } = refinement;
+            let kind = if refinement.is_exact() { "exact" } else { "planned" };
+            if is_last {
+                // What it used is complete when the stream has ended.
+                droppable(py, &self.runtime, &mut look, refinements.next())?.transpose().or_raise(py)?;
+            }
+            let estimate = Estimate::new(refinement, refinements.outcome());
+            if is_last {
+                *left = Left::Nothing;
+            }
+            let rows = Rows::of_estimate(&self.shared, &self.runtime, estimate);
+            return Ok(Some((rows, (at, looks, kind, confidence, error, fraction, groups_unseen, is_last))));
+        }
+        match std::mem::replace(left, Left::Nothing) {
+            Left::Rows(outcome) => {
+                let rows = Rows::new(&self.shared, &self.runtime, outcome);
+                rows.hold_all(py, &mut look)?;
+                Ok(Some((rows, EXACT)))
+            }
+            Left::Looks(_) | Left::Nothing => Ok(None),
+        }
+    }
+}
+
+/// Refinements of one statement.
+#[pyclass(frozen, module = "alluvia._alluvia")]
+pub(crate) struct Refinements {
+    inner: Arc<Inner>,
+}
+
+impl Refinements {
+    /// Those of a statement that has begun.
+    pub(crate) fn new(shared: &Arc<Shared>, runtime: &Handle, refining: Refining) -> Refinements {
+        let left = match refining {
+            Refining::Looks(refinements) => Left::Looks(refinements),
+            Refining::Rows(outcome) => Left::Rows(outcome),
+        };
+        let turn = Turn::new("iterator of refinements", left);
+        let inner = Arc::new(Inner { shared: Arc::clone(shared), runtime: runtime.clone(), turn });
+        let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
+        shared.register(user);
+        Refinements { inner }
+    }
+}
+
+#[pymethods]
+impl Refinements {
+    /// Works until there is a better answer; `None` after the last one. An error or an exception closes.
+    #[pyo3(signature = (look=None))]
+    fn next(&self, py: Python<'_>, look: Option<Bound<'_, PyAny>>) -> PyResult<Option<(Rows, Figures)>> {
+        let _busy = self.inner.shared.enter().or_raise(py)?;
+        let mut left = self.inner.turn.take_out().or_raise(py)?;
+        let next = self.inner.next(py, &mut left, look);
+        match next {
+            Ok(_) => self.inner.turn.bring_back(left),
+            Err(_) => {
+                self.inner.turn.close();
+                py.detach(|| drop(left));
+            }
+        }
+        next
+    }
+
+    /// Stops the statement.
+    fn close(&self, py: Python<'_>) {
+        if self.inner.shared.check_process().is_ok() {
+            py.detach(|| self.inner.close());
+        }
+    }
+}
