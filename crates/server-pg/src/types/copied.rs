@@ -201,9 +201,13 @@ impl BinaryAsText {
         Ok(lines.freeze())
     }
 
-    /// There is no more input.
+    /// There is no more input. As in PostgreSQL it may end after any row: pgx, for one, sends no trailer.
     pub(crate) fn finish(&self) -> Result<()> {
-        if self.ended { Ok(()) } else { Err(broken("it ends before its trailer")) }
+        match (self.begun, self.ended || self.pending.is_empty()) {
+            (true, true) => Ok(()),
+            (true, false) => Err(broken(&format!("it ends in the middle of row {}", self.rows + 1))),
+            (false, _) => Err(broken("it ends before its header does")),
+        }
     }
 
     fn begin(&mut self) -> Result<bool> {
@@ -356,14 +360,17 @@ mod tests {
     fn binary_rows_are_read_however_they_are_cut() {
         let bytes = written(RowForm::Binary { begun: false });
         let types = [DataType::Int32, DataType::Utf8, DataType::Float64];
+        let mut ends = Vec::new();
         for cut in 0..bytes.len() {
             let mut reader = BinaryAsText::new(&types);
             let mut lines = reader.take(&bytes[..cut]).unwrap().to_vec();
-            assert!(reader.finish().is_err());
+            ends.extend(reader.finish().is_ok().then_some(cut));
             lines.extend_from_slice(&reader.take(&bytes[cut..]).unwrap());
             reader.finish().unwrap();
             assert_eq!(String::from_utf8(lines).unwrap(), "1\ta\\tb\\\\\\n\"c\"\t1\n\\N\t\t\\N\n");
         }
+        // After the header and after each row.
+        assert_eq!(ends, [19, 53, 67]);
         assert!(BinaryAsText::new(&types[..2]).take(&bytes).is_err());
         assert!(BinaryAsText::new(&types).take(b"1\tx\n").is_err());
     }
