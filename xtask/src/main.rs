@@ -25,7 +25,7 @@ fn main() {
         Some("lint") => lint(),
         Some("tidy") => tidy::run(),
         Some("bench") => bench(&rest),
-        Some("wheel") => println!("{}", wheel().display()),
+        Some("wheel") => println!("{}", wheel(&[]).display()),
         Some("docs") => docs(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
         Some("deb") => deb(&rest),
@@ -35,25 +35,28 @@ fn main() {
     }
 }
 
+/// Numbered invariants are checked. What the tests run is built with this, as they are: query engines take minutes to build.
+const CHECKED: &[&str] = &["--features", "alluvia-node/paranoid"];
+
 fn demo(rest: &[&str]) {
     alluvia(&[&["demo"], rest].concat());
 }
 
 /// Runs the command line tool of this checkout, building it first.
 fn alluvia(args: &[&str]) {
-    Step::new(built("alluvia"), args).run();
+    Step::new(built("alluvia", &[]), args).run();
 }
 
 /// A program of this checkout. Built with the whole workspace selected: cargo unifies features over what is selected, and a
 /// selection of its own would build DataFusion anew.
-fn built(name: &str) -> PathBuf {
-    cargo(&["build", "--workspace", "--bins"]).run();
+fn built(name: &str, features: &[&str]) -> PathBuf {
+    cargo(&[&["build", "--workspace", "--bins"], features].concat()).run();
     run::target_dir().join("debug").join(name)
 }
 
 /// The Python package, packed. With the whole workspace selected, as [`built`] has it.
-fn wheel() -> PathBuf {
-    cargo(&["build", "--workspace", "--lib", "--bins"]).run();
+fn wheel(features: &[&str]) -> PathBuf {
+    cargo(&[&["build", "--workspace", "--lib", "--bins"], features].concat()).run();
     let debug = run::target_dir().join("debug");
     let paths = [debug.join("lib_alluvia.so"), run::target_dir().join("wheels")];
     let paths = paths.each_ref().map(|path| path.to_str().expect("paths here are UTF-8"));
@@ -78,17 +81,18 @@ fn licences() {
 
 fn test() {
     lint();
-    cargo(&["test", "--workspace", "--features", "alluvia-node/paranoid"]).run();
+    cargo(&[&["test", "--workspace"], CHECKED].concat()).run();
     interop();
     python_package();
     let flights = data::nycflights();
-    demo(&["--data", flights.to_str().expect("paths here are UTF-8"), "--seconds", "5"]);
+    let flights = flights.to_str().expect("paths here are UTF-8");
+    Step::new(built("alluvia", CHECKED), &["demo", "--data", flights, "--seconds", "5"]).run();
 }
 
 /// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL, of HTTP and of Flight SQL talk to the server.
 fn interop() {
     let venv = data::venv();
-    let binary = built("alluvia");
+    let binary = built("alluvia", CHECKED);
     let binary = binary.to_str().expect("paths here are UTF-8");
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
@@ -100,7 +104,7 @@ fn interop() {
 
 /// The wheel installs, its types hold, and its tests and documents run.
 fn python_package() {
-    let wheel = wheel();
+    let wheel = wheel(CHECKED);
     let venv = data::venv();
     let wheel = wheel.to_str().expect("paths here are UTF-8");
     let pip =
@@ -112,7 +116,7 @@ fn python_package() {
 
 /// The Debian package, of a program that is built already or of this checkout's.
 fn deb(rest: &[&str]) {
-    let program = rest.first().map_or_else(|| built("alluvia"), PathBuf::from);
+    let program = rest.first().map_or_else(|| built("alluvia", &[]), PathBuf::from);
     package::deb(&program);
 }
 
@@ -129,7 +133,7 @@ fn bench(rest: &[&str]) {
     let cache = data::folder();
     let cache = cache.to_str().expect("paths here are UTF-8");
     let fixed = [name, "--venv", venv, "--data", cache];
-    Step::new(built("alluvia-bench"), &[&fixed, args].concat()).run();
+    Step::new(built("alluvia-bench", &[]), &[&fixed, args].concat()).run();
 }
 
 /// The long versions of tests, outside CI.
