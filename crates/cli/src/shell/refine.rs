@@ -69,17 +69,24 @@ async fn best_of(session: &Session, mut refinements: Refinements, bar: &Progress
                 Some(refinement) => {
                     let refinement = refinement?;
                     if !bar.is_hidden() {
+                        bar.set_position(position(refinement.fraction));
                         bar.set_message(frame(&refinement)?);
                     }
                     best = Some(refinement);
                 }
             },
             _ = ticks.tick(), if !bar.is_hidden() => {
-                bar.set_position((progress.fraction().unwrap_or(0.0) * BAR as f64) as u64);
+                let told = best.as_ref().map_or(0.0, |best| best.fraction);
+                bar.set_position(position(progress.fraction().unwrap_or(0.0).max(told)));
                 bar.tick();
             }
         }
     }
+}
+
+/// Where the bar stands at a share of the rows.
+fn position(fraction: f64) -> u64 {
+    (fraction * BAR as f64) as u64
 }
 
 fn bar(is_shown: bool) -> ProgressBar {
