@@ -344,7 +344,7 @@ impl Store for FixedStore {
     }
 
     fn audited(&self, _bytes_max: u64) -> Result<Vec<u8>> {
-        refused()
+        Ok(Vec::new())
     }
 
     fn batches(&self, _limit: usize) -> Vec<BatchInfo> {
