@@ -214,6 +214,9 @@ impl Rights {
 
     fn drop_role(&mut self, id: RoleId) -> Result<()> {
         let name = self.changed(id)?.name.clone();
+        if BUILT_IN.iter().any(|(known, _)| *known == id) {
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("role '{name}' is part of every database")));
+        }
         let tables = self.owned_by(id).count();
         if tables > 0 {
             return Err(Error::new(
@@ -221,9 +224,6 @@ impl Rights {
                 format!("role '{name}' cannot be dropped: it owns {tables} tables"),
             )
             .with_hint("give them to another with ALTER TABLE ... OWNER TO, or drop them"));
-        }
-        if BUILT_IN.iter().any(|(known, _)| *known == id) {
-            return Err(Error::new(ErrorKind::InvalidDefinition, format!("role '{name}' is part of every database")));
         }
         self.roles.remove(&id);
         for role in self.roles.values_mut() {
