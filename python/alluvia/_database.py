@@ -217,12 +217,14 @@ class Database:
         """One atomic batch of several steps, also into several tables: `BEGIN ... COMMIT` in a session of its own. An exception rolls
         it back.
 
+        >>> db.sql("CREATE TABLE words (word TEXT, length BIGINT)")
+        CREATE TABLE
         >>> with db.batch() as batch:
         ...     taken = batch.ingest("words", [{"word": "seven", "length": 5}])
         ...     batch.sql("INSERT INTO words VALUES ('eleven', 6)")
         INSERT 0 1
         >>> db.sql("SELECT count(*) FROM words").fetchone()
-        (4,)
+        (2,)
         """
         with self.session() as session:
             session.sql("BEGIN")

@@ -48,7 +48,7 @@ def test_streams_take_rows(many):
     assert polars.DataFrame(many()).height == MANY
     duckdb = pytest.importorskip("duckdb")
     ours = many()
-    assert duckdb.sql("SELECT count(*), sum(n) FROM ours").fetchone() == (MANY, MANY * (MANY + 1) // 2)
+    assert duckdb.sql("SELECT count(*), sum(n) FROM ours").fetchall() == [(MANY, MANY * (MANY + 1) // 2)]
     assert pa.schema(many()) == pa.schema([pa.field("n", pa.int64(), nullable=pa.schema(many()).field("n").nullable)])
 
 
@@ -119,7 +119,7 @@ def test_parameters(db):
     for sql, parameters, said in [
         ("SELECT ?, ?", [1], "2 parameters, and 1"), ("SELECT $1", [], "1 parameters, and 0"), ("SELECT 1", [1], "0 parameters, and 1"), ("SELECT $a", {"b": 1}, r"\$a"),
         ("SELECT ?, $1", [1], "not both"), ("CREATE TABLE p (a INT)", [1], "no parameters"), ("SELECT 1; SELECT 2", [1], "take no parameters"),
-        ("SELECT $1", None, r"\$1"),
+        ("SELECT $1", None, "1 parameters, and 0"),
     ]:
         with pytest.raises(alluvia.ProgrammingError, match=said):
             db.sql(sql, parameters)

@@ -87,6 +87,8 @@ impl Session {
             let text = format!("/* rows from a program into */ {table}");
             self.run(&text, |run| async move {
                 self.check_usable()?;
+                // The table may be this session's own, and with `durability = relaxed` not visible yet.
+                self.await_own_writes().await?;
                 let entry = self.table_for(INSERT, table)?;
                 let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
                     self.append_pending(&run, &entry, rows).await?
