@@ -217,13 +217,13 @@ class Database:
         """One atomic batch of several steps, also into several tables: `BEGIN ... COMMIT` in a session of its own. An exception rolls
         it back.
 
-        >>> db.sql("CREATE TABLE words (word TEXT, length BIGINT)")
+        >>> db.sql("CREATE TABLE terms (term TEXT, length BIGINT)")
         CREATE TABLE
         >>> with db.batch() as batch:
-        ...     taken = batch.ingest("words", [{"word": "seven", "length": 5}])
-        ...     batch.sql("INSERT INTO words VALUES ('eleven', 6)")
+        ...     taken = batch.ingest("terms", [{"term": "seven", "length": 5}])
+        ...     batch.sql("INSERT INTO terms VALUES ('eleven', 6)")
         INSERT 0 1
-        >>> db.sql("SELECT count(*) FROM words").fetchone()
+        >>> db.sql("SELECT count(*) FROM terms").fetchone()
         (2,)
         """
         with self.session() as session:
