@@ -142,7 +142,9 @@ fn source(file: &Path, broken: &mut Vec<String>) {
 fn links(broken: &mut Vec<String>) {
     let root = root();
     let mut documents = files(&root.join("docs"), "md");
-    documents.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ROADMAP.md"].map(|name| root.join(name)));
+    documents.extend(
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ROADMAP.md", "python/README.md"].map(|name| root.join(name)),
+    );
     for document in documents {
         let shown = document.strip_prefix(&root).unwrap_or(&document).display().to_string();
         let Ok(text) = fs::read_to_string(&document) else {

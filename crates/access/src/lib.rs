@@ -13,7 +13,9 @@ mod door;
 mod listening;
 mod passwords;
 mod scram;
+mod timed;
 mod tls;
+mod work;
 
 pub use attempts::Attempts;
 pub use directory::Directory;
@@ -21,6 +23,8 @@ pub use door::{Door, Shown, Turned};
 pub use listening::{Listener, Stopping, reached};
 pub use passwords::{Access, Passwords};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};
+pub use timed::Timed;
 pub use tls::Tls;
+pub use work::{gone, watched};
 
 use tls::check_address;

@@ -87,7 +87,7 @@ impl Passwords {
         self.get(user).cloned().or_else(of_role)
     }
 
-    /// As [`Directory::admit`]; users of the file may always. May block.
+    /// As [`Directory::admit`]; who is in the file and no role may always. May block.
     pub fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr) -> Result<()> {
         self.directory.as_ref().map_or(Ok(()), |directory| directory.admit(user, protocol, peer))
     }

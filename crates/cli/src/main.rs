@@ -47,7 +47,7 @@ enum Command {
     Check(check::CheckArgs),
     /// Tries how often the intervals of an estimated statement hold the exact answer.
     Verify(verify::VerifyArgs),
-    /// Serves a database to PostgreSQL's clients.
+    /// Serves a database to PostgreSQL's clients, over HTTP and over Flight SQL.
     Serve(Box<serve::ServeArgs>),
     /// Ends what a session of a running server runs; the session itself stays.
     Cancel(Box<cancel::CancelArgs>),

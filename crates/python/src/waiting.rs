@@ -60,7 +60,13 @@ fn wait<T: Send>(
         match (done, raised.take()) {
             (Ok(_), Some(raised)) => return Err(raised),
             (Ok(done), None) => return Ok(done),
-            (Err(_), Some(before)) => raised = Some(before),
+            (Err(_), Some(before)) => {
+                // The first time it may have waited for its turn, or been between two statements of a script.
+                if let Some(cancel) = cancel {
+                    cancel.cancel();
+                }
+                raised = Some(before);
+            }
             (Err(_), None) => {
                 if let Err(error) = py.check_signals().and_then(|()| look(py)) {
                     match cancel {

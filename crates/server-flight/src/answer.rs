@@ -11,8 +11,7 @@ use crate::failure::{of_flight, status};
 use crate::login::Caller;
 use crate::server::Shared;
 use crate::statement::Waiting;
-use crate::work::gone;
-use alluvia_access::{Stopping, reached};
+use alluvia_access::{Stopping, gone, reached};
 use alluvia_query::{Outcome, Used, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
@@ -81,20 +80,7 @@ pub(crate) fn plain_schema(schema: &Schema, tag: &str, used: Option<Used>) -> Sc
 
 /// What is told of a statement after its rows; the names are HTTP's.
 pub(crate) fn ending(outcome: &Outcome) -> Value {
-    let used = outcome.used().map(|used| {
-        json!({
-            "version": used.version.0,
-            "lag_seconds": used.lag.as_secs_f64(),
-            "stage": used.stage.to_string(),
-            "segments_read": used.segments,
-            "segments_skipped": used.segments_skipped,
-            "blocks_read": used.blocks_read,
-            "blocks_skipped": used.blocks_skipped,
-            "rows_read": used.rows_read,
-            "tail_rows": used.tail_rows,
-            "bytes_read": used.bytes_read,
-        })
-    });
+    let used = outcome.used().map(|used| used.to_json());
     json!({ "tag": outcome.tag, "notices": outcome.notices(), "used": used })
 }
 

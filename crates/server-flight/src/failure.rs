@@ -75,7 +75,7 @@ pub(crate) fn of_flight(error: FlightError) -> Error {
                 Error::new(ErrorKind::TooLarge, format!("a message is longer than is taken: {}", status.message()))
                     .with_hint("send batches of fewer rows, or raise message_bytes_max")
             }
-            Code::Cancelled => crate::work::gone(),
+            Code::Cancelled => alluvia_access::gone(),
             _ => malformed(format!("the stream ended before its end: {}", status.message())),
         },
         FlightError::Arrow(error) => unreadable(error.to_string()),

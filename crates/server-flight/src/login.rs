@@ -24,6 +24,7 @@ use tokio::sync::{MutexGuard, Notify};
 /// What one login may hold.
 const TRANSACTIONS_MAX: usize = 16;
 const PREPARED_MAX: usize = 1_000;
+const PREPARED_BYTES_MAX: usize = 16 << 20;
 const WAITING_MAX: usize = 100;
 
 /// A session, and whose turn it is in it.
@@ -47,8 +48,8 @@ impl Lane {
     }
 
     /// A transaction beside this lane.
-    pub(crate) fn transaction(&self) -> Arc<Lane> {
-        Lane::new(self.session.sibling(), true)
+    pub(crate) fn transaction(&self) -> Result<Arc<Lane>> {
+        Ok(Lane::new(self.session.sibling()?, true))
     }
 
     /// Whether statements here are part of a transaction.
@@ -166,7 +167,7 @@ impl Login {
 
     /// Names a new transaction.
     pub(crate) fn begin(&self) -> Result<String> {
-        let (name, lane) = (key()?, self.lane.transaction());
+        let (name, lane) = (key()?, self.lane.transaction()?);
         let mut held = self.held.lock();
         if held.transactions.len() >= TRANSACTIONS_MAX {
             return Err(full("open transactions", TRANSACTIONS_MAX, "end one of them"));
@@ -186,6 +187,10 @@ impl Login {
         let mut held = self.held.lock();
         if held.prepared.len() >= PREPARED_MAX {
             return Err(full("prepared statements", PREPARED_MAX, "close those that are not needed"));
+        }
+        let texts: usize = held.prepared.values().map(|kept| kept.text_bytes()).sum();
+        if texts + kept.text_bytes() > PREPARED_BYTES_MAX {
+            return Err(full("bytes of prepared statements", PREPARED_BYTES_MAX, "close those that are not needed"));
         }
         held.prepared.insert(name.clone(), Arc::new(kept));
         Ok(name)

@@ -7,11 +7,11 @@
 
 use crate::places::Connection;
 use crate::server::Shared;
+use alluvia_access::Timed;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -24,13 +24,62 @@ pub(crate) enum Wire {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+impl Wire {
+    fn inner(&mut self) -> Pin<&mut dyn ReadWrite> {
+        match self {
+            Wire::Plain(stream) => Pin::new(stream),
+            Wire::Tls(stream) => Pin::new(stream.as_mut()),
+        }
+    }
+}
+
+trait ReadWrite: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> ReadWrite for T {}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.inner().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.inner().poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.inner().poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Wire::Plain(stream) => stream.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
 /// One client's.
 pub(crate) struct Socket {
-    wire: Wire,
+    wire: Timed<Wire>,
     connection: Arc<Connection>,
     shared: Arc<Shared>,
-    wait: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
     /// When it has to be known; `None` once it is.
     known_by: Option<Pin<Box<Sleep>>>,
 }
@@ -39,21 +88,8 @@ impl Socket {
     /// Serves from now on.
     pub(crate) fn new(wire: Wire, connection: Arc<Connection>, shared: Arc<Shared>) -> Socket {
         let known_by = Some(Box::pin(sleep(shared.options.authentication_timeout)));
-        let wait = shared.options.transfer_timeout;
-        Socket { wire, connection, shared, wait, stalled: None, known_by }
-    }
-
-    fn timed<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.stalled = None;
-            return polled;
-        }
-        let wait = self.wait;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(wait)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client takes nothing"))),
-            Poll::Pending => Poll::Pending,
-        }
+        let wire = Timed::new(wire, shared.options.transfer_timeout);
+        Socket { wire, connection, shared, known_by }
     }
 }
 
@@ -88,36 +124,21 @@ impl AsyncRead for Socket {
         {
             return Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client has not logged in")));
         }
-        match &mut self.wire {
-            Wire::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Wire::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
+        Pin::new(&mut self.wire).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = match &mut self.wire {
-            Wire::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Wire::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        };
-        self.timed(polled, context)
+        Pin::new(&mut self.wire).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = match &mut self.wire {
-            Wire::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Wire::Tls(stream) => Pin::new(stream).poll_flush(context),
-        };
-        self.timed(polled, context)
+        Pin::new(&mut self.wire).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = match &mut self.wire {
-            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        };
-        self.timed(polled, context)
+        Pin::new(&mut self.wire).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -125,17 +146,10 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = match &mut self.wire {
-            Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        };
-        self.timed(polled, context)
+        Pin::new(&mut self.wire).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.wire {
-            Wire::Plain(stream) => stream.is_write_vectored(),
-            Wire::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.wire.is_write_vectored()
     }
 }

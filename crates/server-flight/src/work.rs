@@ -8,16 +8,10 @@
 
 use crate::login::{Caller, Lane};
 use crate::server::Shared;
-use alluvia_access::{Stopping, reached};
-use alluvia_query::Session;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_access::watched;
+use alluvia_types::{Error, Result};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-
-/// The error that nobody is there to be told.
-pub(crate) fn gone() -> Error {
-    Error::new(ErrorKind::Cancelled, "the client has gone")
-}
 
 /// Runs `work` in its turn in a lane.
 pub(crate) async fn beside<T, F, Work>(
@@ -46,7 +40,8 @@ where
                     lane.begin(&mut turn).await?;
                     work(there).await
                 };
-                watched(&shared, &lane.session, tell.closed(), work).await
+                let cancel = || lane.session.cancel_handle().cancel();
+                watched(&shared.stop, cancel, tell.closed(), work).await
             }
             Err(error) => Err(error),
         };
@@ -54,29 +49,4 @@ where
         drop(caller);
     });
     told.await.map_err(|_| Error::internal("a statement ended without an answer"))?
-}
-
-/// Waits for work of a session. If the client goes meanwhile, or the server stops, the work is cancelled and its end waited for.
-async fn watched<T>(
-    shared: &Arc<Shared>,
-    session: &Session,
-    client_goes: impl Future<Output = ()>,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let mut stop = shared.stop.clone();
-    tokio::pin!(work);
-    // In this order: work that is never asked has not begun, and would not see that it is cancelled.
-    tokio::select! {
-        biased;
-        result = &mut work => result,
-        () = client_goes => {
-            session.cancel_handle().cancel();
-            let _ = work.await;
-            Err(gone())
-        }
-        () = reached(&mut stop, Stopping::All) => {
-            session.cancel_handle().cancel();
-            work.await
-        }
-    }
 }

@@ -9,7 +9,7 @@
 use crate::failure::Failure;
 use crate::media::Answer;
 use alluvia_query::copy::{CopyOptions, Format, ResultWriter};
-use alluvia_query::{Outcome, Used, sql_type};
+use alluvia_query::{Outcome, sql_type};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -128,23 +128,7 @@ pub(crate) fn columns(schema: &SchemaRef) -> Value {
 
 /// What is told of an answer after its rows.
 pub(crate) fn ending(outcome: &Outcome, rows: u64) -> Value {
-    json!({ "row_count": rows, "tag": outcome.tag, "notices": outcome.notices(), "used": outcome.used().map(|used| used_json(&used)) })
-}
-
-/// What a statement used.
-pub(crate) fn used_json(used: &Used) -> Value {
-    json!({
-        "version": used.version.0,
-        "lag_seconds": used.lag.as_secs_f64(),
-        "stage": used.stage.to_string(),
-        "segments_read": used.segments,
-        "segments_skipped": used.segments_skipped,
-        "blocks_read": used.blocks_read,
-        "blocks_skipped": used.blocks_skipped,
-        "rows_read": used.rows_read,
-        "tail_rows": used.tail_rows,
-        "bytes_read": used.bytes_read,
-    })
+    json!({ "row_count": rows, "tag": outcome.tag, "notices": outcome.notices(), "used": outcome.used().map(|used| used.to_json()) })
 }
 
 /// What is known of an answer before its rows, for formats that have no place for it.

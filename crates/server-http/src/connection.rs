@@ -4,7 +4,7 @@
 
 use crate::auth::Peer;
 use crate::server::Shared;
-use alluvia_access::{Stopping, reached};
+use alluvia_access::{Stopping, Timed, reached};
 use axum::Router;
 use axum::body::Body;
 use hyper::Request;
@@ -12,15 +12,13 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 use tracing::{Instrument, Span, field, info_span};
@@ -61,7 +59,7 @@ async fn serve<S>(stream: S, peer: SocketAddr, number: u64, shared: &Arc<Shared>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(Timed { inner: stream, wait: shared.options.transfer_timeout, stalled: None });
+    let io = TokioIo::new(Timed::new(stream, shared.options.transfer_timeout));
     let shared_there = Arc::clone(shared);
     let service = service_fn(move |mut request: Request<Incoming>| {
         shared_there.places.busy(number);
@@ -150,67 +148,5 @@ impl HttpBody for Kept {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// A socket whose writes do not wait for ever.
-struct Timed<S> {
-    inner: S,
-    wait: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-impl<S> Timed<S> {
-    fn timed<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.stalled = None;
-            return polled;
-        }
-        let wait = self.wait;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(wait)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing"))),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.timed(polled, context)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.inner).poll_flush(context);
-        self.timed(polled, context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.inner).poll_shutdown(context);
-        self.timed(polled, context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
-        self.timed(polled, context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
     }
 }

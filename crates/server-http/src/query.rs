@@ -226,7 +226,7 @@ async fn rest(
         if let Some(piece) = encoder.written.take_if_long()
             && chunks.send(Ok(piece)).await.is_err()
         {
-            return Err(crate::work::gone());
+            return Err(alluvia_access::gone());
         }
         let next = async { rows.next().await.transpose().map_err(from_datafusion) };
         match watched(shared, &asked.session, chunks.closed(), next).await? {

@@ -6,37 +6,16 @@
 //! - While such a task runs the server does not end.
 
 use crate::server::Shared;
-use alluvia_access::{Stopping, reached};
 use alluvia_query::Session;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::Result;
 use std::sync::Arc;
 
-/// The error that nobody is there to be told.
-pub(crate) fn gone() -> Error {
-    Error::new(ErrorKind::Cancelled, "the client has gone")
-}
-
-/// Waits for work of a session. If the client goes meanwhile, or the server stops, the work is cancelled and its end waited for.
+/// Waits for work of a session, which is cancelled if the client goes meanwhile or the server stops.
 pub(crate) async fn watched<T>(
     shared: &Arc<Shared>,
     session: &Session,
     client_goes: impl Future<Output = ()>,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let mut stop = shared.stop.clone();
-    tokio::pin!(work);
-    // In this order: work that is never asked has not begun, and would not see that it is cancelled.
-    tokio::select! {
-        biased;
-        result = &mut work => result,
-        () = client_goes => {
-            session.cancel_handle().cancel();
-            let _ = work.await;
-            Err(gone())
-        }
-        () = reached(&mut stop, Stopping::All) => {
-            session.cancel_handle().cancel();
-            work.await
-        }
-    }
+    alluvia_access::watched(&shared.stop, || session.cancel_handle().cancel(), client_goes, work).await
 }

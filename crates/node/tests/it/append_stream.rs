@@ -199,7 +199,7 @@ fn siblings_share_settings_and_see_one_anothers_rows() {
         home.sql("CREATE TABLE t (a INT)").await.unwrap();
         home.sql("SET freshness = 'merged'").await.unwrap();
         home.sql("INSERT INTO t VALUES (1)").await.unwrap();
-        let (first, second) = (home.sibling(), home.sibling());
+        let (first, second) = (home.sibling().unwrap(), home.sibling().unwrap());
         for (session, value) in [(&first, 2), (&second, 3)] {
             assert_eq!(session.setting_value("freshness").unwrap(), "merged");
             session.sql("BEGIN").await.unwrap();
@@ -210,10 +210,15 @@ fn siblings_share_settings_and_see_one_anothers_rows() {
         assert!(answer(&home, count).await.contains("| 1 "));
         first.sql("SET max_error = 0.5").await.unwrap();
         first.sql("COMMIT").await.unwrap();
-        home.follow(&first);
+        home.follow(&first, true);
         assert!(answer(&home, count).await.contains("| 2 "), "own rows are seen, however old an answer may be");
         assert_eq!(home.setting_value("max_error").unwrap(), "0.5");
+        second.sql("SET max_error = 0.25").await.unwrap();
         second.sql("ROLLBACK").await.unwrap();
+        home.follow(&second, false);
+        assert_eq!(home.setting_value("max_error").unwrap(), "0.5", "what was not kept sets nothing");
         assert!(answer(&home, "SELECT sum(a) AS s FROM t").await.contains("| 3 "));
+        home.sql("SET producer = 'loader'").await.unwrap();
+        assert_eq!(home.sibling().map(|_| ()).unwrap_err().kind(), ErrorKind::NotSupported);
     });
 }

@@ -1,13 +1,13 @@
 //! Who may do what: every kind of statement with every privilege, and what becomes of roles in crashes and restarts.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::shown_rows as rows;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::copy::{CopyOptions, Streams};
 use alluvia_query::{Client, Ingest, Session};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, ManualClock, Result};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,23 +34,6 @@ async fn all(session: &Session, script: &str) {
     for statement in script.split(';').filter(|statement| !statement.trim().is_empty()) {
         run(session, statement).await.unwrap_or_else(|error| panic!("{statement}\n{error}"));
     }
-}
-
-/// All rows, each as its values joined by '|'.
-async fn rows(session: &Session, sql: &str) -> Vec<String> {
-    let run = async { session.sql(sql).await?.collect().await };
-    let batches = run.await.unwrap_or_else(|error: Error| panic!("{sql}\n{error}"));
-    let options = FormatOptions::default().with_null("NULL");
-    let mut rows = Vec::new();
-    for batch in &batches {
-        let columns: Vec<ArrayFormatter> =
-            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
-        for row in 0..batch.num_rows() {
-            let values: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
-            rows.push(values.join("|"));
-        }
-    }
-    rows
 }
 
 /// What makes a statement possible: the GRANT, as a superuser writes it.
@@ -363,6 +346,37 @@ fn a_session_whose_role_goes_may_nothing_also_when_the_name_comes_back() {
         assert_eq!(run(&session_of(&db, "anybody"), "SELECT 1").await.unwrap_err().kind(), ErrorKind::Forbidden);
         assert_eq!(rows(&session_of(&db, "ops"), "SHOW is_superuser").await, ["on"]);
         assert_eq!(rows(&db.session(), "SHOW is_superuser").await, ["on"]);
+    });
+}
+
+#[test]
+fn who_set_a_role_that_is_theirs_no_longer_can_go_back() {
+    block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::open_with(dir.path().join("db"), options()).unwrap();
+        let admin = db.session();
+        all(&admin, "CREATE TABLE t (a INT); CREATE ROLE g; CREATE ROLE ann LOGIN IN ROLE g; GRANT SELECT ON t TO g")
+            .await;
+        let ann = session_of(&db, "ann");
+        all(&ann, "SET ROLE g; BEGIN; SELECT count(*) FROM t").await;
+        all(&admin, "REVOKE g FROM ann").await;
+        assert_eq!(run(&ann, "SELECT count(*) FROM t").await.unwrap_err().kind(), ErrorKind::Forbidden);
+        all(&ann, "ROLLBACK; RESET ROLE; SELECT 1").await;
+        assert_eq!(run(&ann, "SELECT count(*) FROM t").await.unwrap_err().kind(), ErrorKind::Forbidden);
+        run(&admin, "EXPLAIN CREATE ROLE y PASSWORD 'not to be seen'").await.unwrap_err();
+        assert_eq!(
+            rows(&admin, "SELECT count(*) FROM alluvia.queries WHERE sql LIKE '%not to be ' || 'seen%'").await,
+            ["0"]
+        );
+        // Keys of segments are made of values.
+        all(&admin, "INSERT INTO t VALUES (1); CALL alluvia.flush()").await;
+        let keys = "SELECT count(key_min), count(*) > 0 FROM alluvia.segments";
+        assert_eq!(
+            (rows(&ann, keys).await, rows(&admin, keys).await),
+            (vec!["0|true".to_owned()], vec!["1|true".to_owned()])
+        );
+        let refused = run(&admin, "CREATE ROLE x IN ROLE alluvia").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidDefinition, "{refused}");
     });
 }
 

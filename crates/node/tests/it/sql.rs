@@ -2,34 +2,16 @@
 //! across a reopening, the bounds of declarations.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::shown_rows as rows;
 use alluvia_node::Database;
-use alluvia_query::Session;
 use alluvia_snapshot::Store;
 use alluvia_space::TableDef;
-use alluvia_types::{Error, ErrorKind, TableId};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use alluvia_types::{ErrorKind, TableId};
 use std::path::Path;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
     runtime.block_on(future)
-}
-
-/// All rows, each as its values joined by '|'.
-async fn rows(session: &Session, sql: &str) -> Vec<String> {
-    let run = async { session.sql(sql).await?.collect().await };
-    let batches = run.await.unwrap_or_else(|error: Error| panic!("{sql}\n{error}"));
-    let options = FormatOptions::default().with_null("NULL");
-    let mut rows = Vec::new();
-    for batch in &batches {
-        let columns: Vec<ArrayFormatter> =
-            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
-        for row in 0..batch.num_rows() {
-            let values: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
-            rows.push(values.join("|"));
-        }
-    }
-    rows
 }
 
 /// A table's definition but for what no text can say.

@@ -14,7 +14,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, Operator, ReversedUDAF, SetMonotonicity, Signature,
     StatisticsArgs,
 };
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem::size_of;
 use std::sync::Arc;
 
@@ -63,9 +64,10 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match is_ours(args.return_field.data_type()) && !args.is_distinct {
-            true => Ok(Box::<Wide>::default()),
-            false => self.inner.create_sliding_accumulator(args),
+        match (is_ours(args.return_field.data_type()), args.is_distinct) {
+            (true, true) => Ok(Box::<Distinct>::default()),
+            (true, false) => Ok(Box::<Wide>::default()),
+            (false, _) => self.inner.create_sliding_accumulator(args),
         }
     }
 
@@ -177,35 +179,60 @@ impl Accumulator for Wide {
 /// `sum(DISTINCT x)`, with the state that DataFusion's has: a list of values.
 #[derive(Debug, Default)]
 struct Distinct {
-    values: HashSet<i64>,
+    /// How often each value is there: a window takes rows out again.
+    values: HashMap<i64, u64>,
+}
+
+impl Distinct {
+    fn add(&mut self, values: &Int64Array) {
+        for value in values.iter().flatten() {
+            *self.values.entry(value).or_default() += 1;
+        }
+    }
 }
 
 impl Accumulator for Distinct {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values.extend(values[0].as_primitive::<Int64Type>().iter().flatten());
+        self.add(values[0].as_primitive());
         Ok(())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         for values in states[0].as_list::<i32>().iter().flatten() {
-            self.values.extend(values.as_primitive::<Int64Type>().iter().flatten());
+            self.add(values.as_primitive());
         }
         Ok(())
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values: Vec<ScalarValue> = self.values.iter().map(|&value| ScalarValue::Int64(Some(value))).collect();
+        let values: Vec<ScalarValue> = self.values.keys().map(|&value| ScalarValue::Int64(Some(value))).collect();
         Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Int64))])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let sum = self.values.iter().map(|&value| i128::from(value)).sum();
+        let sum = self.values.keys().map(|&value| i128::from(value)).sum();
         let sum = if self.values.is_empty() { None } else { Some(narrow(sum)?) };
         Ok(ScalarValue::Int64(sum))
     }
 
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<Int64Type>().iter().flatten() {
+            if let Entry::Occupied(mut count) = self.values.entry(value) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
     fn size(&self) -> usize {
-        size_of::<Distinct>() + self.values.capacity() * (size_of::<i64>() + 1)
+        size_of::<Distinct>() + self.values.capacity() * (size_of::<(i64, u64)>() + 1)
     }
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
             continue;
         };
         let words = leading_words(tokens);
-        let is_of_roles = is_role_statement(&words);
+        // Also after EXPLAIN and its like, which will be refused.
+        let is_of_roles = (0..words.len()).any(|at| is_role_statement(&words[at..]));
         let start = offsets.at(first.span.start);
         let hidden: Vec<&TokenWithSpan> = if is_of_roles { secrets(tokens).collect() } else { Vec::new() };
         let text: Arc<str> = match hidden.as_slice() {

@@ -1,12 +1,12 @@
 //! What stands in FROM and in a list of columns as PostgreSQL allows it, and planning does not.
 
-use super::rewrite::parts;
+use super::rewrite::{call_of, parts};
 use super::tables::PG_CATALOG;
 use crate::dialect::names::name_of;
 use crate::dialect::query_of_table;
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArguments, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableAliasColumnDef, TableFactor,
+    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
+    TableAliasColumnDef, TableFactor,
 };
 
 /// Functions that give one value, and that tools read as tables of one row.
@@ -51,21 +51,11 @@ fn of_one_row(factor: &TableFactor) -> Option<TableFactor> {
         Some(alias) => alias.columns.first().map_or(&alias.name, |column| &column.name).clone(),
         None => Ident::new(parts(name).pop()?),
     };
-    let list = ast::FunctionArgumentList { duplicate_treatment: None, args: args.args.clone(), clauses: Vec::new() };
-    let function = ast::Function {
-        name: name.clone(),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    };
+    let call = call_of(name.clone(), args.args.clone());
     let mut subquery = query_of_table(name, &[]).ok()?;
     let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
     select.from.clear();
-    select.projection = vec![SelectItem::ExprWithAlias { expr: Expr::Function(function), alias: column.clone() }];
+    select.projection = vec![SelectItem::ExprWithAlias { expr: call, alias: column.clone() }];
     let alias = alias.clone().unwrap_or(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None });
     Some(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
 }

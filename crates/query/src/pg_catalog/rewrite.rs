@@ -325,9 +325,13 @@ pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
 
 pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
+    call_of(ObjectName::from(vec![Ident::new(name)]), args)
+}
+
+pub(super) fn call_of(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
     let list = ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
     Expr::Function(ast::Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
+        name,
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(list),

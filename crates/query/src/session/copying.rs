@@ -8,14 +8,14 @@
 use crate::copy::{BodyOptions, CopyContext, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to};
 use crate::dialect::names::{name_of, user_table};
 use crate::dialect::{Hints, Kind, Statement, query_of_table};
-use crate::rights::INSERT;
+use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, State};
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use alluvia_snapshot::{Committed, Durability};
 use alluvia_space::Column;
 use alluvia_types::{Error, Result, Version};
-use arrow::datatypes::Field;
+use arrow::datatypes::{Field, Schema};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -48,6 +48,13 @@ impl Session {
             copy.hand_in(streams);
         }
         self.execute(statement).await
+    }
+
+    /// The columns of a table, which are everybody's to know.
+    pub fn table_schema(&self, table: &str) -> Result<Schema> {
+        let entry = self.table_for(Need::Definition, table)?;
+        let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
+        Ok(Schema::new(entry.def.columns.iter().map(field).collect::<Vec<_>>()))
     }
 
     /// The columns that the fields of a COPY FROM go to, in their order.

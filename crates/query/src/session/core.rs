@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) unseen: Option<Version>,
     /// Who it is for.
     pub(crate) who: Who,
+    /// What it was made with, if it is another session's sibling.
+    pub(crate) inherited: Option<Box<Settings>>,
 }
 
 impl State {
@@ -117,6 +119,7 @@ impl Session {
             seen: Version(0),
             unseen: None,
             who: Who::embedded(),
+            inherited: None,
         };
         let (state, cancel) = (Arc::new(Mutex::new(state)), CancelHandle::default());
         let start_micros = engine.store().clock().wall_micros();
@@ -302,8 +305,8 @@ impl Session {
         let span = record.span().clone();
         let work = work(run);
         let work = async {
-            // Whoever is nobody, or no longer somebody, may nothing.
-            self.authoriser().role()?;
+            // Whoever is nobody, or no longer somebody, may nothing. (Whoever's SET ROLE does not hold any more may RESET it.)
+            self.authoriser().acting_as("none").role()?;
             work.await
         };
         let mut work = Guarded::new(work.instrument(span));

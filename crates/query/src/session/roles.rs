@@ -10,7 +10,7 @@ use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::settings::Settings;
 use alluvia_access::Verifier;
-use alluvia_catalog::rights::{BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
+use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Change, TableEntry};
 use alluvia_snapshot::NewBatch;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -35,7 +35,7 @@ impl Session {
                     Some(password) => Some(verifier(password).await?),
                     None => None,
                 };
-                let member_of = member_of.iter().map(|role| role_of(&authoriser, role)).collect::<Result<_>>()?;
+                let member_of = member_of.iter().map(|role| group_of(&authoriser, role)).collect::<Result<_>>()?;
                 let (login, superuser) = (login.unwrap_or(false), superuser.unwrap_or(false));
                 (
                     "CREATE ROLE",
@@ -222,6 +222,15 @@ fn own_or_any(authoriser: &Authoriser, name: &RoleName) -> Result<RoleId> {
     Ok(id)
 }
 
+/// A role that others can be in.
+fn group_of(authoriser: &Authoriser, name: &RoleName) -> Result<RoleId> {
+    match role_of(authoriser, name)? {
+        BOOTSTRAP => Err(Error::new(ErrorKind::InvalidDefinition, "nobody can be in the first superuser")
+            .with_hint("ALTER ROLE ... SUPERUSER makes another one")),
+        role => Ok(role),
+    }
+}
+
 fn pairs(
     authoriser: &Authoriser,
     roles: &[RoleName],
@@ -230,11 +239,7 @@ fn pairs(
 ) -> Result<Vec<RightsChange>> {
     let mut changes = Vec::new();
     for role in roles {
-        let role = role_of(authoriser, role)?;
-        if role == alluvia_catalog::rights::BOOTSTRAP {
-            return Err(Error::new(ErrorKind::InvalidDefinition, "nobody can be in the first superuser")
-                .with_hint("ALTER ROLE ... SUPERUSER makes another one"));
-        }
+        let role = group_of(authoriser, role)?;
         for member in members {
             changes.push(change(role, role_of(authoriser, member)?));
         }

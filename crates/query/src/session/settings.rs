@@ -334,9 +334,8 @@ impl Settings {
         })
     }
 
-    /// All names.
-    #[cfg(test)]
-    fn names() -> impl Iterator<Item = &'static str> {
+    /// All names but those that only clients know.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         SETTINGS.iter().map(|(name, _)| *name)
     }
 }

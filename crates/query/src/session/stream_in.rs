@@ -132,6 +132,7 @@ impl Session {
             let place = &appended;
             let text = format!("/* rows from a program into new */ {table}");
             self.run(&text, |run| async move {
+                self.await_own_writes().await?;
                 if self.in_transaction() {
                     self.check_usable()?;
                     return Err(Error::new(

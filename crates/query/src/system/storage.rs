@@ -66,6 +66,10 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
     let row = |meta: alluvia_tree::SegmentMeta| {
         // A staged segment learns its version when its batch is attached.
         let version = |known: Version| Some(known.0).filter(|&version| version > 0);
+        // Keys are made of values.
+        let is_readable =
+            context.snapshot.catalog.by_id(meta.table).is_some_and(|entry| context.authoriser.may_read(entry));
+        let key = |key: u128| is_readable.then(|| format!("{key:032x}"));
         vec![
             meta.id.0.into(),
             table_name(context, meta.table),
@@ -73,8 +77,8 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
             meta.rows.into(),
             version(meta.min_version).into(),
             version(meta.max_version).into(),
-            format!("{:032x}", meta.key_min).into(),
-            format!("{:032x}", meta.key_max).into(),
+            key(meta.key_min).into(),
+            key(meta.key_max).into(),
             meta.parquet_bytes.into(),
             meta.side.len.into(),
             meta.ladder_bytes().into(),

@@ -18,6 +18,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -218,6 +219,24 @@ pub struct Used {
     pub bytes_read: u64,
     /// The sample that the answer is from; `None` of an exact answer.
     pub sample: Option<SampleUsed>,
+}
+
+impl Used {
+    /// As servers tell it; the names are those of `alluvia.queries`.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "version": self.version.0,
+            "lag_seconds": self.lag.as_secs_f64(),
+            "stage": self.stage.to_string(),
+            "segments_read": self.segments,
+            "segments_skipped": self.segments_skipped,
+            "blocks_read": self.blocks_read,
+            "blocks_skipped": self.blocks_skipped,
+            "rows_read": self.rows_read,
+            "tail_rows": self.tail_rows,
+            "bytes_read": self.bytes_read,
+        })
+    }
 }
 
 /// The sample that an answer is from.

@@ -1,7 +1,7 @@
 //! Sessions: what stays between calls, and transactions.
 
 use crate::support::{fetch, serve, state, table, text};
-use arrow_flight::sql::EndTransaction;
+use arrow_flight::sql::{CommandGetTables, EndTransaction};
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,4 +103,51 @@ async fn a_prepared_statement_goes_on_in_the_next_transaction() {
     assert_eq!(served.count("t").await, 1);
     client.end_transaction(second, EndTransaction::Commit).await.unwrap();
     assert_eq!(served.count("t").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_a_transaction_are_kept_if_it_is_and_undo_no_others() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    for (end, freshness, error) in [(EndTransaction::Rollback, "0s", "0.5"), (EndTransaction::Commit, "5s", "0.25")] {
+        let transaction = client.begin_transaction().await.unwrap();
+        client.execute("SET freshness = '5s'".to_owned(), Some(transaction.clone())).await.unwrap();
+        client.execute(format!("SET max_error = {error}"), None).await.unwrap();
+        client.end_transaction(transaction, end).await.unwrap();
+        let shown = (text(&mut client, "SHOW freshness").await, text(&mut client, "SHOW max_error").await);
+        assert!(shown.0.contains(freshness) && shown.1.contains(error), "{shown:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_of_a_producer_are_never_taken_for_one_another() {
+    let served = serve().await;
+    served.sql("CREATE TABLE t (a INT)").await;
+    let mut client = served.client().await;
+    client.execute("SET producer = 'p'".to_owned(), None).await.unwrap();
+    let refused = client.begin_transaction().await.unwrap_err();
+    assert_eq!(state(refused), (Code::Unimplemented, "0A000".to_owned()));
+    for value in 1..=2 {
+        assert_eq!(client.execute_update(format!("INSERT INTO t VALUES ({value})"), None).await.unwrap(), 1);
+    }
+    assert_eq!(served.count("t").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_stays_who_it_is_whatever_becomes_of_the_name() {
+    let served = serve().await;
+    served.sql("CREATE TABLE shown (a INT); CREATE TABLE secret (a INT); CREATE ROLE bob LOGIN; GRANT SELECT ON shown TO bob").await;
+    let mut client = served.client().await;
+    client.handshake("bob", "any").await.unwrap();
+    // Columns of all tables are everybody's to know.
+    let tables =
+        client.get_tables(CommandGetTables { include_schema: true, ..CommandGetTables::default() }).await.unwrap();
+    let tables = table(&fetch(&mut client, tables).await.unwrap());
+    assert!(tables.contains("secret") && tables.contains("shown"), "{tables}");
+    served.sql("ALTER ROLE bob RENAME TO rob; CREATE ROLE bob LOGIN SUPERUSER").await;
+    let transaction = client.begin_transaction().await.unwrap();
+    let shown = client.execute("SELECT count(*) FROM shown".to_owned(), Some(transaction.clone())).await.unwrap();
+    assert!(table(&fetch(&mut client, shown).await.unwrap()).contains("| 0 "));
+    let refused = client.execute("SELECT * FROM secret".to_owned(), Some(transaction)).await.unwrap_err();
+    assert_eq!(state(refused), (Code::PermissionDenied, "42501".to_owned()));
 }

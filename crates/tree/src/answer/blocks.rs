@@ -220,11 +220,7 @@ fn add_measure(
             into.totals.add_packed(measure, group, &sums, base, scale);
         }
         Encoding::Floats => {
-            let kept = has_nulls.then(|| {
-                let mut kept = mask.clone();
-                kept.retain(|row| value_at(packed, encoding, true, true, row) != Value::Null);
-                kept
-            });
+            let kept = has_nulls.then(|| without_null_floats(packed, encoding, mask));
             let finite = !is_special(summary, block);
             let sums = filter::sum_masked_f64(packed, kept.as_ref().unwrap_or(mask), wanted, finite);
             into.totals.add_floats(measure, group, &sums);
@@ -237,6 +233,13 @@ fn add_measure(
             }
         }
     }
+}
+
+/// The selected rows whose floats are not NULL.
+pub(crate) fn without_null_floats(packed: &[u8], encoding: Encoding, mask: &Mask) -> Mask {
+    let mut kept = mask.clone();
+    kept.retain(|row| value_at(packed, encoding, true, true, row) != Value::Null);
+    kept
 }
 
 /// The selected rows whose packed values are not 0, which is NULL.

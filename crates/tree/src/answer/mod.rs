@@ -19,7 +19,7 @@ mod segments;
 mod totals;
 mod walk;
 
-pub(crate) use blocks::{Reading, code_at, filter_codes, values_of, without_zeros};
+pub(crate) use blocks::{Reading, code_at, filter_codes, values_of, without_null_floats, without_zeros};
 pub use code_set::CodeSet;
 pub use cuboid::{Ancestor, Cuboid};
 pub use groups::{GroupKeys, GroupSpan};

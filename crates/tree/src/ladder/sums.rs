@@ -24,6 +24,8 @@ impl RungSums {
     pub(crate) fn new(rung: &Arc<Segment>, measure: usize, limit: f64) -> Result<RungSums> {
         let mut heavy = Vec::new();
         if limit < f64::INFINITY {
+            // Of all blocks: one of a rung has rows of many blocks of the segment, of which some may have NaN or infinities, and those
+            // that are drawn of have none.
             each_value(rung, measure, 0..rung.blocks(), |row, value| {
                 if value.abs() > limit {
                     heavy.push(row as u32);

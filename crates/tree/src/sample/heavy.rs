@@ -44,8 +44,11 @@ impl Heavy {
         if most == 0 || !may_outweigh(&index, measure, segment.blocks(), most as f64) {
             return Ok(none());
         }
+        // Blocks with NaN or infinities are always read exactly.
+        let summary = &index.table.measures[measure].1;
+        let blocks = || (0..segment.blocks()).filter(|&block| !is_special(summary, block));
         let mut sizes = Vec::with_capacity(segment.meta().rows as usize);
-        each_value(segment, measure, 0..segment.blocks(), |_, value| sizes.push(value.abs()))?;
+        each_value(segment, measure, blocks(), |_, value| sizes.push(value.abs()))?;
         if sizes.len() <= most {
             return Ok(none());
         }
@@ -57,7 +60,7 @@ impl Heavy {
             return Ok(none());
         }
         let (mut rows, mut values) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        each_value(segment, measure, 0..segment.blocks(), |row, value| {
+        each_value(segment, measure, blocks(), |row, value| {
             if value.abs() > limit {
                 rows.push(row as u32);
                 values.push(value);
@@ -134,16 +137,16 @@ fn may_outweigh(index: &BlockIndex, measure: usize, blocks: usize, most: f64) ->
     squares.is_finite() && most * largest >= SHARE_MIN * squares
 }
 
-/// Calls `each` with all rows of some blocks and their values, NULL as 0; without blocks that have NaN or infinities.
+/// Calls `each` with all rows of some blocks and their values, NULL as 0.
 pub(crate) fn each_value(
     segment: &Segment,
     measure: usize,
-    blocks: Range<usize>,
+    blocks: impl Iterator<Item = usize>,
     mut each: impl FnMut(usize, f64),
 ) -> Result<()> {
     let (index, stream) = (segment.index()?, segment.measure_stream(measure)?);
     let summary = &index.table.measures[measure].1;
-    for block in blocks.filter(|&block| !is_special(summary, block)) {
+    for block in blocks {
         let (count, has_nulls) = values_of(&index, measure, segment, block);
         let rows = segment.block_rows(block);
         let (packed, encoding) = (stream.block(block), summary.encodings[block]);

@@ -1,6 +1,6 @@
 //! Count, sum and sum of squares of selected rows, on packed values.
 
-use crate::answer::{Reading, is_special, values_of, without_zeros};
+use crate::answer::{Reading, is_special, values_of, without_null_floats, without_zeros};
 use crate::filter::{self, Mask};
 use crate::side::{Encoding, Value, powi, value_at};
 use std::ops::Range;
@@ -54,11 +54,7 @@ pub(crate) fn moments(
             }
         }
         Encoding::Floats => {
-            let kept = has_nulls.then(|| {
-                let mut kept = mask.clone();
-                kept.retain(|row| value_at(packed, encoding, true, true, row) != Value::Null);
-                kept
-            });
+            let kept = has_nulls.then(|| without_null_floats(packed, encoding, mask));
             let finite = !is_special(summary, block);
             let sums = filter::sum_masked_f64(packed, kept.as_ref().unwrap_or(mask), wanted, finite);
             let (sum, squares) = (sums.sum.total(), sums.squares.total());

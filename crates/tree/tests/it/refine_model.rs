@@ -5,7 +5,6 @@ use crate::common::Random;
 use crate::sample_model::*;
 use alluvia_tree::sample::{Estimated, Estimates, Refine, Refiner, Reseeded, Step};
 use alluvia_tree::{Answer, BoxQuery};
-use alluvia_types::Version;
 use std::sync::Arc;
 
 const CONFIDENCE: f64 = 0.95;
@@ -107,20 +106,7 @@ fn bounds_never_widen_and_the_end_is_the_exact_answer() {
     let mut random = Random(71);
     let (mut compared, mut contradicted, mut with_looks) = (0, 0, 0);
     for round in 0..40 {
-        for segment in &mut data.segments {
-            segment.through = (random.below(4) == 0).then(|| Version(9 + random.below(5)));
-            segment.above = (random.below(5) == 0).then(|| Version(6 + random.below(4)));
-        }
-        let some = |random: &mut Random| {
-            let share = 1 + random.below(9);
-            (0..60).filter(|_| random.below(10) < share).collect::<Vec<u32>>()
-        };
-        let mut filters = vec![(ITEM, some(&mut random))];
-        if random.below(2) == 0 {
-            filters.push((CITY, some(&mut random)));
-        }
-        let groups: Vec<usize> = [COUNTRY, CITY, ITEM].into_iter().filter(|_| random.below(3) == 0).collect();
-        let question = question(&data, &filters, &groups);
+        let question = any_question(&mut data, &mut random);
         let expected = exact(&data, &question);
         let reseeded =
             (random.below(2) == 0).then(|| Reseeded { seed: random.below(1_000), identities: Arc::clone(&identities) });
@@ -179,7 +165,7 @@ fn heavy_values_are_in_every_look_and_once_in_the_answer() {
     for groups in [vec![], vec![COUNTRY]] {
         let question = question(&data, &[(ITEM, codes(1..20))], &groups);
         let expected = exact(&data, &question);
-        let (mut held, mut runs, mut narrow, mut last) = (0, 0, 0, 0);
+        let (mut held, mut runs, mut narrow, mut last, mut of_groups) = (0, 0, 0, 0, 0);
         for seed in 0..60 {
             let reseeded = Reseeded { seed, identities: Arc::clone(&identities) };
             let (looks, found, planned) = looks_of(refine(&question, Some(reseeded)), &data);
@@ -187,6 +173,7 @@ fn heavy_values_are_in_every_look_and_once_in_the_answer() {
             assert!(planned as usize >= looks.len());
             if !groups.is_empty() {
                 looks.iter().for_each(|look| check_groups(look, &expected));
+                of_groups += looks.len();
                 continue;
             }
             runs += 1;
@@ -199,6 +186,10 @@ fn heavy_values_are_in_every_look_and_once_in_the_answer() {
         let least = CONFIDENCE - 4.0 * (CONFIDENCE * (1.0 - CONFIDENCE) / 60.0f64).sqrt();
         assert!(held as f64 >= least * runs as f64, "{held} of {runs}");
         assert!(narrow * 10 >= last * 9, "{narrow} of {last} are narrow");
+        assert!(
+            if groups.is_empty() { last > 50 } else { of_groups > 0 },
+            "{last} runs and {of_groups} looks at groups"
+        );
     }
 }
 

@@ -3,16 +3,17 @@
 use alluvia_catalog::{Catalog, Change};
 use alluvia_node::{Core, DatabaseOptions};
 use alluvia_pipeline::{Inline, PipelineOptions};
+use alluvia_query::Session;
 use alluvia_snapshot::{Committed, Durability, Freshness, NewBatch, NewRows, Snapshot, Store, Want};
 use alluvia_space::{Column, DataType, TableDef, TableOptions, VERSION_COLUMN, dimensions};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_tree::SegmentCursor;
-use alluvia_types::{ColumnId, ManualClock, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, ManualClock, Result, TableId, Version};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as Arrow, UInt64Type};
 use arrow::record_batch::RecordBatch;
-use arrow::util::display::array_value_to_string;
+use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -161,6 +162,23 @@ pub fn contents(core: &Core) -> BTreeMap<String, Vec<String>> {
         rows
     };
     tables.into_iter().map(|(name, id)| (name, rows(id))).collect()
+}
+
+/// All rows, each as its values joined by '|'; NULL as that.
+pub(crate) async fn shown_rows(session: &Session, sql: &str) -> Vec<String> {
+    let run = async { session.sql(sql).await?.collect().await };
+    let batches = run.await.unwrap_or_else(|error: Error| panic!("{sql}\n{error}"));
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in &batches {
+        let columns: Vec<ArrayFormatter> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        for row in 0..batch.num_rows() {
+            let values: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+            rows.push(values.join("|"));
+        }
+    }
+    rows
 }
 
 /// A small deterministic generator (xorshift).
