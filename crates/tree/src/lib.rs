@@ -34,7 +34,7 @@ mod writer;
 
 pub use answer::{
     Ancestor, Answer, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
-    SegmentRows, Totals, Wanted, WantedMeasure, add_rows, answer,
+    SegmentRows, Selection, Totals, Wanted, WantedMeasure, add_rows, answer,
 };
 pub use chunk::RowChunk;
 pub use context::{TreeContext, segment_of_file};

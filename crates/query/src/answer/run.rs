@@ -1,7 +1,7 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
 use super::boxes::{Filters, boxes};
-use super::cuboids::{Shape, dimensions};
+use super::cuboids::{Selected, Shape, dimensions};
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
 use super::{Kept, columns};
@@ -14,6 +14,7 @@ use alluvia_tree::{
 use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub(crate) struct Bound {
     pub(super) order: Vec<Order>,
     pub(super) limit: Option<usize>,
     pub(super) offset: usize,
+    /// What was chosen of the cuboid that answered last.
+    pub(super) selected: Mutex<Option<Arc<Selected>>>,
 }
 
 /// The statement bound to its table; `None` if the index cannot answer it.
@@ -86,6 +89,7 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
         limit: statement.limit,
         offset: statement.offset,
         dictionaries: Arc::clone(dictionaries),
+        selected: Mutex::default(),
     })
 }
 

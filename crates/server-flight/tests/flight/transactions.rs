@@ -109,7 +109,9 @@ async fn a_prepared_statement_goes_on_in_the_next_transaction() {
 async fn settings_of_a_transaction_are_kept_if_it_is_and_undo_no_others() {
     let served = serve().await;
     let mut client = served.client().await;
-    for (end, freshness, error) in [(EndTransaction::Rollback, "default", "0.5"), (EndTransaction::Commit, "5s", "0.25")] {
+    for (end, freshness, error) in
+        [(EndTransaction::Rollback, "default", "0.5"), (EndTransaction::Commit, "5s", "0.25")]
+    {
         let transaction = client.begin_transaction().await.unwrap();
         client.execute("SET freshness = '5s'".to_owned(), Some(transaction.clone())).await.unwrap();
         client.execute(format!("SET max_error = {error}"), None).await.unwrap();

@@ -21,7 +21,7 @@ mod walk;
 
 pub(crate) use blocks::{Reading, code_at, filter_codes, values_of, without_null_floats, without_zeros};
 pub use code_set::CodeSet;
-pub use cuboid::{Ancestor, Cuboid};
+pub use cuboid::{Ancestor, Cuboid, Selection};
 pub use groups::{GroupKeys, GroupSpan};
 pub(crate) use nodes::{FANOUT, NodeTree};
 pub use question::{BoxQuery, Counters, LevelFilter};

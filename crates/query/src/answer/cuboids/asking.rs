@@ -2,12 +2,11 @@
 
 use super::Cuboids;
 use super::resident::{Followed, Resident};
+use super::selected::Selected;
 use crate::answer::run::Bound;
 use crate::answer::{Kept, columns};
 use alluvia_snapshot::{Snapshot, Store, TableRead};
-use alluvia_space::LevelSource;
-use alluvia_space::codes::calendar;
-use alluvia_tree::{Answer, GroupKeys, GroupSpan};
+use alluvia_tree::Answer;
 use alluvia_types::{Result, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -90,7 +89,7 @@ impl Cuboids {
 
 /// A cuboid's answer at `version` or a later one, or exactly at one.
 fn ask(
-    resident: &Resident,
+    resident: &Arc<Resident>,
     bound: &Bound,
     version: Version,
     exactly: Option<Version>,
@@ -102,46 +101,17 @@ fn ask(
     if state.is_stale || state.version < version || exactly.is_some_and(|exactly| exactly != state.version) {
         return Ok(None);
     }
-    let dimension_of = |level: usize| bound.dimensions[level];
-    let ancestor = |finer: usize, coarser: usize, code: u32| ancestor(bound, finer, coarser, code);
-    let spans = bound.groups.iter().map(|&level| state.cuboid.span_of(level, &dimension_of, &ancestor));
-    let Some(spans) = spans.collect::<Option<Vec<GroupSpan>>>() else { return Ok(None) };
-    let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
     // Codes that the cuboid has are in the dictionaries; filters must know them all.
-    let Some(questions) = bound.questions() else { return Ok(None) };
-    let mut found = Answer::new(&questions[0], keys);
-    let mut answer = |question| state.cuboid.answer(question, &dimension_of, &ancestor, &mut found);
-    if questions.iter().any(|question| answer(question).is_none()) {
+    let (Some(selected), Some(question)) = (Selected::of(resident, &state.cuboid, bound), bound.asked().first()) else {
+        return Ok(None);
+    };
+    let mut found = Answer::new(question, selected.keys.clone());
+    let mut selections = selected.selections.iter();
+    if selections.any(|selection| state.cuboid.add_selected(selection, &mut found).is_none()) {
         return Ok(None);
     }
     let version = state.version;
     drop(state);
     resident.hit(store.clock().as_ref());
     Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, version)))
-}
-
-/// The code at a coarser level of a dimension; `None` for NULL members of dictionaries, which may be under any parent.
-fn ancestor(bound: &Bound, finer: usize, coarser: usize, code: u32) -> Option<u32> {
-    let (_, _, from) = bound.def.levels().nth(finer)?;
-    let (_, _, to) = bound.def.levels().nth(coarser)?;
-    match (&from.source, &to.source) {
-        (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to)) => Some(match calendar::units_of_code(code) {
-            None => 0,
-            // The first and the last code stand for all times before and after.
-            Some(_) if code == 1 || code == u32::MAX => return None,
-            Some(units) => calendar::code_of_micros(calendar::start_micros(units, *from), *to),
-        }),
-        (LevelSource::Column(_), LevelSource::Column(_)) => {
-            let mut code = code;
-            for level in (coarser + 1..=finer).rev() {
-                // A place without a member yet has no parent, and no rows.
-                if code == 0 || code >= bound.dictionaries.len(level) {
-                    return if code == 0 { None } else { Some(0) };
-                }
-                code = bound.dictionaries.parent(level, code);
-            }
-            Some(code)
-        }
-        _ => None,
-    }
 }

@@ -14,9 +14,11 @@ mod building;
 mod memory;
 mod pinning;
 mod resident;
+mod selected;
 mod shape;
 
 pub(crate) use pinning::Pinned;
+pub(crate) use selected::Selected;
 pub(crate) use shape::{Shape, dimensions};
 
 use super::Kept;

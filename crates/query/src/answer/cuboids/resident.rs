@@ -5,6 +5,7 @@
 
 use super::super::run::{code_bounds, measure_columns, segment_rows};
 use super::super::tail::{CodedRows, CodedTails, TailRows};
+use super::selected::Ancestors;
 use super::shape::Shape;
 use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{Snapshot, Store, TableRead};
@@ -29,6 +30,8 @@ pub(crate) struct Resident {
     pub(super) entry: Arc<TableEntry>,
     dictionaries: Arc<Dictionaries>,
     pub(super) state: RwLock<State>,
+    /// Of the codes that it has.
+    pub(super) ancestors: Ancestors,
     /// The state's version, for whoever does not want to wait for it.
     version: AtomicU64,
     /// Rows of segments are being added, which takes long.
@@ -129,6 +132,7 @@ impl Plan {
             bytes: AtomicU64::new(cuboid.bytes()),
             version: AtomicU64::new(snapshot.version.0),
             is_busy: AtomicBool::new(false),
+            ancestors: Ancestors::default(),
             state: RwLock::new(State { version: snapshot.version, cuboid, is_stale: false }),
             build: clock.monotonic().saturating_sub(start),
             is_pinned: AtomicBool::new(false),
@@ -152,7 +156,7 @@ impl Resident {
 
     /// Bytes in memory, about.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.ancestors.bytes()
     }
 
     /// Answers so far.

@@ -49,6 +49,30 @@ pub struct Cuboid {
     has_rows: bool,
 }
 
+/// The cells of a cuboid that answer one question. Which they are depends on codes alone, so rows that are added later do not
+/// change it as long as [`Cuboid::is_current`] says so.
+#[derive(Debug)]
+pub struct Selection {
+    totals: Vec<Chosen>,
+    /// The same cell by cell, where something of them cannot be subtracted.
+    cells: Option<Vec<Chosen>>,
+    /// For each measure of the question its place in the cuboid.
+    measures: Vec<usize>,
+    /// Of the cuboid's levels when it was made.
+    has_nulls: Vec<bool>,
+}
+
+impl Selection {
+    /// Bytes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        let of = |chosen: &Chosen| {
+            let adds = chosen.adds.as_ref().map_or(0, |adds| size_of_val(adds.as_slice()));
+            size_of_val(chosen.plus.as_slice()) + size_of_val(chosen.minus.as_slice()) + adds
+        };
+        self.totals.iter().chain(self.cells.iter().flatten()).map(of).sum::<usize>() as u64
+    }
+}
+
 /// The code that a code of a finer level has at a coarser level of its dimension: (finer level, coarser level, code). `None` where
 /// that cannot be said: a NULL child may be under any parent.
 pub type Ancestor<'a> = dyn Fn(usize, usize, u32) -> Option<u32> + 'a;
@@ -263,8 +287,51 @@ impl Cuboid {
         }
     }
 
-    /// Answers a question into `into`, which is of that question; `None` if this cuboid cannot. `dimension_of` says which dimension
-    /// a level is of.
+    /// Chooses the cells that answer a question whose groups `keys` number; `None` if this cuboid cannot. `dimension_of` says which
+    /// dimension a level is of.
+    pub fn select(
+        &self,
+        query: &BoxQuery,
+        dimension_of: &dyn Fn(usize) -> usize,
+        ancestor: &Ancestor<'_>,
+        keys: &GroupKeys,
+    ) -> Option<Selection> {
+        let measures = self.measures_of(query)?;
+        let choose = |by: By| -> Option<Vec<Chosen>> {
+            select::choose(query, self.cells.axes(), &self.has_nulls, dimension_of, ancestor, keys, by)
+        };
+        let cells = match self.loose.is_needed(&measures, &query.measures) {
+            true => Some(choose(By::Cells)?),
+            false => None,
+        };
+        Some(Selection { totals: choose(By::Totals)?, cells, measures, has_nulls: self.has_nulls.clone() })
+    }
+
+    /// Whether a selection that was made for a question before is still what [`Cuboid::select`] would choose for it, if the
+    /// codes' ancestors are the same.
+    pub fn is_current(&self, selection: &Selection, query: &BoxQuery) -> bool {
+        self.has_nulls == selection.has_nulls
+            && self.loose.is_needed(&selection.measures, &query.measures) == selection.cells.is_some()
+    }
+
+    /// Adds the selected cells to `into`, which is of the question that they were selected for and numbers its groups alike; `None`
+    /// if totals cannot hold a value.
+    pub fn add_selected(&self, selection: &Selection, into: &mut Answer) -> Option<()> {
+        let Selection { totals, cells, measures, .. } = selection;
+        let sums = visit::sum(&self.cells, totals, into);
+        for (group, words) in sums.chunks_exact(self.cells.width()).enumerate().filter(|(_, words)| words[0] != 0) {
+            self.cells.give(words, measures, &mut into.totals, group)?;
+        }
+        if let Some(cells) = cells {
+            visit::each_cell(&self.cells, cells, 0, Some(0), &mut |cell, index| {
+                let group = into.group(index);
+                self.loose.give(cell, measures, &mut into.totals, group);
+            });
+        }
+        Some(())
+    }
+
+    /// Answers a question into `into`, which is of that question; `None` if this cuboid cannot.
     pub fn answer(
         &self,
         query: &BoxQuery,
@@ -272,23 +339,8 @@ impl Cuboid {
         ancestor: &Ancestor<'_>,
         into: &mut Answer,
     ) -> Option<()> {
-        let measures = self.measures_of(query)?;
-        let choose = |by: By, keys: &GroupKeys| -> Option<Vec<Chosen>> {
-            select::choose(query, self.cells.axes(), &self.has_nulls, dimension_of, ancestor, keys, by)
-        };
-        let chosen = choose(By::Totals, &into.keys)?;
-        let sums = visit::sum(&self.cells, &chosen, into);
-        for (group, words) in sums.chunks_exact(self.cells.width()).enumerate().filter(|(_, words)| words[0] != 0) {
-            self.cells.give(words, &measures, &mut into.totals, group)?;
-        }
-        if self.loose.is_needed(&measures, &query.measures) {
-            let chosen = choose(By::Cells, &into.keys)?;
-            visit::each_cell(&self.cells, &chosen, 0, Some(0), &mut |cell, index| {
-                let group = into.group(index);
-                self.loose.give(cell, &measures, &mut into.totals, group);
-            });
-        }
-        Some(())
+        let selection = self.select(query, dimension_of, ancestor, &into.keys)?;
+        self.add_selected(&selection, into)
     }
 
     /// For each measure of a question its place here.
