@@ -2,9 +2,10 @@
 //!
 //! Invariants:
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
-//! - Nothing a user sees names DataFusion, except a defect's own message.
+//! - Nothing a user sees names DataFusion, or shows a tree of its own or the parser's, except a defect's own message.
 
 use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
+use crate::dialect::not_supported;
 use crate::table::user_error;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -54,7 +55,7 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
     match leaf(error) {
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
         DataFusionError::SQL(error, _) => Error::new(ErrorKind::Syntax, error.to_string()),
-        DataFusionError::NotImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
+        DataFusionError::NotImplemented(message) => not_implemented(message),
         DataFusionError::Plan(message) => plan_error(message),
         DataFusionError::Configuration(message) => Error::new(ErrorKind::InvalidSetting, clean(message)),
         DataFusionError::ArrowError(error, _) => arrow_error(error),
@@ -131,8 +132,51 @@ fn field_not_found(field: &Column, valid: &[Column]) -> Error {
     error.with_hint(format!("columns here are {}{more}", names.join(", ")))
 }
 
-fn plan_error(message: &str) -> Error {
+/// What is not built, by the name that it has in SQL.
+fn not_implemented(message: &str) -> Error {
     let text = clean(message);
+    let node = |before| {
+        let rest = text.strip_prefix(before)?;
+        Some(rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
+    };
+    if let Some(node) = node("Physical plan does not support logical expression ") {
+        return match node {
+            "Exists" | "InSubquery" | "SetComparison" => {
+                not_supported("EXISTS, IN, ANY or ALL of a subquery outside of WHERE and HAVING")
+                    .with_hint("join the subquery, or compare with an aggregate of it: x >= (SELECT max(y) FROM u)")
+            }
+            "ScalarSubquery" | "OuterReferenceColumn" => {
+                not_supported("a subquery that uses columns from around it in this way").with_hint("write it as a join")
+            }
+            other => not_supported(format!("{other} in an expression")),
+        };
+    }
+    if let Some(node) = node("Unsupported ast node in sqltorel: ") {
+        return match node {
+            "Collate" => not_supported("COLLATE").with_hint("text is compared by its bytes: leave it out"),
+            "IsNormalized" => not_supported("IS NORMALIZED"),
+            "MemberOf" => not_supported("MEMBER OF").with_hint("write x = ANY (list)"),
+            "RLike" => not_supported("RLIKE or REGEXP").with_hint("write x ~ 'pattern'"),
+            "Prior" => not_supported("PRIOR"),
+            "Lambda" => not_supported("a lambda"),
+            other => not_supported(format!("{other} in an expression")),
+        };
+    }
+    Error::new(ErrorKind::NotSupported, without_tree(&text))
+}
+
+/// A message up to where it prints a tree: ` {`, or the bracket around one.
+fn without_tree(text: &str) -> String {
+    let Some((told, _)) = text.split_once(" {") else { return text.to_owned() };
+    let told = match told.rsplit_once('(') {
+        Some((before, inside)) if !inside.contains(')') => before,
+        _ => told,
+    };
+    told.trim_end_matches([':', ',', ' ', '\'']).to_owned()
+}
+
+fn plan_error(message: &str) -> Error {
+    let text = without_tree(&clean(message));
     let lower = text.to_lowercase();
     if let Some(name) = text.strip_prefix("Invalid function '").and_then(|rest| rest.split('\'').next()) {
         return Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
@@ -222,6 +266,23 @@ mod tests {
             let got = error_of(&wrapped);
             assert_eq!((got.kind(), got.message(), got.hint()), (own.kind(), own.message(), own.hint()), "{wrapped}");
         }
+    }
+
+    #[test]
+    fn messages_show_no_trees() {
+        let told = |message: &str| error_of(&DataFusionError::NotImplemented(message.into())).message().to_owned();
+        let collate =
+            "Unsupported ast node in sqltorel: Collate { expr: Identifier(Ident { value: \"a\", span: Span(..) }) }";
+        assert_eq!(told(collate), "COLLATE is not supported");
+        let exists = told("Physical plan does not support logical expression Exists(Exists { subquery: <subquery> })");
+        assert_eq!(exists, "EXISTS, IN, ANY or ALL of a subquery outside of WHERE and HAVING is not supported");
+        assert_eq!(
+            told(
+                "Unsupported interval argument. Expected string literal or number, got: Interval(Interval { value: 1 })"
+            ),
+            "Unsupported interval argument. Expected string literal or number, got: Interval"
+        );
+        assert_eq!(told("f(INT) is not there"), "f(INT) is not there");
     }
 
     #[test]
