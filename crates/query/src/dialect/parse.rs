@@ -20,6 +20,7 @@ use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statem
 use crate::dialect::{arrays, depth, hints, labels, mirror, parameters};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::common::DataFusionError;
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, ObjectName, ObjectType, Query, Reset, ShowCreateObject, TableObject,
@@ -246,8 +247,13 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
     };
     let options = if parser.peek_token().token == Token::LParen && !starts_query(&parser.peek_nth_token(1).token) {
         let options = parser.parse_utility_options().map_err(syntax)?;
-        ExplainStatementOptions::from_utility_options(&options)
-            .map_err(|error| Error::new(ErrorKind::Syntax, error.strip_backtrace()))?
+        ExplainStatementOptions::from_utility_options(&options).map_err(|error| match error {
+            // "EXPLAIN option BUFFERS is not supported by ..."
+            DataFusionError::NotImplemented(message) => {
+                not_supported(message.split(" is not supported").next().unwrap_or("this option of EXPLAIN"))
+            }
+            error => Error::new(ErrorKind::Syntax, error.strip_backtrace()),
+        })?
     } else {
         let analyze = parser.parse_keyword(Keyword::ANALYZE);
         let verbose = parser.parse_keyword(Keyword::VERBOSE);
