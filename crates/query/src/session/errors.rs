@@ -40,6 +40,10 @@ fn unknown_table(name: &str, catalog: &Catalog) -> Error {
 }
 
 fn unknown_function(name: &str, state: &SessionState) -> Error {
+    if state.window_functions().contains_key(name) {
+        return Error::new(ErrorKind::UndefinedFunction, format!("{name} is a window function and needs OVER"))
+            .with_hint(format!("write {name}(...) OVER (ORDER BY ...)"));
+    }
     let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
     let names = names.chain(state.window_functions().keys());
     let near = near_names(name, names.map(String::as_str));
@@ -117,6 +121,14 @@ fn shown(column: &Column) -> String {
 
 fn field_not_found(field: &Column, valid: &[Column]) -> Error {
     let error = Error::new(ErrorKind::UndefinedColumn, format!("there is no column {}", shown(field)));
+    // Of another table.
+    let mut elsewhere: Vec<String> = valid.iter().filter(|column| column.name == field.name).map(shown).collect();
+    elsewhere.sort();
+    elsewhere.dedup();
+    elsewhere.truncate(3);
+    if !elsewhere.is_empty() && elsewhere != [shown(field)] {
+        return error.with_hint(format!("did you mean {}?", elsewhere.join(" or ")));
+    }
     let near = near_names(&field.name, valid.iter().map(|column| column.name.as_str()));
     if let [_, ..] = near.as_slice() {
         let case = near.iter().any(|name| *name != field.name && name.eq_ignore_ascii_case(&field.name));
@@ -294,6 +306,15 @@ mod tests {
             error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None)))
         };
         assert!(not_found("contry").hint().unwrap().contains("country"));
+        let of_another = |name: &str| {
+            let twice = ["t.country", "u.country", "u.price"].map(Column::from_qualified_name).to_vec();
+            let field = Box::new(Column::from_qualified_name(name));
+            let error = SchemaError::FieldNotFound { field, valid_fields: twice };
+            error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None))).hint().unwrap().to_owned()
+        };
+        assert_eq!(of_another("x.country"), "did you mean t.country or u.country?");
+        assert_eq!(of_another("x.contry"), "did you mean country?");
+        assert_eq!(of_another("t.price"), "did you mean u.price?");
         assert!(not_found("zzzzzz").hint().unwrap().contains("t.price"));
         assert_eq!(not_found("zzzzzz").kind(), ErrorKind::UndefinedColumn);
     }
