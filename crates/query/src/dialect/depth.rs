@@ -42,6 +42,8 @@ enum Before {
     Operator,
     /// OPERATOR, whose operand follows its bracket.
     Custom,
+    /// AT: an operator if TIME ZONE follows, or else a name.
+    At,
     /// A period: a name follows, whatever it says.
     Period,
     /// DISTINCT, behind which FROM is an operator's half.
@@ -191,7 +193,6 @@ fn word(keyword: Keyword, before: Before, parentheses: usize, levels: &mut Level
         | Keyword::OVERLAPS
         | Keyword::DIV
         | Keyword::COLLATE
-        | Keyword::AT
         | Keyword::INTERVAL
         | Keyword::PRIOR
         | Keyword::EXPLAIN => {
@@ -205,8 +206,13 @@ fn word(keyword: Keyword, before: Before, parentheses: usize, levels: &mut Level
             return Before::Custom;
         }
         Keyword::AS | Keyword::OVER => return Before::Operator,
+        Keyword::AT => {
+            levels.operator();
+            return Before::At;
+        }
+        Keyword::TIME if before == Before::At => return Before::Operator,
         // AT TIME ZONE, SIMILAR TO, LIKE ANY: the operand follows.
-        Keyword::TIME | Keyword::ZONE | Keyword::TO | Keyword::ANY if before == Before::Operator => {
+        Keyword::ZONE | Keyword::TO | Keyword::ANY if before == Before::Operator => {
             return Before::Operator;
         }
         Keyword::DISTINCT => return Before::Distinct,
@@ -295,6 +301,8 @@ mod tests {
         let ended = "CASE WHEN a = $1 AND b THEN E'x' ELSE $2 END";
         let list = format!("SELECT {} FROM t WHERE a = $3 ORDER BY 1", vec![ended; 2_000].join(", "));
         assert!(depth(&list).unwrap() < 8);
+        let ended = vec!["CASE WHEN a THEN at ELSE t.end END"; 2_000].join(", ");
+        assert!(depth(&format!("SELECT {ended}, CASE WHEN a THEN 1 ELSE at END FROM t")).unwrap() < 8);
         let whens = format!("SELECT CASE{} END", " WHEN a = $1 OR b THEN 'x'".repeat(2_000));
         assert!(depth(&whens).unwrap() < 8);
         let rows =

@@ -20,7 +20,7 @@ const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 /// Expressions that are begun for one token: more than one for what is tried twice.
 const EXPRESSIONS_PER_TOKEN: usize = 4;
 /// Expressions that even a short text may begin: they take a fraction of a second.
-const EXPRESSIONS_MIN: usize = 100_000;
+const EXPRESSIONS_MIN: usize = 50_000;
 
 /// The grammar of Alluvia's SQL, for one text.
 #[derive(Debug)]
