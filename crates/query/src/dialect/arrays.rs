@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn subqueries_are_named_once() {
-        let sql = "SELECT 1 FROM t WHERE a > ALL (SELECT b FROM u WHERE b = ANY (VALUES (1), (2)))";
+        let sql = "SELECT 1 FROM t WHERE a > ALL (SELECT b FROM u WHERE b = ANY (SELECT * FROM v))";
         let mut kind = parse(sql).unwrap().remove(0).kind;
         let once = query_of(&mut kind).unwrap().to_string();
         assert_eq!(once.matches(QUANTIFIED).count(), 2, "{once}");
