@@ -180,15 +180,16 @@ fn quantified(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool)
 /// Gives the one column of a query a name of its own: by an alias where that changes nothing else, or else as
 /// `SELECT * FROM (query) AS "quantified subquery"`.
 fn named_apart(query: &mut Query) -> Result<()> {
-    // Of what is sorted or distinct the names matter.
-    let is_plain = query.order_by.is_none() && query.limit_clause.is_none();
+    // What is distinct is sorted by its own columns only. The table of its own is for the rest: a subquery in it cannot use columns
+    // from around it.
+    let is_sorted = query.order_by.is_some();
     if let SetExpr::Select(select) = query.body.as_mut()
         && let [item] = select.projection.as_mut_slice()
     {
         match item {
             // A name that was given has no table.
             SelectItem::ExprWithAlias { .. } => return Ok(()),
-            SelectItem::UnnamedExpr(expr) if is_plain && select.distinct.is_none() => {
+            SelectItem::UnnamedExpr(expr) if !is_sorted || select.distinct.is_none() => {
                 let (expr, alias) = (std::mem::replace(expr, null()), Ident::with_quote('"', QUANTIFIED));
                 *item = SelectItem::ExprWithAlias { expr, alias };
                 return Ok(());
@@ -332,9 +333,10 @@ mod tests {
             ("a < ANY (SELECT a FROM t)", "a < ANY(SELECT a AS \"quantified subquery\" FROM t)"),
             ("a <> ALL (SELECT a AS b FROM t)", "a <> ALL(SELECT a AS b FROM t)"),
             ("a < ANY (SELECT * FROM t)", "a < ANY(SELECT * FROM (SELECT * FROM t) AS \"quantified subquery\")"),
+            ("a > ALL (SELECT DISTINCT a FROM t)", "a > ALL(SELECT DISTINCT a AS \"quantified subquery\" FROM t)"),
             (
-                "a > ALL (SELECT DISTINCT a FROM t)",
-                "a > ALL(SELECT * FROM (SELECT DISTINCT a FROM t) AS \"quantified subquery\")",
+                "a > ALL (SELECT DISTINCT a FROM t ORDER BY a)",
+                "a > ALL(SELECT * FROM (SELECT DISTINCT a FROM t ORDER BY a) AS \"quantified subquery\")",
             ),
         ] {
             assert_eq!(written(&format!("SELECT 1 FROM t WHERE {list}")), format!("SELECT 1 FROM t WHERE {expected}"));
