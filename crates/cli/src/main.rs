@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -90,6 +91,9 @@ impl OpenArgs {
     }
 }
 
+/// How long work that nobody waits for may go on once all is done, to remove its files.
+const STOPPED_WORK: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.command, Command::Serve(_)) {
@@ -114,6 +118,9 @@ fn main() -> ExitCode {
             Command::Demo(args) => demo::run(args).await,
         }
     });
+    // The database is closed. A statement that was stopped while it was planned may still be planned, on a thread that
+    // nobody waits for.
+    runtime.shutdown_timeout(STOPPED_WORK);
     match result {
         Ok(code) => code,
         Err(error) => {

@@ -340,6 +340,11 @@ impl Engine {
         ]
     }
 
+    /// What knows the functions that every statement has.
+    pub(crate) fn functions(&self) -> &SessionState {
+        &self.base
+    }
+
     /// The planning state of one statement: a copy of the engine's, with the statement's settings and memory.
     pub(crate) fn statement_state(&self, settings: &Settings) -> (SessionState, Arc<RuntimeEnv>) {
         let mut state = self.base.clone();

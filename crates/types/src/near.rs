@@ -1,13 +1,15 @@
 //! Names a user may have meant.
 
-/// Up to three of `known` that resemble `wanted`, best first; for "did you mean" hints.
+/// Up to three of `known` that resemble `wanted`, best first, each once, and never `wanted` itself; for "did you mean" hints.
 ///
 /// Distance is Damerau-Levenshtein (adjacent transpositions count once) on lower-cased characters; a name counts as near
 /// when at most a third of the longer name (but at least one character) has to change, or when one contains the other.
 pub fn near_names<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let exactly = wanted;
     let wanted: Vec<char> = wanted.to_lowercase().chars().take(64).collect();
     let mut found: Vec<(usize, &str)> = known
         .into_iter()
+        .filter(|name| *name != exactly)
         .filter_map(|name| {
             let lower: Vec<char> = name.to_lowercase().chars().take(64).collect();
             let changes = distance(&wanted, &lower);
@@ -20,6 +22,7 @@ pub fn near_names<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) ->
         })
         .collect();
     found.sort();
+    found.dedup();
     found.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
 }
 
@@ -51,5 +54,7 @@ mod tests {
         assert_eq!(near_names("pirce", known), ["price"]);
         assert_eq!(near_names("sold", known), ["sold_at"]);
         assert!(near_names("zzz", known).is_empty());
+        assert_eq!(near_names("contry", ["country", "county", "country"]), ["country", "county"]);
+        assert_eq!(near_names("price", ["price", "Price"]), ["Price"]);
     }
 }

@@ -214,11 +214,26 @@ fn deep_statements_are_refused_or_run_and_never_overflow() {
         format!("SELECT {}1", "NOT ".repeat(20_000)),
         format!("SELECT {}1", "- ".repeat(20_000)),
         format!("SELECT 1 {}", "UNION ALL SELECT 1 ".repeat(3_000)),
+        format!("SELECT {}'1'", "interval ".repeat(10_000)),
+        format!("SELECT {}'1'", "interval ".repeat(450)),
+        format!("SELECT 1::int{}", "[]".repeat(10_000)),
+        format!("SELECT 1::int{}", "[]".repeat(450)),
+        format!("SELECT '{{1}}'::int{}", "[]".repeat(10_000)),
+        format!("SELECT TRY_CAST(1 AS int{})", "[]".repeat(10_000)),
+        format!("SELECT (ARRAY[1]){}", "[1]".repeat(10_000)),
+        format!("SELECT 1 {}", "NOTNULL ".repeat(20_000)),
+        format!("SELECT {}", vec!["CASE WHEN true THEN 1 END"; 20_000].join(" + ")),
+        format!("SELECT {} FROM (SELECT 1 AS \"by\") AS t", vec!["by"; 20_000].join(" + ")),
+        vec!["SELECT 1 AS end"; 5_000].join(" UNION ALL "),
+        vec!["SELECT 1"; 5_000].join(" MINUS "),
+        format!("SELECT {}1 1", "floor(".repeat(100)),
+        format!("SELECT {}1{}", "case(".repeat(100), ")".repeat(100)),
+        format!("SELECT * FROM {}t{}", "((SELECT * FROM ".repeat(30), ") AS x NATURAL JOIN t)".repeat(30)),
     ];
     runtime.block_on(async {
         let session = db.session();
         for text in deep {
-            let shown = &text[..40];
+            let shown: String = text.chars().take(40).collect();
             let result = match session.sql(&text).await {
                 Ok(outcome) => outcome.collect().await.map(drop),
                 Err(error) => Err(error),

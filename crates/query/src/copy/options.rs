@@ -128,6 +128,31 @@ pub struct CopyOptions {
     pub batch_rows: Option<u64>,
 }
 
+/// Options one after the other, none twice: one of two would be ignored.
+#[derive(Default)]
+pub(super) struct Written {
+    options: CopyOptions,
+    names: Vec<String>,
+}
+
+impl Written {
+    /// Takes the next option; see [`CopyOptions::set`].
+    pub(super) fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        let name = name.to_ascii_uppercase();
+        self.options.set(&name, value)?;
+        if self.names.contains(&name) {
+            return Err(invalid(format!("COPY option {name} is given twice")).with_hint("leave one of them out"));
+        }
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// All of them.
+    pub(super) fn options(self) -> CopyOptions {
+        self.options
+    }
+}
+
 /// Which way a COPY goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -158,15 +183,16 @@ impl CopyOptions {
         direction: Direction,
         file: Option<&str>,
     ) -> Result<CopyOptions> {
-        let mut options = CopyOptions::default();
+        let mut written = Written::default();
         for (name, value) in pairs {
-            options.set(name, value.as_deref())?;
+            written.set(name, value.as_deref())?;
         }
+        let options = written.options();
         options.check(direction, file)?;
         Ok(options)
     }
 
-    /// Sets one option by its SQL name. `None` is an option without a value, as in `HEADER`.
+    /// Sets one option by its SQL name, in the place of what it was. `None` is an option without a value, as in `HEADER`.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let name = name.to_ascii_uppercase();
         let text = || value.ok_or_else(|| invalid(format!("COPY option {name} needs a value")));
@@ -407,6 +433,12 @@ mod tests {
         let unknown = options(&[("DELIMETER", Some(","))]).unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::InvalidSetting);
         assert_eq!(unknown.hint(), Some("did you mean DELIMITER?"));
+        let twice = |other| {
+            let pairs = [("FORMAT".to_owned(), Some("csv".to_owned())), ("format".to_owned(), Some(other))];
+            CopyOptions::from_pairs(&pairs, Direction::From, None).unwrap_err().message().to_owned()
+        };
+        assert_eq!(twice("parquet".to_owned()), "COPY option FORMAT is given twice");
+        assert_eq!(twice("csv".to_owned()), "COPY option FORMAT is given twice");
         assert_eq!(options(&[("FREEZE", None)]).unwrap_err().kind(), ErrorKind::NotSupported);
         let text = options(&[("FORMAT", Some("text"))]).unwrap();
         assert_eq!(text.check(Direction::To, Some("a.txt")).unwrap_err().kind(), ErrorKind::NotSupported);

@@ -6,7 +6,7 @@
 
 use crate::copy::Streams;
 use crate::copy::files::is_pattern;
-use crate::copy::options::{CopyOptions, Direction, Format};
+use crate::copy::options::{CopyOptions, Direction, Format, Written};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -177,36 +177,36 @@ fn place(parser: &mut Parser<'_>, word: &str, right: Keyword, wrong: Keyword) ->
 }
 
 fn parse_options(parser: &mut Parser<'_>) -> Result<CopyOptions> {
-    let mut options = CopyOptions::default();
+    let mut written = Written::default();
     let _ = parser.parse_keyword(Keyword::WITH);
     if parser.consume_token(&Token::LParen) {
         loop {
             let name = option_name(parser)?;
             let value = value(parser);
-            options.set(&name, value.as_deref())?;
+            written.set(&name, value.as_deref())?;
             if parser.consume_token(&Token::RParen) {
                 break;
             }
             parser.expect_token(&Token::Comma).map_err(syntax)?;
         }
-        return Ok(options);
+        return Ok(written.options());
     }
     while let Token::Word(word) = parser.peek_token().token {
         parser.next_token();
         match word.value.to_ascii_uppercase().as_str() {
             format @ ("CSV" | "PARQUET" | "NDJSON" | "JSON" | "ARROW" | "BINARY") => {
-                options.set("FORMAT", Some(format))?
+                written.set("FORMAT", Some(format))?
             }
-            packing @ ("GZIP" | "ZSTD") => options.set("COMPRESSION", Some(packing))?,
-            "HEADER" => options.set("HEADER", None)?,
+            packing @ ("GZIP" | "ZSTD") => written.set("COMPRESSION", Some(packing))?,
+            "HEADER" => written.set("HEADER", None)?,
             name => {
                 let _ = parser.parse_keyword(Keyword::AS);
                 let value = value(parser);
-                options.set(name, value.as_deref())?;
+                written.set(name, value.as_deref())?;
             }
         }
     }
-    Ok(options)
+    Ok(written.options())
 }
 
 fn option_name(parser: &mut Parser<'_>) -> Result<String> {

@@ -4,16 +4,24 @@
 //! - `x = ANY (list)` and `x <> ALL (list)` of a written list are `x IN (...)` and `x NOT IN (...)`, which mean the same, NULLs
 //!   included, and which everything else knows (the index, pruning, the predicate cache). Of an empty list too.
 //! - A list's text becomes its elements before anything is planned; one that is no list is an error here.
+//! - The column of a subquery behind ANY or ALL has a name of its own. DataFusion tells it from what it is compared with by names
+//!   alone: in `SELECT a FROM t WHERE a >= ALL (SELECT a FROM t)` both were `t.a`.
 //! - A column keeps the name that its text gives it.
 
+use crate::dialect::depth::DEPTH_MAX;
+use crate::dialect::grammar::Grammar;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, Select, SelectItem, UnaryOperator, Value,
-    Visit, VisitMut, Visitor, VisitorMut,
+    self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor,
+    UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
+
+/// What a subquery behind ANY or ALL, or its column, is called: no name that people give.
+const QUANTIFIED: &str = "quantified subquery";
 
 /// The elements of a list's text, `{1,NULL,"a \"b\""}`; `None` for NULL. No text of a list gives `None`, nor does a list of lists.
 pub fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
@@ -149,8 +157,12 @@ pub(crate) fn expand(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// What `left op ANY (right)`, or `ALL`, means, if `right` is a written list; else both sides are left.
+/// What `left op ANY (right)`, or `ALL`, means, if `right` is a written list; else it stays, and a subquery gets a name of its own.
 fn quantified(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Result<Option<Expr>> {
+    if let Expr::Subquery(query) = right {
+        named_apart(query)?;
+        return Ok(None);
+    }
     if let Some(elements) = text_elements(right)? {
         *right = Expr::Array(ast::Array { elem: elements, named: true });
     }
@@ -163,6 +175,55 @@ fn quantified(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool)
         _ => return Ok(None),
     };
     Ok(take_elements(right).map(|list| Expr::InList { expr: Box::new(std::mem::replace(left, null())), list, negated }))
+}
+
+/// Gives the one column of a query a name of its own: by an alias where that changes nothing else, or else as
+/// `SELECT * FROM (query) AS "quantified subquery"`.
+fn named_apart(query: &mut Query) -> Result<()> {
+    // What is distinct is sorted by its own columns only. The table of its own is for the rest: a subquery in it cannot use columns
+    // from around it.
+    let is_sorted = query.order_by.is_some();
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let [item] = select.projection.as_mut_slice()
+    {
+        match item {
+            // A name that was given has no table.
+            SelectItem::ExprWithAlias { .. } => return Ok(()),
+            SelectItem::UnnamedExpr(expr) if !is_sorted || select.distinct.is_none() => {
+                let (expr, alias) = (std::mem::replace(expr, null()), Ident::with_quote('"', QUANTIFIED));
+                *item = SelectItem::ExprWithAlias { expr, alias };
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+    if derived_of(query).is_some() {
+        return Ok(());
+    }
+    let grammar = Grammar::for_tokens(0);
+    let mut outer = Parser::new(&grammar)
+        .with_recursion_limit(DEPTH_MAX)
+        .try_with_sql(&format!("SELECT * FROM (SELECT 1) AS \"{QUANTIFIED}\""))
+        .and_then(|mut parser| parser.parse_query())
+        .map_err(|error| Error::internal(format!("a query that is always the same: {error}")))?;
+    let Some(place) = derived_of(&mut outer) else {
+        return Err(Error::internal("a derived table is not one"));
+    };
+    std::mem::swap(place, query);
+    *query = *outer;
+    Ok(())
+}
+
+/// The derived table of our name that a query reads alone.
+fn derived_of(query: &mut Query) -> Option<&mut Query> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [table] = select.from.as_mut_slice() else { return None };
+    match &mut table.relation {
+        TableFactor::Derived { subquery, alias: Some(alias), .. } if alias.name.value == QUANTIFIED => {
+            Some(subquery.as_mut())
+        }
+        _ => None,
+    }
 }
 
 /// The elements of a text that stands for a list.
@@ -269,11 +330,29 @@ mod tests {
             ("a <> ALL (NULL::int[])", "CAST(NULL AS BOOLEAN)"),
             ("a = ANY(b)", "a = ANY(b)"),
             ("a < ANY(ARRAY[1])", "a < ANY(ARRAY[1])"),
+            ("a < ANY (SELECT a FROM t)", "a < ANY(SELECT a AS \"quantified subquery\" FROM t)"),
+            ("a <> ALL (SELECT a AS b FROM t)", "a <> ALL(SELECT a AS b FROM t)"),
+            ("a < ANY (SELECT * FROM t)", "a < ANY(SELECT * FROM (SELECT * FROM t) AS \"quantified subquery\")"),
+            ("a > ALL (SELECT DISTINCT a FROM t)", "a > ALL(SELECT DISTINCT a AS \"quantified subquery\" FROM t)"),
+            (
+                "a > ALL (SELECT DISTINCT a FROM t ORDER BY a)",
+                "a > ALL(SELECT * FROM (SELECT DISTINCT a FROM t ORDER BY a) AS \"quantified subquery\")",
+            ),
         ] {
             assert_eq!(written(&format!("SELECT 1 FROM t WHERE {list}")), format!("SELECT 1 FROM t WHERE {expected}"));
         }
         assert!(written("SELECT 1 FROM t WHERE a = ANY('x')").contains("'x' is not a valid array"));
         assert!(written("SELECT '{1,2'::int[]").contains("is not a valid array"));
+    }
+
+    #[test]
+    fn subqueries_are_named_once() {
+        let sql = "SELECT 1 FROM t WHERE a > ALL (SELECT b FROM u WHERE b = ANY (SELECT * FROM v))";
+        let mut kind = parse(sql).unwrap().remove(0).kind;
+        let once = query_of(&mut kind).unwrap().to_string();
+        assert_eq!(once.matches(QUANTIFIED).count(), 2, "{once}");
+        write_out(query_of(&mut kind).unwrap()).unwrap();
+        assert_eq!(query_of(&mut kind).unwrap().to_string(), once);
     }
 
     #[test]

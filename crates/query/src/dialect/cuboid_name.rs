@@ -77,7 +77,8 @@ fn list_of<T>(
     let wrong = |error: ParserError| {
         Error::new(ErrorKind::Syntax, error.to_string()).at(format!("the argument '{text}' of {procedure}"))
     };
-    let parser = Parser::new(&Grammar).with_recursion_limit(DEPTH_MAX).try_with_sql(text);
+    let grammar = Grammar::for_tokens(text.len());
+    let parser = Parser::new(&grammar).with_recursion_limit(DEPTH_MAX).try_with_sql(text);
     let mut parser = parser.map_err(wrong)?;
     if parser.peek_token().token == Token::EOF {
         return Ok(Vec::new());

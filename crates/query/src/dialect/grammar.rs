@@ -3,17 +3,43 @@
 //! Every answer is PostgreSQL's unless it is listed under "beyond PostgreSQL"; the parser asks `dialect()` where it has
 //! rules for PostgreSQL that no method states. Arguments named by an expression (`json_object('a': 1)`) are left out: the
 //! parser tries each argument twice for them, which makes nested calls take exponential time.
+//!
+//! Invariant: parsing takes time in proportion to the text. The parser tries several meanings of some words (`floor(...)` is a
+//! keyword's call, and then a function's), also when they are nested, and cannot be stopped. So the expressions that it
+//! begins are counted, and past a bound every one of them is refused; whoever parses asks [`Grammar::is_used_up`] then.
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::any::TypeId;
+use std::cell::Cell;
 
 const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 
-/// The grammar of Alluvia's SQL.
+/// Expressions that are begun for one token: more than one for what is tried twice.
+const EXPRESSIONS_PER_TOKEN: usize = 4;
+/// Expressions that even a short text may begin: they take a fraction of a second.
+const EXPRESSIONS_MIN: usize = 50_000;
+
+/// The grammar of Alluvia's SQL, for one text.
 #[derive(Debug)]
-pub(crate) struct Grammar;
+pub(crate) struct Grammar {
+    expressions_left: Cell<usize>,
+}
+
+impl Grammar {
+    /// The grammar for a text of so many tokens.
+    pub(crate) fn for_tokens(tokens: usize) -> Grammar {
+        let expressions = tokens.saturating_mul(EXPRESSIONS_PER_TOKEN).saturating_add(EXPRESSIONS_MIN);
+        Grammar { expressions_left: Cell::new(expressions) }
+    }
+
+    /// Whether the parser tried too much: what it made of the text since means nothing.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.expressions_left.get() == 0
+    }
+}
 
 macro_rules! as_postgres {
     ($($method:ident),* $(,)?) => {
@@ -107,6 +133,13 @@ impl Dialect for Grammar {
 
     fn is_custom_operator_part(&self, ch: char) -> bool {
         POSTGRES.is_custom_operator_part(ch)
+    }
+
+    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let left = self.expressions_left.get().saturating_sub(1);
+        self.expressions_left.set(left);
+        // The one error that the parser does not take for a reason to try another meaning.
+        (left == 0).then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {

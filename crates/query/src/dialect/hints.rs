@@ -57,7 +57,7 @@ fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
         Error::new(ErrorKind::Syntax, format!("the hint {:?} cannot be read", text.trim()))
             .with_hint("write SELECT /*+ freshness('5s') */ or SELECT /*+ sample_fraction(0.3) */")
     };
-    let tokens = Tokenizer::new(&Grammar, text).tokenize().map_err(|_| wrong())?;
+    let tokens = Tokenizer::new(&Grammar::for_tokens(0), text).tokenize().map_err(|_| wrong())?;
     let tokens: Vec<&Token> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     let mut rest = tokens.as_slice();
     if rest.is_empty() {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn hints(sql: &str) -> Result<Hints> {
-        read(&Tokenizer::new(&Grammar, sql).tokenize_with_location().unwrap())
+        read(&Tokenizer::new(&Grammar::for_tokens(0), sql).tokenize_with_location().unwrap())
     }
 
     #[test]

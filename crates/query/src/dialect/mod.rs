@@ -4,6 +4,7 @@
 //! snapshot is the session's work.
 
 pub(crate) mod arrays;
+mod bounds;
 mod commands;
 mod cuboid_name;
 pub(crate) mod definitions;

@@ -20,6 +20,7 @@ use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statem
 use crate::dialect::{arrays, depth, hints, labels, mirror, parameters};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::common::DataFusionError;
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, ObjectName, ObjectType, Query, Reset, ShowCreateObject, TableObject,
@@ -41,7 +42,7 @@ const SHALLOW_STACK_BYTES: usize = 1 << 20;
 
 /// All statements of a script.
 pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
-    let tokens = Tokenizer::new(&Grammar, sql)
+    let tokens = Tokenizer::new(&Grammar::for_tokens(0), sql)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
     let mut offsets = Offsets::new(sql);
@@ -160,8 +161,14 @@ pub(super) fn syntax(error: ParserError) -> Error {
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let (tokens, names) = without_column_names(tokens);
-    let mut parser = Parser::new(&Grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
-    let mut kind = match known(&mut parser, hints) {
+    let grammar = Grammar::for_tokens(tokens.len());
+    let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
+    let kind = known(&mut parser, hints);
+    if grammar.is_used_up() {
+        return Err(Error::new(ErrorKind::Syntax, "the statement can be read in too many ways")
+            .with_hint("close every bracket, and put names that are keywords in double quotes"));
+    }
+    let mut kind = match kind {
         Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(Kind::Refused(error)),
         kind => kind?,
     };
@@ -240,8 +247,13 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
     };
     let options = if parser.peek_token().token == Token::LParen && !starts_query(&parser.peek_nth_token(1).token) {
         let options = parser.parse_utility_options().map_err(syntax)?;
-        ExplainStatementOptions::from_utility_options(&options)
-            .map_err(|error| Error::new(ErrorKind::Syntax, error.strip_backtrace()))?
+        ExplainStatementOptions::from_utility_options(&options).map_err(|error| match error {
+            // "EXPLAIN option BUFFERS is not supported by ..."
+            DataFusionError::NotImplemented(message) => {
+                not_supported(message.split(" is not supported").next().unwrap_or("this option of EXPLAIN"))
+            }
+            error => Error::new(ErrorKind::Syntax, error.strip_backtrace()),
+        })?
     } else {
         let analyze = parser.parse_keyword(Keyword::ANALYZE);
         let verbose = parser.parse_keyword(Keyword::VERBOSE);
@@ -432,7 +444,8 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
 /// The query that reads some or all columns of a table, for COPY t TO.
 pub(crate) fn query_of_table(name: &ObjectName, columns: &[ast::Ident]) -> Result<Box<Query>> {
     use ast::{Select, SelectItem, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions};
-    let template = Parser::new(&Grammar)
+    let grammar = Grammar::for_tokens(0);
+    let template = Parser::new(&grammar)
         .with_recursion_limit(depth::DEPTH_MAX)
         .try_with_sql("SELECT * FROM t")
         .and_then(|mut parser| parser.parse_query())
@@ -547,6 +560,18 @@ mod tests {
                 format!("SELECT * FROM t {}", "JOIN t ON true ".repeat(depth)),
                 format!("SELECT a{}", "[1]".repeat(depth)),
                 format!("SELECT a{}", "::INT".repeat(depth)),
+                format!("SELECT {}", nested("interval ", "'1'", "", depth)),
+                format!("SELECT 1::INT{}", "[]".repeat(depth)),
+                format!("SELECT TRY_CAST(1 AS INT{})", "[]".repeat(depth)),
+                format!("SELECT '{{1}}'::INT{}", "[]".repeat(depth)),
+                format!("SELECT 1{}", " NOTNULL".repeat(depth)),
+                format!("SELECT {}", vec!["CASE WHEN true THEN 1 END"; depth].join(" + ")),
+                format!("SELECT {}", vec!["t.when"; depth].join(" + ")),
+                vec!["SELECT 1 AS end"; depth].join(" UNION ALL "),
+                vec!["SELECT 1"; depth].join(" MINUS "),
+                format!("SELECT 1 FROM t{}", " PIVOT (sum(a) FOR b IN (1))".repeat(depth)),
+                format!("SELECT {}", nested("1 IN ((SELECT ", "1", ") + 1)", depth)),
+                format!("SELECT * FROM {}", nested("((SELECT * FROM ", "t", ") AS x NATURAL JOIN t)", depth)),
                 format!("CREATE TABLE t (a INT{})", "[]".repeat(depth)),
                 format!("CREATE TABLE t (a {})", nested("ARRAY<", "INT", ">", depth)),
                 format!("CREATE TABLE t (a {})", nested("STRUCT<a ", "INT", ">", depth)),
@@ -556,9 +581,15 @@ mod tests {
                 format!("INSERT INTO t VALUES {}", nested("(", "1", ")", depth)),
                 "(".repeat(depth),
                 ")".repeat(depth),
+                ") CASE ".repeat(depth),
                 format!("SELECT {}", "'".repeat(depth)),
                 format!("SELECT {}", "/*".repeat(depth)),
             ]);
+        }
+        // Words that are keywords or names of functions: the parser tries both.
+        for word in ["interval", "floor", "ceil", "cast", "case", "not", "extract", "position", "substring", "trim"] {
+            statements.push(format!("SELECT {}", nested(&format!("{word}("), "1", ")", 60)));
+            statements.push(format!("SELECT {}", nested(&format!("{word}("), "1 1", "", 60)));
         }
         let small = std::thread::Builder::new().stack_size(1 << 20);
         let done = small.spawn(move || {

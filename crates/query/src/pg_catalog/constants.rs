@@ -150,7 +150,12 @@ pub(super) fn constant(name: &str) -> Option<Constant> {
     CONSTANTS.iter().find(|(names, _)| names.contains(&name)).map(|(_, constant)| *constant)
 }
 
+/// Whether there is a function of this name here.
+pub(crate) fn is_function(name: &str) -> bool {
+    constant(name).is_some() || FUNCTIONS.contains(&name)
+}
+
 /// Whether a function of this name makes a query one of the catalog.
 pub(super) fn is_of_catalog(name: &str) -> bool {
-    (constant(name).is_some() || FUNCTIONS.contains(&name)) && !ORDINARY.contains(&name)
+    is_function(name) && !ORDINARY.contains(&name)
 }

@@ -24,6 +24,7 @@ mod rights;
 mod tables;
 mod types;
 
+pub(crate) use constants::is_function;
 pub(crate) use functions::register;
 pub(crate) use parameters::compared;
 pub(crate) use rewrite::prepare;

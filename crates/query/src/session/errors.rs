@@ -2,9 +2,10 @@
 //!
 //! Invariants:
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
-//! - Nothing a user sees names DataFusion, except a defect's own message.
+//! - Nothing a user sees names DataFusion, or shows a tree of its own or the parser's, except a defect's own message.
 
 use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
+use crate::dialect::not_supported;
 use crate::table::user_error;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -39,6 +40,10 @@ fn unknown_table(name: &str, catalog: &Catalog) -> Error {
 }
 
 fn unknown_function(name: &str, state: &SessionState) -> Error {
+    if state.window_functions().contains_key(name) {
+        return Error::new(ErrorKind::UndefinedFunction, format!("{name} is a window function and needs OVER"))
+            .with_hint(format!("write {name}(...) OVER (ORDER BY ...)"));
+    }
     let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
     let names = names.chain(state.window_functions().keys());
     let near = near_names(name, names.map(String::as_str));
@@ -54,7 +59,7 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
     match leaf(error) {
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
         DataFusionError::SQL(error, _) => Error::new(ErrorKind::Syntax, error.to_string()),
-        DataFusionError::NotImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
+        DataFusionError::NotImplemented(message) => not_implemented(message),
         DataFusionError::Plan(message) => plan_error(message),
         DataFusionError::Configuration(message) => Error::new(ErrorKind::InvalidSetting, clean(message)),
         DataFusionError::ArrowError(error, _) => arrow_error(error),
@@ -116,6 +121,14 @@ fn shown(column: &Column) -> String {
 
 fn field_not_found(field: &Column, valid: &[Column]) -> Error {
     let error = Error::new(ErrorKind::UndefinedColumn, format!("there is no column {}", shown(field)));
+    // Of another table.
+    let mut elsewhere: Vec<String> = valid.iter().filter(|column| column.name == field.name).map(shown).collect();
+    elsewhere.sort();
+    elsewhere.dedup();
+    elsewhere.truncate(3);
+    if !elsewhere.is_empty() && elsewhere != [shown(field)] {
+        return error.with_hint(format!("did you mean {}?", elsewhere.join(" or ")));
+    }
     let near = near_names(&field.name, valid.iter().map(|column| column.name.as_str()));
     if let [_, ..] = near.as_slice() {
         let case = near.iter().any(|name| *name != field.name && name.eq_ignore_ascii_case(&field.name));
@@ -131,8 +144,51 @@ fn field_not_found(field: &Column, valid: &[Column]) -> Error {
     error.with_hint(format!("columns here are {}{more}", names.join(", ")))
 }
 
-fn plan_error(message: &str) -> Error {
+/// What is not built, by the name that it has in SQL.
+fn not_implemented(message: &str) -> Error {
     let text = clean(message);
+    let node = |before| {
+        let rest = text.strip_prefix(before)?;
+        Some(rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
+    };
+    if let Some(node) = node("Physical plan does not support logical expression ") {
+        return match node {
+            "Exists" | "InSubquery" | "SetComparison" => {
+                not_supported("EXISTS, IN, ANY or ALL of a subquery outside of WHERE and HAVING")
+                    .with_hint("join the subquery, or compare with an aggregate of it: x >= (SELECT max(y) FROM u)")
+            }
+            "ScalarSubquery" | "OuterReferenceColumn" => {
+                not_supported("a subquery that uses columns from around it in this way").with_hint("write it as a join")
+            }
+            other => not_supported(format!("{other} in an expression")),
+        };
+    }
+    if let Some(node) = node("Unsupported ast node in sqltorel: ") {
+        return match node {
+            "Collate" => not_supported("COLLATE").with_hint("text is compared by its bytes: leave it out"),
+            "IsNormalized" => not_supported("IS NORMALIZED"),
+            "MemberOf" => not_supported("MEMBER OF").with_hint("write x = ANY (list)"),
+            "RLike" => not_supported("RLIKE or REGEXP").with_hint("write x ~ 'pattern'"),
+            "Prior" => not_supported("PRIOR"),
+            "Lambda" => not_supported("a lambda"),
+            other => not_supported(format!("{other} in an expression")),
+        };
+    }
+    Error::new(ErrorKind::NotSupported, without_tree(&text))
+}
+
+/// A message up to where it prints a tree: ` {`, or the bracket around one.
+fn without_tree(text: &str) -> String {
+    let Some((told, _)) = text.split_once(" {") else { return text.to_owned() };
+    let told = match told.rsplit_once('(') {
+        Some((before, inside)) if !inside.contains(')') => before,
+        _ => told,
+    };
+    told.trim_end_matches([':', ',', ' ', '\'']).to_owned()
+}
+
+fn plan_error(message: &str) -> Error {
+    let text = without_tree(&clean(message));
     let lower = text.to_lowercase();
     if let Some(name) = text.strip_prefix("Invalid function '").and_then(|rest| rest.split('\'').next()) {
         return Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
@@ -225,6 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn messages_show_no_trees() {
+        let told = |message: &str| error_of(&DataFusionError::NotImplemented(message.into())).message().to_owned();
+        let collate =
+            "Unsupported ast node in sqltorel: Collate { expr: Identifier(Ident { value: \"a\", span: Span(..) }) }";
+        assert_eq!(told(collate), "COLLATE is not supported");
+        let exists = told("Physical plan does not support logical expression Exists(Exists { subquery: <subquery> })");
+        assert_eq!(exists, "EXISTS, IN, ANY or ALL of a subquery outside of WHERE and HAVING is not supported");
+        assert_eq!(
+            told(
+                "Unsupported interval argument. Expected string literal or number, got: Interval(Interval { value: 1 })"
+            ),
+            "Unsupported interval argument. Expected string literal or number, got: Interval"
+        );
+        assert_eq!(told("f(INT) is not there"), "f(INT) is not there");
+    }
+
+    #[test]
     fn unknown_columns_list_near_names_or_all() {
         let valid = vec![Column::from_qualified_name("t.country"), Column::from_qualified_name("t.price")];
         let not_found = |name: &str| {
@@ -233,6 +306,15 @@ mod tests {
             error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None)))
         };
         assert!(not_found("contry").hint().unwrap().contains("country"));
+        let of_another = |name: &str| {
+            let twice = ["t.country", "u.country", "u.price"].map(Column::from_qualified_name).to_vec();
+            let field = Box::new(Column::from_qualified_name(name));
+            let error = SchemaError::FieldNotFound { field, valid_fields: twice };
+            error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None))).hint().unwrap().to_owned()
+        };
+        assert_eq!(of_another("x.country"), "did you mean t.country or u.country?");
+        assert_eq!(of_another("x.contry"), "did you mean country?");
+        assert_eq!(of_another("t.price"), "did you mean u.price?");
         assert!(not_found("zzzzzz").hint().unwrap().contains("t.price"));
         assert_eq!(not_found("zzzzzz").kind(), ErrorKind::UndefinedColumn);
     }

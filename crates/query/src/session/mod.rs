@@ -5,6 +5,7 @@
 
 mod auditing;
 mod body;
+mod calls;
 pub(crate) mod client_settings;
 mod control;
 mod copying;

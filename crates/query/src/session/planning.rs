@@ -5,7 +5,8 @@
 //! before its work whether the statement still wants the plan; most are asked at every node of it.
 //!
 //! Invariants:
-//! - A statement that is stopped while it plans ends at once. Its planning ends at the next question, which is soon.
+//! - A statement that is stopped while it plans ends at once. Its planning ends at the next question. That is soon, because what
+//!   takes long within one rule, or before the first, is refused before it is planned (`dialect::bounds`).
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::CheckedIntegers;

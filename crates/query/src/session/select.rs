@@ -8,6 +8,7 @@ use crate::dialect::{Hints, rewrite_sureness};
 use crate::pg_catalog;
 use crate::rights::Need;
 use crate::sample::SamplePlanner;
+use crate::session::calls::refuse_ignored;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
 use crate::session::namespace::Namespace;
@@ -180,6 +181,7 @@ impl Session {
         };
         let Tree::Statement(statement) = statement else { return Ok(false) };
         let ast::Statement::Query(query) = statement.as_mut() else { return Ok(false) };
+        refuse_ignored(query, self.engine.functions())?;
         if rewrite_sureness(query)? && sample_fraction_of(&run.settings, hints)? < 1.0 {
             return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")
                 .with_hint("SET sample_fraction = 1, and SET max_error for an estimate with bounds"));

@@ -10,7 +10,7 @@ pub(super) fn wrong(message: impl Into<String>, columns: &[Column]) -> Error {
 }
 
 /// A declaration that this table could have.
-fn example(columns: &[Column]) -> String {
+pub(super) fn example(columns: &[Column]) -> String {
     let named = |wanted: fn(&DataType) -> bool, most: usize| {
         let found = columns.iter().filter(|column| wanted(&column.data_type)).take(most);
         found.map(|column| identifier(&column.name)).collect::<Vec<_>>()

@@ -41,6 +41,11 @@ impl<'a> Lexer<'a> {
         Lexer { rest: text }
     }
 
+    /// What was not read yet.
+    pub(super) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// The next token without taking it.
     pub(super) fn peek(&self) -> Result<Token> {
         self.clone().next()

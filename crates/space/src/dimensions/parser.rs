@@ -1,9 +1,13 @@
 //! From the text of a declaration to dimensions without key bits. Only the form is checked here; what the parts mean for the
 //! columns' types is `validate`'s.
+//!
+//! Invariant: a hint never shows a declaration that is refused itself. Where a mistake has an obvious mend (a near name, a sign that
+//! is missing), the mended dimension is read, too, and shown if it is right.
 
-use super::error::wrong;
+use super::error::{example, wrong};
 use super::lexer::{Lexer, Token};
-use super::{DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, level, when};
+use super::show::identifier;
+use super::{DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, bits, level, when};
 use crate::definition::undefined_column;
 use crate::schema::{CalendarUnit, Column, DataType, Dimension, KeyRange, LevelSource};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
@@ -13,7 +17,34 @@ const AFTER_COLON: &str = "year, quarter, month, day, hour, minute (of a date or
      hash (of an id)";
 
 pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
-    let mut parser = Parser { lexer: Lexer::new(text), columns };
+    let mut fixed = None;
+    read(text, columns, &mut fixed).map_err(|error| {
+        let is_guess = error.hint().is_some_and(|hint| hint.starts_with("did you mean"));
+        let told = match error.hint() {
+            Some(hint) if is_guess => format!("{hint} Write"),
+            _ => "write".to_owned(),
+        };
+        match fixed.filter(|fixed| is_right(fixed, columns)) {
+            Some(fixed) => error.with_hint(format!("{told} {fixed}")),
+            None if is_guess || error.hint().is_none() => {
+                error.with_hint(format!("{told} for instance {}", example(columns)))
+            }
+            None => error,
+        }
+    })
+}
+
+/// Whether a declaration is one.
+fn is_right(text: &str, columns: &[Column]) -> bool {
+    read(text, columns, &mut None).is_ok_and(|mut dimensions| {
+        bits::share(&mut dimensions);
+        crate::validate::dimensions(&dimensions, columns).is_ok()
+    })
+}
+
+/// The dimensions; or the error, and in `fixed` what the wrong one may have been meant to be.
+fn read(text: &str, columns: &[Column], fixed: &mut Option<String>) -> Result<Vec<Dimension>> {
+    let mut parser = Parser { lexer: Lexer::new(text), columns, begun: text, last: text, fixed: None };
     let mut dimensions: Vec<Dimension> = Vec::new();
     loop {
         let number = dimensions.len() + 1;
@@ -27,9 +58,16 @@ pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
             return Err(Error::new(ErrorKind::InvalidDefinition, "a table has at most 64 dimensions")
                 .with_hint("leave out the dimensions that queries filter and group by least"));
         }
+        parser.begun = parser.lexer.rest().trim_start();
         let name = parser.name()?;
         let place = format!("dimension {name}");
-        dimensions.push(parser.dimension(name).map_err(|error| error.at(&place))?);
+        match parser.dimension(name) {
+            Ok(dimension) => dimensions.push(dimension),
+            Err(error) => {
+                *fixed = parser.fixed;
+                return Err(error.at(&place));
+            }
+        }
         match parser.lexer.next()? {
             Token::End => return Ok(dimensions),
             Token::Symbol(';') => {}
@@ -44,18 +82,46 @@ pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
 struct Parser<'a> {
     lexer: Lexer<'a>,
     columns: &'a [Column],
+    /// The text from the dimension's name on.
+    begun: &'a str,
+    /// The text from the last token on.
+    last: &'a str,
+    /// The dimension with its mistake mended, where one is known.
+    fixed: Option<String>,
 }
 
 impl Parser<'_> {
+    /// The next token.
+    fn take(&mut self) -> Result<Token> {
+        self.last = self.lexer.rest().trim_start();
+        self.lexer.next()
+    }
+
+    /// The dimension up to the last token.
+    fn before_last(&self) -> &str {
+        &self.begun[..self.begun.len() - self.last.len()]
+    }
+
+    /// Notes the dimension with another word in the place of the last token.
+    fn fix_word(&mut self, word: &str) {
+        let after = to_its_end(self.lexer.rest());
+        self.fixed = Some(format!("{}{word}{after}", self.before_last()));
+    }
+
+    /// Notes the dimension with a sign before the last token.
+    fn fix_sign(&mut self, sign: char) {
+        self.fixed = Some(format!("{}{sign} {}", self.before_last().trim_end(), to_its_end(self.last)));
+    }
+
     /// What follows the dimension's name.
     fn dimension(&mut self, name: String) -> Result<Dimension> {
         if self.lexer.peek()? != Token::Symbol('(') {
             let column = self.column_named(&name)?;
             return Ok(self.finish(name, vec![LevelSource::Column(column)], KeyRange::None));
         }
-        self.lexer.next()?;
+        self.take()?;
         let first = self.column()?;
-        let dimension = match self.lexer.next()? {
+        let dimension = match self.take()? {
             Token::Symbol(':') => self.derived(name, first)?,
             after => self.path(name, first, after)?,
         };
@@ -75,19 +141,22 @@ impl Parser<'_> {
                     ));
                 }
                 other => {
+                    if let Token::Name(word) = &other {
+                        self.fix_sign(if KINDS.contains(&word.as_str()) { ':' } else { ',' });
+                    }
                     let last =
                         self.columns.iter().rev().find(|column| path.last().is_some_and(|l| l.column() == column.id));
                     let last = last.map_or("", |column| &column.name);
                     return Err(self.wrong(format!("expected a comma or ) after {last}, found {other}")));
                 }
             }
-            after = self.lexer.next()?;
+            after = self.take()?;
         }
     }
 
     /// `sold_at: year, month)` after the colon.
     fn derived(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
-        let kind = match self.lexer.next()? {
+        let kind = match self.take()? {
             Token::Name(kind) => kind,
             other => return Err(self.wrong(format!("expected {AFTER_COLON} after the colon, found {other}"))),
         };
@@ -103,7 +172,7 @@ impl Parser<'_> {
         let mut levels = vec![LevelSource::Calendar(column, self.unit(first)?)];
         let mut range = KeyRange::Learnt;
         loop {
-            match self.lexer.next()? {
+            match self.take()? {
                 Token::Symbol(')') => return Ok(self.finish(name, levels, range)),
                 Token::Symbol(',') => {
                     let unit = self.name()?;
@@ -115,6 +184,9 @@ impl Parser<'_> {
                     return Ok(self.finish(name, levels, range));
                 }
                 other => {
+                    if matches!(other, Token::Name(_)) {
+                        self.fix_sign(',');
+                    }
                     return Err(self.wrong(format!("expected a comma, from or ) after a calendar part, found {other}")));
                 }
             }
@@ -124,7 +196,7 @@ impl Parser<'_> {
     /// `2020-01-01 to 2030-01-01`.
     fn span(&mut self, column: ColumnId) -> Result<KeyRange> {
         let low = self.moment(column)?;
-        match self.lexer.next()? {
+        match self.take()? {
             Token::Name(word) if word == "to" => {}
             other => {
                 let message = format!("expected to after the first moment, found {other}");
@@ -154,16 +226,19 @@ impl Parser<'_> {
 
     fn linear(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
         let mut range = KeyRange::Learnt;
-        if let Token::Number(low) = self.lexer.peek()? {
-            self.lexer.next()?;
-            let hint =
-                "write price(price: linear 0..1000), or price(price: linear) to learn the range from the first rows";
-            let wrong = |message: String| Error::new(ErrorKind::InvalidDefinition, message).with_hint(hint);
-            match self.lexer.next()? {
+        let of = self.columns.iter().find(|known| known.id == column).map_or("", |column| &column.name);
+        let (own, of) = (identifier(&name), identifier(of));
+        let hint =
+            format!("write {own}({of}: linear 0..1000), or {own}({of}: linear) to learn the range from the first rows");
+        let hinted = |error: Error| error.with_hint(hint.as_str());
+        if let Token::Number(low) = self.lexer.peek().map_err(hinted)? {
+            self.take()?;
+            let wrong = |message: String| hinted(Error::new(ErrorKind::InvalidDefinition, message));
+            match self.take().map_err(hinted)? {
                 Token::Range => {}
                 other => return Err(wrong(format!("expected .. after {low}, found {other}"))),
             }
-            range = match self.lexer.next()? {
+            range = match self.take().map_err(hinted)? {
                 Token::Number(high) => KeyRange::Linear { low, high },
                 other => return Err(wrong(format!("expected a number after {low}.., found {other}"))),
             };
@@ -175,14 +250,14 @@ impl Parser<'_> {
     fn quantiles(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
         let mut range = KeyRange::LearntQuantiles;
         if self.lexer.peek()? == Token::Symbol('(') {
-            self.lexer.next()?;
+            self.take()?;
             let mut cuts = Vec::new();
             loop {
-                match self.lexer.next()? {
+                match self.take()? {
                     Token::Number(cut) => cuts.push(cut),
                     other => return Err(self.wrong(format!("expected a cut point, found {other}"))),
                 }
-                match self.lexer.next()? {
+                match self.take()? {
                     Token::Symbol(')') => break,
                     Token::Symbol(',') => {}
                     other => return Err(self.wrong(format!("expected a comma or ) after a cut point, found {other}"))),
@@ -198,7 +273,7 @@ impl Parser<'_> {
     fn halvings(&mut self, column: ColumnId) -> Result<Vec<LevelSource>> {
         let mut levels = Vec::new();
         loop {
-            match self.lexer.next()? {
+            match self.take()? {
                 Token::Symbol(')') => break,
                 Token::Symbol(',') => {
                     levels.push(LevelSource::Halved { column, halvings: self.small("halvings")? });
@@ -218,7 +293,7 @@ impl Parser<'_> {
             match self.lexer.peek()? {
                 Token::Symbol(')') => break,
                 Token::Symbol(',') => {
-                    self.lexer.next()?;
+                    self.take()?;
                 }
                 Token::Number(_) if levels.is_empty() => {}
                 other => return Err(self.wrong(format!("expected a comma or ) in hash, found {other}"))),
@@ -234,7 +309,7 @@ impl Parser<'_> {
 
     /// A count of halvings or bits.
     fn small(&mut self, what: &str) -> Result<u8> {
-        match self.lexer.next()? {
+        match self.take()? {
             Token::Number(count) if count.fract() == 0.0 && (1.0..=f64::from(HALVINGS_MAX)).contains(&count) => {
                 Ok(count as u8)
             }
@@ -246,15 +321,20 @@ impl Parser<'_> {
         }
     }
 
-    fn unit(&self, word: &str) -> Result<CalendarUnit> {
-        CalendarUnit::ALL.into_iter().find(|unit| unit.name() == word).ok_or_else(|| {
-            let near = near_names(word, KINDS);
-            let hint = match near.first() {
-                Some(near) => format!("did you mean {near}?"),
-                None => format!("after the colon stand {AFTER_COLON}"),
-            };
-            self.wrong(format!("there is no part {word:?} of a column")).with_hint(hint)
-        })
+    /// A calendar part, of which the last token is the name.
+    fn unit(&mut self, word: &str) -> Result<CalendarUnit> {
+        if let Some(unit) = CalendarUnit::ALL.into_iter().find(|unit| unit.name() == word) {
+            return Ok(unit);
+        }
+        let near = near_names(word, KINDS);
+        let hint = match near.first() {
+            Some(near) => {
+                self.fix_word(near);
+                format!("did you mean {near}?")
+            }
+            None => format!("after the colon stand {AFTER_COLON}"),
+        };
+        Err(self.wrong(format!("there is no part {word:?} of a column")).with_hint(hint))
     }
 
     fn column(&mut self) -> Result<ColumnId> {
@@ -262,26 +342,30 @@ impl Parser<'_> {
         self.column_named(&name)
     }
 
-    fn column_named(&self, name: &str) -> Result<ColumnId> {
+    /// The column of a name, which is the last token.
+    fn column_named(&mut self, name: &str) -> Result<ColumnId> {
         if let Some(column) = self.columns.iter().find(|column| column.name == name) {
             return Ok(column.id);
         }
         let error = undefined_column(name, self.columns);
-        match self.columns.iter().find(|column| column.name.to_ascii_lowercase() == name) {
-            Some(quoted) => Err(error.with_hint(format!("its name has upper case: write \"{}\"", quoted.name))),
-            None => Err(error),
+        if let Some(quoted) = self.columns.iter().find(|column| column.name.to_ascii_lowercase() == name) {
+            return Err(error.with_hint(format!("its name has upper case: write \"{}\"", quoted.name)));
         }
+        if let Some(near) = near_names(name, self.columns.iter().map(|column| column.name.as_str())).first() {
+            self.fix_word(&identifier(near));
+        }
+        Err(error)
     }
 
     fn name(&mut self) -> Result<String> {
-        match self.lexer.next()? {
+        match self.take()? {
             Token::Name(name) => Ok(name),
             other => Err(self.wrong(format!("expected a name, found {other}"))),
         }
     }
 
     fn expect(&mut self, symbol: char) -> Result<()> {
-        match self.lexer.next()? {
+        match self.take()? {
             Token::Symbol(found) if found == symbol => Ok(()),
             other => Err(self.wrong(format!("expected {symbol}, found {other}"))),
         }
@@ -295,4 +379,9 @@ impl Parser<'_> {
     fn wrong(&self, message: impl Into<String>) -> Error {
         wrong(message, self.columns)
     }
+}
+
+/// A dimension's text up to its end, as far as that can be told.
+fn to_its_end(text: &str) -> &str {
+    text.split(';').next().unwrap_or_default().trim_end()
 }

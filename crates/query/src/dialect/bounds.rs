@@ -1,0 +1,171 @@
+//! How wide a query may be: what planning would take minutes or all memory for.
+//!
+//! Planning asks between its rules whether it is still wanted, but not within one, and what it holds is not accounted. So
+//! what it takes too long for by itself is refused before, with the bound in the message. Each bound is where planning took about a second on two
+//! cores, or PostgreSQL's, whichever is lower. How deep a query may be is [`super::depth`]'s.
+
+use alluvia_types::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, TableFactor, TableWithJoins};
+
+/// Subqueries in expressions, one inside the other. Each level doubles the time that planning takes (0.3 s at 14).
+const SUBQUERIES_MAX: usize = 12;
+/// Items of one SELECT, as in PostgreSQL. Planning compares each with all.
+const ITEMS_MAX: usize = 1_664;
+/// Window calls of a statement; planning takes time with the square of their number (0.5 s for 200, 20 s for 800).
+const WINDOWS_MAX: usize = 250;
+/// Tables that one SELECT joins (1 s for 200, 8 s for 400).
+const TABLES_MAX: usize = 200;
+/// Elements of one CUBE, as in PostgreSQL.
+const CUBE_MAX: usize = 12;
+/// Grouping sets of one SELECT, as in PostgreSQL.
+const SETS_MAX: usize = 4_096;
+/// Expressions in all grouping sets of one SELECT.
+const SET_EXPRESSIONS_MAX: usize = 1 << 18;
+
+/// Counts what is open or was seen of a statement.
+#[derive(Default)]
+pub(super) struct Bounds {
+    /// Subqueries in expressions that are open.
+    subqueries: usize,
+    /// Calls with OVER so far.
+    windows: usize,
+}
+
+impl Bounds {
+    /// An expression begins.
+    pub(super) fn enter(&mut self, expr: &Expr) -> Result<()> {
+        if is_subquery(expr) {
+            self.subqueries += 1;
+            if self.subqueries > SUBQUERIES_MAX {
+                let message = format!("subqueries are nested more than {SUBQUERIES_MAX} deep in expressions");
+                return Err(Error::new(ErrorKind::Syntax, message).with_hint("write them as joins, or in WITH"));
+            }
+        }
+        if matches!(expr, Expr::Function(function) if function.over.is_some()) {
+            self.windows += 1;
+            if self.windows > WINDOWS_MAX {
+                let what = format!("the statement has more than {WINDOWS_MAX} window functions");
+                return Err(Error::new(ErrorKind::Syntax, what).with_hint("write it as several statements"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An expression ends.
+    pub(super) fn leave(&mut self, expr: &Expr) {
+        self.subqueries -= usize::from(is_subquery(expr));
+    }
+
+    /// One SELECT.
+    pub(super) fn select(&self, select: &Select) -> Result<()> {
+        let items = select.projection.len();
+        if items > ITEMS_MAX {
+            return Err(too_many(format!("a SELECT of {items} columns"), ITEMS_MAX));
+        }
+        let tables: usize = select.from.iter().map(tables_of).sum();
+        if tables > TABLES_MAX {
+            return Err(too_many(format!("a SELECT from {tables} tables"), TABLES_MAX));
+        }
+        grouping_sets(&select.group_by)
+    }
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
+}
+
+fn tables_of(table: &TableWithJoins) -> usize {
+    let of = |factor: &TableFactor| match factor {
+        TableFactor::NestedJoin { table_with_joins, .. } => tables_of(table_with_joins),
+        _ => 1,
+    };
+    of(&table.relation) + table.joins.iter().map(|join| of(&join.relation)).sum::<usize>()
+}
+
+/// The sets that the items of GROUP BY make together: each of one with each of all others.
+fn grouping_sets(group_by: &GroupByExpr) -> Result<()> {
+    let GroupByExpr::Expressions(items, _) = group_by else { return Ok(()) };
+    let all = |elements: &[Vec<Expr>]| elements.iter().map(Vec::len).sum::<usize>();
+    let (mut sets, mut width) = (1_usize, 0_usize);
+    for item in items {
+        let (more, wider) = match item {
+            Expr::Cube(elements) if elements.len() > CUBE_MAX => {
+                return Err(too_many(format!("CUBE of {} elements", elements.len()), CUBE_MAX));
+            }
+            Expr::Cube(elements) => (1 << elements.len(), all(elements)),
+            Expr::Rollup(elements) => (elements.len() + 1, all(elements)),
+            Expr::GroupingSets(elements) => (elements.len(), elements.iter().map(Vec::len).max().unwrap_or(0)),
+            _ => (1, 1),
+        };
+        sets = sets.saturating_mul(more.max(1));
+        width = width.saturating_add(wider);
+    }
+    if sets > SETS_MAX {
+        return Err(too_many("GROUP BY with so many grouping sets", SETS_MAX));
+    }
+    if sets > 1 && sets.saturating_mul(width) > SET_EXPRESSIONS_MAX {
+        return Err(too_many("GROUP BY with so many expressions in its grouping sets", SET_EXPRESSIONS_MAX));
+    }
+    Ok(())
+}
+
+fn too_many(what: impl std::fmt::Display, most: usize) -> Error {
+    Error::new(ErrorKind::Syntax, format!("{what} is too wide: there may be {most}"))
+        .with_hint("write it as several statements")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dialect::parse;
+    use alluvia_types::ErrorKind;
+
+    fn numbered(count: usize, one: impl Fn(usize) -> String) -> String {
+        (0..count).map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    fn refused(sql: &str) -> String {
+        let error = parse(sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Syntax);
+        error.message().to_owned()
+    }
+
+    #[test]
+    fn subqueries_in_expressions_are_bounded_and_those_beside_each_other_are_not() {
+        let nested = |depth: usize| format!("SELECT {}1{}", "(SELECT ".repeat(depth), ")".repeat(depth));
+        assert!(parse(&nested(12)).is_ok());
+        assert_eq!(parse(&nested(13)).unwrap_err().kind(), ErrorKind::Syntax);
+        let beside = vec!["EXISTS (SELECT 1)"; 100].join(" AND ");
+        assert!(parse(&format!("SELECT {beside}")).is_ok());
+    }
+
+    #[test]
+    fn items_windows_and_tables_are_bounded() {
+        let items = |count| format!("SELECT {} FROM t", numbered(count, |at| format!("a + {at}")));
+        assert!(parse(&items(1_664)).is_ok());
+        assert!(refused(&items(1_665)).contains("1665 columns"));
+        let windows = |count| format!("SELECT {} FROM t", numbered(count, |at| format!("sum(a + {at}) OVER ()")));
+        assert!(parse(&windows(250)).is_ok());
+        assert!(refused(&windows(251)).contains("more than 250 window functions"));
+        let tables = |count| format!("SELECT 1 FROM {}", numbered(count, |at| format!("t AS t{at}")));
+        assert!(parse(&tables(200)).is_ok());
+        assert!(refused(&tables(201)).contains("201 tables"));
+        let joined = format!("SELECT 1 FROM (t{}) JOIN u ON true", " JOIN t ON true".repeat(199));
+        assert!(refused(&joined).contains("201 tables"));
+    }
+
+    #[test]
+    fn grouping_sets_are_bounded() {
+        let cube = |from: usize, count| format!("CUBE ({})", numbered(count, |at| format!("a{}", from + at)));
+        let by = |items: &str| format!("SELECT count(*) FROM t GROUP BY {items}");
+        assert!(parse(&by(&cube(0, 12))).is_ok());
+        assert!(refused(&by(&cube(0, 13))).contains("CUBE of 13 elements"));
+        assert!(refused(&by(&cube(0, 30))).contains("CUBE of 30 elements"));
+        assert!(parse(&by(&format!("{}, {}", cube(0, 6), cube(6, 6)))).is_ok());
+        assert!(refused(&by(&format!("{}, {}", cube(0, 7), cube(7, 6)))).contains("grouping sets"));
+        let rollup = |count| by(&format!("ROLLUP ({})", numbered(count, |at| format!("a{at}"))));
+        assert!(parse(&rollup(500)).is_ok());
+        assert!(refused(&rollup(600)).contains("expressions in its grouping sets"));
+        assert!(refused(&by(&format!("GROUPING SETS ({})", numbered(4_097, |_| "(a)".to_owned())))).contains("4096"));
+        assert!(parse(&by(&numbered(1_000, |at| format!("a{at}")))).is_ok());
+    }
+}
