@@ -7,7 +7,7 @@
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
 use crate::{OpenArgs, say, say_error};
-use alluvia_query::copy::{CopyOptions, HEAD_BYTES, Inferred, Source, Streams, infer, infer_head};
+use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer};
 use alluvia_query::{Outcome, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
@@ -15,7 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{Cursor, IsTerminal, Read};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -80,13 +80,12 @@ pub async fn run(args: LoadArgs) -> Result<ExitCode> {
     let db = args.open.open()?;
     let session = db.session();
     let columns = columns_of(&session, &args.table).await?;
-    let mut streams = Streams::of_process();
     let copy = match columns.as_slice() {
-        [] => create(&session, &args, &source, options, &mut streams).await?,
+        [] => create(&session, &args, &source, options).await?,
         columns => existing(&args, columns, &source, options).await?,
     };
     let start = Instant::now();
-    let outcome = match watch(&session, execute(&session, &copy, streams)).await {
+    let outcome = match watch(&session, execute(&session, &copy)).await {
         Ok(outcome) => outcome,
         Err(error) => {
             if columns.is_empty()
@@ -204,31 +203,18 @@ async fn existing(args: &LoadArgs, columns: &[String], source: &Source, options:
     Ok(copy(&CopyOptions { delimiter: options.delimiter.or(delimiter), ..options }))
 }
 
-/// Looks at the first bytes of standard input, and puts them back before the rest.
-async fn look_at_input(options: CopyOptions, streams: &mut Streams) -> Result<Inferred> {
-    let looked = tokio::task::spawn_blocking(move || {
-        let mut head = Vec::new();
-        let read = std::io::stdin().take(HEAD_BYTES as u64).read_to_end(&mut head);
-        read.map_err(|error| Error::io("standard input", "reading", &error))?;
-        Ok::<_, Error>((infer_head(head.clone(), &options)?, head))
-    });
-    let (inferred, head) = looked.await.map_err(|error| Error::internal(format!("inferring: {error}")))??;
-    streams.stdin = Some(Box::new(Cursor::new(head).chain(std::io::stdin())));
-    Ok(inferred)
-}
-
-/// Infers a new table from the first files or bytes, shows it, creates it, and gives the COPY that goes with what was found out.
-async fn create(
-    session: &Session,
-    args: &LoadArgs,
-    source: &Source,
-    options: CopyOptions,
-    streams: &mut Streams,
-) -> Result<String> {
-    let inferred = match source {
-        Source::Stdin => look_at_input(options, streams).await?,
-        _ => look_at(source, &options).await?,
-    };
+/// Infers a new table from the first files, shows it, creates it, and gives the COPY that goes with what was found out.
+async fn create(session: &Session, args: &LoadArgs, source: &Source, options: CopyOptions) -> Result<String> {
+    if *source == Source::Stdin {
+        let message = format!(
+            "table '{}' does not exist, and standard input cannot be looked at before it is loaded",
+            args.table
+        );
+        return Err(
+            Error::new(ErrorKind::UndefinedTable, message).with_hint("create the table first, or load from a file")
+        );
+    }
+    let inferred = look_at(source, &options).await?;
     let mut create = inferred.create_table(&args.table);
     let with: Vec<String> =
         args.with().into_iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
@@ -253,10 +239,10 @@ async fn take_back(session: &Session, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs one statement that may read standard input.
-async fn execute(session: &Session, sql: &str, streams: Streams) -> Result<Outcome> {
+/// Runs one statement that may read the process's standard input.
+async fn execute(session: &Session, sql: &str) -> Result<Outcome> {
     let statement = session.parse(sql)?.pop().ok_or_else(|| Error::internal("a COPY was parsed to nothing"))?;
-    session.execute_with(statement, streams).await
+    session.execute_with(statement, Streams::of_process()).await
 }
 
 /// Runs a statement under a progress bar; Ctrl-C cancels it.

@@ -120,22 +120,6 @@ fn every_format_is_read_back() {
 }
 
 #[test]
-fn a_table_is_made_for_what_a_pipe_holds() {
-    let (_scratch, dir) = scratch();
-    let told = good(&["load", &dir, "piped", "-"], "id;name\n1;one\n2;two\n");
-    assert!(told.contains("CREATE TABLE piped") && told.contains("id BIGINT"), "{told}");
-    let rows = good(&["sql", &dir, "--format", "csv", "-c", "SELECT id + 1 AS n, name FROM piped ORDER BY id"], "");
-    assert_eq!(rows, "n,name\n2,one\n3,two\n");
-    good(&["load", &dir, "objects", "-"], "{\"a\": 1}\n{\"a\": 2.5}\n");
-    let sum = good(&["sql", &dir, "--format", "csv", "-c", "SELECT sum(a) AS s FROM objects"], "");
-    assert_eq!(sum, "s\n3.5\n");
-    let nothing = run(&["load", &dir, "nothing", "-"], "");
-    assert_eq!(nothing.status.code(), Some(1));
-    assert!(stderr(&nothing).contains("standard input holds nothing to infer columns from"), "{}", stderr(&nothing));
-    assert!(!run(&["sql", &dir, "-c", "SELECT * FROM nothing"], "").status.success());
-}
-
-#[test]
 fn a_load_in_batches_that_is_run_again_loads_nothing_twice() {
     let (scratch, dir) = scratch();
     let file = scratch.path().join("rows.csv");

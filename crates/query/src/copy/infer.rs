@@ -1,8 +1,7 @@
 //! What table would hold these files: columns and types for `alluvia load` into a new table.
 //!
 //! Invariants:
-//! - Files are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place. Of
-//!   standard input the sample is its first bytes, which whoever takes them puts back before the rest.
+//! - Files are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
 //! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
 //!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
 //!   zeros are codes, so TEXT.
@@ -21,15 +20,11 @@ use alluvia_space::{Column, DataType, TableDef, TableOptions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use arrow::datatypes::Schema;
 use std::collections::HashMap;
-use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that are looked at in each of the first files.
 const SAMPLE_BYTES: usize = 4 << 20;
-/// Bytes of standard input that [`infer_head`] wants, if there are as many: a sample and the end of its last record.
-pub const HEAD_BYTES: usize = 2 * SAMPLE_BYTES;
-const STDIN: &str = "standard input";
 /// Files that are looked at.
 const SAMPLE_FILES: usize = 8;
 
@@ -87,84 +82,10 @@ impl Inferred {
     }
 }
 
-/// What is looked at.
-enum Sample {
-    File(InputFile),
-    /// The first bytes of standard input.
-    Head(Arc<[u8]>),
-}
-
-impl Sample {
-    /// As messages call it.
-    fn name(&self) -> String {
-        match self {
-            Sample::File(file) => file.name(),
-            Sample::Head(_) => STDIN.to_owned(),
-        }
-    }
-
-    fn open(&self) -> Result<Box<dyn Read + Send>> {
-        Ok(match self {
-            Sample::File(file) => Box::new(file.open()?),
-            Sample::Head(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
-        })
-    }
-}
-
-/// Looks at the first bytes of standard input, [`HEAD_BYTES`] or all. The format is told from them if `options` has none.
-pub fn infer_head(head: Vec<u8>, options: &CopyOptions) -> Result<Inferred> {
-    let sample = [Sample::Head(head.into())];
-    let unpacked = || open_unpacked(sample[0].open()?, STDIN, options.compression, &Arc::new(Progress::default()));
-    let format = match options.format {
-        Some(format) => format,
-        None => {
-            let mut start = Vec::new();
-            unpacked()?.take(64).read_to_end(&mut start).map_err(|error| Error::io(STDIN, "reading", &error))?;
-            format_of(&start)
-        }
-    };
-    let options = CopyOptions { format: Some(format), ..options.clone() };
-    options.check(Direction::From, None)?;
-    let inferred = match format {
-        Format::Csv => infer_csv(&sample, &options)?,
-        Format::JsonLines => infer_json(&sample, &options)?,
-        Format::Arrow => from_schema(arrow_stream(unpacked()?, STDIN)?.schema().as_ref(), STDIN, &options)?,
-        Format::Parquet => {
-            return Err(Error::new(ErrorKind::NotSupported, "Parquet from standard input is not supported")
-                .with_hint("its columns stand at its end: save it to a file"));
-        }
-        Format::Text | Format::Binary | Format::JsonArray => return Err(of_postgresql()),
-    };
-    not_empty(inferred, STDIN)
-}
-
-/// The format of an input, by its first bytes.
-fn format_of(start: &[u8]) -> Format {
-    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
-    match (start, text) {
-        ([b'P', b'A', b'R', b'1', ..], _) => Format::Parquet,
-        ([b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..], _) => Format::Arrow,
-        (_, [b'{', ..]) => Format::JsonLines,
-        _ => Format::Csv,
-    }
-}
-
-fn of_postgresql() -> Error {
-    Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
-        .with_hint("create the table first")
-}
-
-fn not_empty(inferred: Inferred, name: &str) -> Result<Inferred> {
-    if inferred.columns.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidValue, format!("{name} holds nothing to infer columns from")));
-    }
-    Ok(inferred)
-}
-
 /// Looks at the files of `source`. Blocks. `roots` as in [`crate::copy::CopyContext::data_roots`].
 pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) -> Result<Inferred> {
     if *source == Source::Stdin {
-        return Err(Error::new(ErrorKind::NotSupported, "standard input cannot be looked at before it is read")
+        return Err(Error::new(ErrorKind::NotSupported, "columns cannot be inferred from standard input")
             .with_hint("create the table first, or load from a file"));
     }
     let files = resolve(source, &roots.map(<[PathBuf]>::to_vec))?;
@@ -173,20 +94,28 @@ pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) 
     let format = options.format_of(Some(&first.name()))?;
     let is_like_first = |file: &&InputFile| options.format_of(Some(&file.name())).is_ok_and(|other| other == format);
     let like_first: Vec<InputFile> = files.iter().filter(is_like_first).cloned().collect();
-    let sample: Vec<Sample> = like_first.iter().take(SAMPLE_FILES).cloned().map(Sample::File).collect();
-    let inferred = match format {
-        Format::Csv => infer_csv(&sample, options)?,
-        Format::JsonLines => infer_json(&sample, options)?,
+    let sample = &like_first[..like_first.len().min(SAMPLE_FILES)];
+    let mut inferred = match format {
+        Format::Csv => infer_csv(sample, options)?,
+        Format::JsonLines => infer_json(sample, options)?,
         Format::Parquet => from_schema(parquet_schema(first)?.as_ref(), &first.name(), options)?,
         Format::Arrow => {
             let bytes =
                 open_unpacked(first.open()?, &first.name(), options.compression, &Arc::new(Progress::default()))?;
             from_schema(arrow_stream(bytes, &first.name())?.schema().as_ref(), &first.name(), options)?
         }
-        Format::Text | Format::Binary => return Err(of_postgresql()),
+        Format::Text | Format::Binary => {
+            return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
+                .with_hint("create the table first"));
+        }
         Format::JsonArray => return Err(Error::internal("the options let a JSON array through")),
     };
-    let mut inferred = not_empty(inferred, &first.name())?;
+    if inferred.columns.is_empty() {
+        return Err(Error::new(
+            ErrorKind::InvalidValue,
+            format!("{} holds nothing to infer columns from", first.name()),
+        ));
+    }
     if like_first.len() < files.len() {
         (inferred.options, inferred.by_position) = (options.clone(), false);
     }
@@ -194,12 +123,12 @@ pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) 
 }
 
 /// The first whole records of a file.
-fn sample_of(file: &Sample, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
+fn sample_of(file: &InputFile, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
     let text = open_text(file.open()?, &file.name(), options.compression, &Arc::new(Progress::default()))?;
     Ok(Blocks::new(text, &file.name(), cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default())
 }
 
-fn infer_csv(files: &[Sample], options: &CopyOptions) -> Result<Inferred> {
+fn infer_csv(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
     let name = files[0].name();
     let mut dialect = options.dialect(Some(&name));
     if options.delimiter.is_none() && dialect.delimiter == b',' {
@@ -287,7 +216,7 @@ fn looks_like_names(fields: &[String]) -> bool {
     distinct && !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
 }
 
-fn infer_json(files: &[Sample], options: &CopyOptions) -> Result<Inferred> {
+fn infer_json(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
     for file in files {
@@ -521,28 +450,6 @@ mod tests {
         let files: [(&str, &[u8]); 2] = [("a.csv", b"v;w\n1;2\n"), ("b.ndjson", b"{\"v\": 1}\n")];
         let inferred = inferred_with(&files, &CopyOptions::default()).unwrap();
         assert_eq!((inferred.columns.len(), inferred.options), (2, CopyOptions::default()));
-    }
-
-    #[test]
-    fn the_head_of_an_input_tells_as_much_as_a_file() {
-        let head = |text: &str, options: &CopyOptions| infer_head(text.as_bytes().to_vec(), options);
-        let csv = head("id;when\n1;2026-01-01\n2;2026-01-02\n", &CopyOptions::default()).unwrap();
-        let types: Vec<DataType> = csv.columns.iter().map(|column| column.data_type).collect();
-        assert_eq!(types, [DataType::Int64, DataType::Date]);
-        assert_eq!(
-            csv.copy_from("t", &Source::Stdin),
-            "COPY \"t\" FROM STDIN (FORMAT csv, HEADER true, DELIMITER ';')"
-        );
-        let json = head("  {\"a\": 1}\n", &CopyOptions::default()).unwrap();
-        assert_eq!(json.copy_from("t", &Source::Stdin), "COPY \"t\" FROM STDIN (FORMAT ndjson)");
-        // As much as there is of a long input, which ends within a record.
-        let long = "12345,67\n".repeat(HEAD_BYTES / 9) + "1234";
-        let found = head(&long, &CopyOptions::default()).unwrap();
-        assert!(found.columns.len() == 2 && found.columns.iter().all(|column| column.data_type == DataType::Int64));
-        assert!(head("PAR1....", &CopyOptions::default()).unwrap_err().message().contains("Parquet"));
-        assert!(head("", &CopyOptions::default()).unwrap_err().message().contains("holds nothing"));
-        let rows = CopyOptions { batch_rows: Some(5), ..CopyOptions::default() };
-        assert_eq!(head("a\n1\n", &rows).unwrap_err().kind(), ErrorKind::NotSupported);
     }
 
     #[test]

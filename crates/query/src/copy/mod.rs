@@ -45,7 +45,7 @@ pub(crate) use assign::{Assigner, assign};
 pub(crate) use bind::Wanted;
 pub use body::BodyOptions;
 pub(crate) use columns::{ColumnBuilder, TextAs};
-pub use infer::{HEAD_BYTES, Inferred, InferredColumn, infer, infer_head, infer_schema};
+pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
 pub use output::ResultWriter;
 pub(crate) use sink::{Sink, compact, tight};
