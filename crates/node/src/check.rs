@@ -9,12 +9,13 @@
 //! So the directory is not opened as a start would open it. The manifest is read, the log is replayed into nothing but
 //! definitions and names of files, and then each dictionary and each segment is opened and read by itself.
 
+use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, lost_manifest};
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Manifest, Spaces, TableFiles};
 use alluvia_storage::{Cache, Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
-use alluvia_tree::{Segment, SegmentMeta, TreeContext, segment_of_file};
+use alluvia_tree::{Segment, SegmentMeta, TreeContext};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Version};
 use std::collections::BTreeSet;
 use std::io;
@@ -59,10 +60,10 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(RealDisk::new()));
     let mut report = CheckReport::default();
     if !disk.exists(&dir.join(MANIFEST_NAME)) {
-        without_manifest(disk.as_ref(), dir, &mut report)?;
+        report.find(lost_manifest(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?)?;
         return Ok(report);
     }
-    let lock_path = dir.join("lock");
+    let lock_path = dir.join(LOCK_NAME);
     let lock = disk.try_lock(&lock_path).map_err(|error| Error::io(&lock_path, "locking", &error))?;
     let _lock = lock.ok_or_else(|| {
         Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
@@ -96,7 +97,7 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
             partitions(&entry.def.name, files, &mut report);
         }
     }
-    let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join("segments"));
+    let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join(SEGMENTS_DIR));
     let mut seen = BTreeSet::new();
     for meta in metas {
         let name = catalog.by_id(meta.table).map_or("(dropped)", |entry| entry.def.name.as_str());
@@ -120,7 +121,7 @@ fn log(
     report: &mut CheckReport,
 ) -> Result<(Arc<Catalog>, Option<Version>)> {
     let mut catalog = Arc::new(manifest.catalog.clone());
-    let read = Log::read(disk, &dir.join("log"), manifest.database, manifest.through, &mut |record| {
+    let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
         let version = record.version;
         let published = Committer::replay(&record, &catalog, spaces)?;
         if let Some(changed) = published.catalog {
@@ -193,21 +194,6 @@ fn partitions(table: &str, files: &TableFiles, report: &mut CheckReport) {
             }
         }
     }
-}
-
-/// A directory without a manifest is none of ours, unless it holds what only a manifest can have named: the manifest is the
-/// first file that is written, and log and segments come after it.
-fn without_manifest(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
-    let names = |folder: &str| disk.read_dir(&dir.join(folder)).unwrap_or_default().into_iter().map(|entry| entry.name);
-    let is_log = |name: &str| {
-        name.strip_suffix(".log")
-            .is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let found = names("log").find(|name| is_log(name));
-    let found = found.or_else(|| names("segments").find(|name| segment_of_file(name).is_some()));
-    let Some(found) = found else { return Err(no_database(dir)) };
-    report.findings.push(format!("{} is missing, although {found} is there", dir.join(MANIFEST_NAME).display()));
-    Ok(())
 }
 
 fn no_database(dir: &Path) -> Error {

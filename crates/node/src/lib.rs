@@ -12,6 +12,7 @@ mod audit;
 mod check;
 mod core;
 mod database;
+mod directory;
 mod memos;
 mod options;
 mod pool;
