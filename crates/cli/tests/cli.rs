@@ -165,6 +165,12 @@ fn check_makes_nothing_and_tells_damage_by_its_exit_code() {
     assert!(good(&["check", &dir], "").contains("every checksum and invariant holds"));
     assert!(contents(scratch.path()) == before, "a check changes nothing");
 
+    let stray = Path::new(&dir).join("segments/seg-999.parquet");
+    fs::write(&stray, "of an interrupted run").unwrap();
+    let said = good(&["check", &dir], "");
+    assert!(said.contains("notice: ") && said.contains("seg-999.parquet is named by nothing"), "{said}");
+    fs::remove_file(&stray).unwrap();
+
     let segments: Vec<&PathBuf> = before.keys().filter(|path| path.to_string_lossy().contains("/segments/")).collect();
     assert!(segments.len() >= 2, "{segments:?}");
     for path in &segments {

@@ -76,6 +76,11 @@ impl AuditLog {
         Ok(numbers)
     }
 
+    /// The files, oldest first.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.numbers()?.into_iter().map(|number| self.path(number)).collect())
+    }
+
     /// Adds whole lines, durably.
     pub(crate) fn append(&self, lines: &[u8]) -> Result<()> {
         let mut state = self.state.lock();

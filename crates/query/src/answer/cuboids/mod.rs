@@ -16,6 +16,7 @@ mod pinning;
 mod resident;
 mod shape;
 
+pub(crate) use memory::MEMO;
 pub(crate) use pinning::Pinned;
 pub(crate) use shape::{Shape, dimensions};
 

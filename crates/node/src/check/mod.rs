@@ -7,18 +7,24 @@
 //!   and everything that the log names up to where it is damaged.
 //!
 //! So the directory is not opened as a start would open it. The manifest is read, the log is replayed into nothing but
-//! definitions and names of files, and then each dictionary and each segment is opened and read by itself.
+//! definitions and names of files, and then each dictionary and each segment is opened and read by itself. `beside` looks at what lies
+//! beside the data: memos, the audit log, and files that nothing names. Of the files that FORMAT.md lists, only `passwords`, which has
+//! no checksum, and `spill/`, which means nothing, are not read.
 
+mod beside;
+mod read_only;
+
+use self::read_only::ReadOnlyDisk;
+use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, lost_manifest};
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Manifest, Spaces, TableFiles};
-use alluvia_storage::{Cache, Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
+use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::{Segment, SegmentMeta, TreeContext};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Version};
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,6 +44,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Bytes at the end of the log that an interrupted write left, which is no damage; the next start cuts them.
     pub torn_log_bytes: u64,
+    /// What is no damage but should be known, one sentence each: files that nothing names, and what an interrupted write left.
+    pub notices: Vec<String>,
     /// What is wrong, one sentence each; empty when all is well.
     pub findings: Vec<String>,
 }
@@ -106,6 +114,13 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
         report.rows += meta.rows;
         report.bytes += meta.bytes();
         one_segment(&tree, &catalog, meta, last, &mut seen, &mut report)?;
+    }
+    let disk = &tree.disk;
+    beside::memos(disk.as_ref(), dir, &mut report)?;
+    beside::audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
+    // What a damaged log names is not known.
+    if last.is_some() {
+        beside::strays(disk.as_ref(), dir, &seen, &spaces.required(), &mut report)?;
     }
     Ok(report)
 }
@@ -199,80 +214,4 @@ fn partitions(table: &str, files: &TableFiles, report: &mut CheckReport) {
 fn no_database(dir: &Path) -> Error {
     Error::new(ErrorKind::UndefinedObject, format!("{} holds no Alluvia database", dir.display()))
         .with_hint("name a data directory; a check makes none")
-}
-
-/// The machine's disk for reading. Opening a dictionary cuts what lies beyond what is needed of it; here the cut is left out,
-/// and nothing reads on from there. Everything else that changes a file is refused.
-#[derive(Debug)]
-struct ReadOnlyDisk(RealDisk);
-
-#[derive(Debug)]
-struct ReadOnlyFile(Arc<dyn DiskFile>);
-
-fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check changes nothing"))
-}
-
-impl Disk for ReadOnlyDisk {
-    fn create(&self, _path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        refused()
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(ReadOnlyFile(self.0.open(path)?)))
-    }
-
-    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
-        self.0.read_dir(dir)
-    }
-
-    fn create_dir_all(&self, _dir: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn remove(&self, _path: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.0.exists(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.0.free_bytes(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.0.try_lock(path)
-    }
-}
-
-impl DiskFile for ReadOnlyFile {
-    fn write_all_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
-        refused()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        refused()
-    }
 }
