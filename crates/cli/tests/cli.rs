@@ -2,12 +2,14 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
+use alluvia_snapshot::{Memo, Store};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use arrow::ipc::reader::StreamReader;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Cursor, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -200,6 +202,47 @@ fn check_makes_nothing_and_tells_damage_by_its_exit_code() {
     assert_eq!(run(&["check", &dir], "").status.code(), Some(3));
     fs::remove_file(&manifest).unwrap();
     assert_eq!(run(&["check", &dir], "").status.code(), Some(3), "files that a manifest must have named are there");
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_is_left_alone_and_the_error_says_what_to_do() {
+    let (scratch, dir) = scratch();
+    let refused = |dir: &str, told: &[&str]| {
+        for args in [["sql", dir, "-c", "SELECT 1"].as_slice(), &["check", dir]] {
+            let output = run(args, "");
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
+            let said = stderr(&output);
+            let wanted = if args[0] == "check" { &told[told.len() - 2..] } else { &told[..2] };
+            assert!(wanted.iter().all(|part| said.contains(part)), "{args:?}: {wanted:?} in {said}");
+        }
+    };
+    let nothing_to_check = ["holds no Alluvia database", "hint:  name a data directory; a check makes none"];
+    let file = scratch.path().join("rows.csv");
+    fs::write(&file, "a,b\n").unwrap();
+    let what_to_do = "hint:  name a data directory; it is made if it does not exist";
+    let told = ["rows.csv is there, and is no directory", what_to_do, nothing_to_check[0], nothing_to_check[1]];
+    refused(&file.display().to_string(), &told);
+    let told = ["db cannot be a directory", what_to_do, nothing_to_check[0], nothing_to_check[1]];
+    refused(&file.join("db").display().to_string(), &told);
+    assert_eq!(fs::read(&file).unwrap(), b"a,b\n");
+
+    // One that a later version has written: its manifest is whole, and of a form that is not known here.
+    let db = Database::open(&dir).unwrap();
+    db.core().memorise(&Memo { name: "manifest", magic: b"ALVMAN99" }, b"of the future").unwrap();
+    drop(db);
+    let before = contents(scratch.path());
+    refused(&dir, &["manifest is of format version 99", "hint:  open it with the version of Alluvia that wrote it"]);
+    assert!(contents(scratch.path()) == before, "nothing was changed");
+
+    // Root may read and write everything.
+    let locked = scratch.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(locked.join("probe"), "").is_err() {
+        let (inside, denied) =
+            (locked.join("db").display().to_string(), ["Permission denied", "hint:  run it as the user"]);
+        refused(&inside, &[denied[0], denied[1], nothing_to_check[0], nothing_to_check[1]]);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The engine without threads: log, commit, views and pipeline over one disk and one clock.
 
 use crate::audit::AuditLog;
-use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, refuse_others};
+use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_others};
 use crate::memos;
 use crate::options::DatabaseOptions;
 use alluvia_catalog::Catalog;
@@ -57,7 +57,7 @@ impl Core {
         seed: u64,
     ) -> Result<Core> {
         let io = |doing: &'static str, path: PathBuf| move |error: std::io::Error| Error::io(&path, doing, &error);
-        disk.create_dir_all(dir).map_err(io("creating", dir.into()))?;
+        disk.create_dir_all(dir).map_err(|error| cannot_make(dir, &error))?;
         refuse_others(disk.as_ref(), dir)?;
         let lock_path = dir.join(LOCK_NAME);
         let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {

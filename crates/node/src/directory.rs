@@ -11,6 +11,7 @@ use alluvia_snapshot::{KEYS_PREFIX, MANIFEST_NAME};
 use alluvia_storage::Disk;
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result, TableId};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file that the process which has the directory holds locked.
@@ -71,13 +72,29 @@ fn evidence(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
         if !disk.exists(&folder) {
             continue;
         }
-        let entries = disk.read_dir(&folder).map_err(|error| Error::io(&folder, "listing", &error))?;
+        let entries = match disk.read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => continue,
+            entries => entries.map_err(|error| Error::io(&folder, "listing", &error))?,
+        };
         let found = entries.iter().find(|entry| !entry.is_dir && entry.name != MANIFEST_NAME && is_ours(&entry.name));
         if let Some(found) = found {
             return Ok(Some(folder.join(&found.name)));
         }
     }
     Ok(None)
+}
+
+/// Why a data directory could not be made.
+pub(crate) fn cannot_make(dir: &Path, error: &io::Error) -> Error {
+    let dir_shown = dir.display();
+    let message = match error.kind() {
+        io::ErrorKind::AlreadyExists => format!("{dir_shown} is there, and is no directory"),
+        io::ErrorKind::NotADirectory => {
+            format!("{dir_shown} cannot be a directory: what stands before its last name is none")
+        }
+        _ => return Error::io(dir, "creating", error),
+    };
+    Error::new(ErrorKind::Io, message).with_hint("name a data directory; it is made if it does not exist")
 }
 
 /// What is wrong with a directory that has no manifest although it had a database; `None` if it has one, or had none.
