@@ -64,6 +64,16 @@ impl CheckReport {
 /// Checks the database in `dir`; `progress` is told of each segment before it is read.
 ///
 /// Errors: there is no database, it is open elsewhere, or it has another format. Damage is no error, but a finding.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let dir = scratch.path().join("db");
+/// # drop(alluvia_node::Database::open(&dir)?);
+/// let report = alluvia_node::check(&dir, &mut |what| println!("{what}"))?;
+/// assert!(report.findings.is_empty(), "{:#?}", report.findings);
+/// # Ok(()) }
+/// ```
 pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> {
     let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(RealDisk::new()));
     let mut report = CheckReport::default();
