@@ -2,10 +2,11 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::support::{self, create, insert, open, read, rows, snapshot};
-use alluvia_snapshot::{Freshness, Store, Want};
+use alluvia_snapshot::{Freshness, Snapshot, Store, Want};
 use alluvia_storage::FaultDisk;
 use alluvia_types::{ManualClock, Stage, TableId, Version};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ proptest! {
         let mut model: Vec<(u64, String)> = Vec::new();
         // When each version became visible; versions from before a reopening count as visible for ever.
         let mut visible_at: Vec<(Duration, Version)> = Vec::new();
+        // Of each step one, not read before the end.
+        let mut held: Vec<Snapshot> = Vec::new();
         for step in history {
             let now = alluvia_types::Clock::monotonic(clock.as_ref());
             match step {
@@ -77,19 +80,38 @@ proptest! {
                 Step::Merge => drop(core.merge(true).unwrap()),
                 Step::Wait(millis) => clock.advance(Duration::from_millis(millis)),
                 Step::Reopen => {
+                    check_held(&mut held, table, &model)?;
                     drop(core);
                     core = open(&disk, &clock).unwrap();
                     visible_at.iter_mut().for_each(|entry| entry.0 = Duration::ZERO);
                 }
             }
             check_snapshots(&core, &clock, table, &model, &visible_at)?;
+            held.push(snapshot(&core, FRESHNESSES[held.len() % FRESHNESSES.len()]));
         }
         core.sort().unwrap();
         core.merge(true).unwrap();
+        check_held(&mut held, table, &model)?;
         let all = snapshot(&core, Freshness::Merged);
         prop_assert_eq!(all.stage, Stage::Merged);
         prop_assert_eq!(read(&all, table), sorted(model));
     }
+}
+
+const FRESHNESSES: [Freshness; 3] =
+    [Freshness::Within(Duration::ZERO), Freshness::Within(Duration::from_secs(2)), Freshness::Merged];
+
+/// All that versions through this one brought.
+fn prefix(model: &[(u64, String)], version: Version) -> Vec<(u64, String)> {
+    sorted(model.iter().filter(|row| row.0 <= version.0).cloned().collect())
+}
+
+/// What was pinned is read as it was, whatever was sorted and merged since; then it is let go.
+fn check_held(held: &mut Vec<Snapshot>, table: TableId, model: &[(u64, String)]) -> Result<(), TestCaseError> {
+    for snapshot in held.drain(..) {
+        prop_assert_eq!(read(&snapshot, table), prefix(model, snapshot.version), "held at {}", snapshot.version);
+    }
+    Ok(())
 }
 
 fn check_snapshots(
@@ -100,12 +122,11 @@ fn check_snapshots(
     visible_at: &[(Duration, Version)],
 ) -> Result<(), TestCaseError> {
     let now = alluvia_types::Clock::monotonic(clock);
-    let prefix = |version: Version| sorted(model.iter().filter(|row| row.0 <= version.0).cloned().collect());
-    for freshness in [Freshness::Within(Duration::ZERO), Freshness::Within(Duration::from_secs(2)), Freshness::Merged] {
+    for freshness in FRESHNESSES {
         let snapshot = snapshot(core, freshness);
         prop_assert_eq!(
             read(&snapshot, table),
-            prefix(snapshot.version),
+            prefix(model, snapshot.version),
             "{:?} at version {}",
             freshness,
             snapshot.version
@@ -123,9 +144,49 @@ fn check_snapshots(
         let half = Version(core.info().visible.0 / 2);
         let again =
             core.snapshot(&Want { freshness, at_least: Version(0), exactly: Some(half), tables: vec![table] }).unwrap();
-        prop_assert_eq!(read(&again, table), prefix(half));
+        prop_assert_eq!(read(&again, table), prefix(model, half));
     }
     Ok(())
+}
+
+/// P3: files that no manifest names any more stay for as long as somebody holds a snapshot that reads them, and no longer.
+#[test]
+fn a_held_snapshot_is_read_as_it_was_after_merges_and_new_manifests() {
+    let disk = FaultDisk::new();
+    let core = open(&disk, &Arc::new(ManualClock::default())).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let on_disk = || -> BTreeSet<String> {
+        let folder = std::path::Path::new(support::DIR).join("segments");
+        alluvia_storage::Disk::read_dir(disk.as_ref(), &folder).unwrap().into_iter().map(|entry| entry.name).collect()
+    };
+    let needed = || -> BTreeSet<String> {
+        let metas = core.segments();
+        let ids = metas.iter().flat_map(|meta| meta.with_rungs()).map(|meta| meta.id);
+        ids.flat_map(|id| [format!("seg-{id}.parquet"), format!("seg-{id}.side")]).collect()
+    };
+    let mut model = Vec::new();
+    let mut held = Vec::new();
+    for round in 0..12 {
+        let values: Vec<(i64, u8)> = (0..40).map(|at| (round * 40 + at, (at % 9) as u8)).collect();
+        let version = insert(&core, &[(table, rows(&named(&values)))]).unwrap().version;
+        model.extend(named(&values).iter().map(|(id, kind)| (version.0, format!("{id}|{kind}"))));
+        held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        core.sort().unwrap();
+        held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        if round % 2 == 1 {
+            core.merge(true).unwrap();
+            held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        }
+    }
+    let stages: BTreeSet<Stage> = held.iter().map(|snapshot| snapshot.stage).collect();
+    assert_eq!(stages.len(), 3, "every stage is held: {stages:?}");
+    assert!(on_disk().len() > needed().len(), "files that nothing names are there for those who read them");
+    // None was read before, so that nothing of them is in memory.
+    for snapshot in &held {
+        assert_eq!(read(snapshot, table), prefix(&model, snapshot.version), "{:?}", snapshot.stage);
+    }
+    drop(held);
+    assert_eq!(on_disk(), needed(), "the last reader takes them along");
 }
 
 /// Rows that statements hold are bounded too: past that a writer waits for them, and not for ever.
