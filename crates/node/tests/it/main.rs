@@ -8,6 +8,7 @@ mod cuboids;
 mod estimates;
 mod faults;
 mod fuzz;
+mod held_merge;
 mod index_answers;
 mod kill;
 mod nested;
