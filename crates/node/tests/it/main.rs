@@ -7,6 +7,7 @@ mod crash;
 mod cuboids;
 mod estimates;
 mod faults;
+mod freshness;
 mod fuzz;
 mod held_merge;
 mod index_answers;
