@@ -21,10 +21,10 @@ fn command(args: &[&str]) -> Command {
 }
 
 /// Runs it to its end with this as standard input.
-fn run(args: &[&str], input: &str) -> Output {
+fn run(args: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut child = command(args).spawn().unwrap();
     // Who does not read its input may be gone already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
 }
 
@@ -37,7 +37,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// Runs it, which must go well; gives its standard output.
-fn good(args: &[&str], input: &str) -> String {
+fn good(args: &[&str], input: impl AsRef<[u8]>) -> String {
     let output = run(args, input);
     assert_eq!(output.status.code(), Some(0), "{args:?}\n{}{}", stdout(&output), stderr(&output));
     stdout(&output)
@@ -134,6 +134,55 @@ fn a_load_in_batches_that_is_run_again_loads_nothing_twice() {
         let found =
             good(&["sql", &dir, "--format", "csv", "-c", "SELECT count(*) AS n, count(DISTINCT a) AS d FROM t"], "");
         assert_eq!(found, "n,d\n1000,1000\n");
+    }
+}
+
+#[test]
+fn a_table_is_made_of_what_standard_input_holds() {
+    let (_scratch, dir) = scratch();
+    let sql = |sql: &str| good(&["sql", &dir, "--format", "csv", "-c", sql], "");
+    let columns = |table: &str| {
+        sql(&format!("SELECT column_name, data_type FROM alluvia.columns WHERE table_name = '{table}' ORDER BY 1"))
+    };
+    // More than is looked at, and loaded whole; then again, into the table that is there.
+    let rows: String = (1..=300_000).map(|row| format!("{row};text {row}\n")).collect();
+    assert!(rows.len() > 5 << 20);
+    for times in 1..=2 {
+        let said = good(&["load", &dir, "piped", "-"], format!("Id;Note\n{rows}"));
+        assert_eq!(said.contains("CREATE TABLE piped"), times == 1, "{said}");
+        let sums = sql("SELECT count(*) AS n, sum(id) AS total FROM piped");
+        assert_eq!(sums, format!("n,total\n{},{}\n", times * 300_000, times * 45_000_150_000u64));
+    }
+    assert_eq!(columns("piped"), "column_name,data_type\nid,BIGINT\nnote,TEXT\n");
+
+    // Other formats, told by their first bytes, or stated.
+    let lines = "{\"a\": 1, \"b\": \"x\"}\n{\"a\": 2.5}\n";
+    good(&["load", &dir, "lines", "-", "--measures", "a"], lines);
+    good(&["load", &dir, "lines", "-"], lines);
+    assert_eq!(sql("SELECT count(*) AS n, CAST(sum(a) AS BIGINT) AS total FROM lines"), "n,total\n4,7\n");
+    good(&["load", &dir, "stated", "-", "--format", "ndjson"], lines);
+    assert_eq!(columns("stated"), "column_name,data_type\na,DOUBLE\nb,TEXT\n");
+    let arrow = run(&["sql", &dir, "--format", "arrow", "-c", "SELECT a, b FROM stated ORDER BY a"], "").stdout;
+    good(&["load", &dir, "arrows", "-"], arrow);
+    assert_eq!(sql("SELECT CAST(a * 2 AS BIGINT) AS twice, b FROM arrows ORDER BY a"), "twice,b\n2,x\n5,\n");
+
+    // What cannot be is refused, and leaves no table.
+    for (args, input, wrong) in [
+        (vec!["load", &dir, "none", "-"], "", "standard input holds nothing to infer columns from"),
+        (vec!["load", &dir, "none", "-"], "PAR1\u{0}\u{0}", "Parquet cannot be read from standard input"),
+        (vec!["load", &dir, "none", "-", "--format", "text"], "1\tx\n", "hint:  create the table first"),
+        (
+            vec!["load", &dir, "none", "-", "--batch-rows", "5"],
+            "a\n1\n",
+            "BATCH_ROWS is not supported from standard input",
+        ),
+        (vec!["load", &dir, "none", "-"], "a,b\n1,2\n3\n", "line 3"),
+        (vec!["load", &dir, "piped", "-", "--curve", "z"], "a\n1\n", "--curve is for new tables"),
+    ] {
+        let output = run(&args, input);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&output).contains(wrong), "{args:?}: {}", stderr(&output));
+        assert_eq!(columns("none"), "column_name,data_type\n");
     }
 }
 
