@@ -33,7 +33,7 @@ CREATE TABLE many (
 ) WITH (dimensions = 'kind; time(at: year, month, day)', measures = 'price, ratio, medium');
 INSERT INTO many SELECT value, value % 30000 - 15000, CASE WHEN value % 17 = 0 THEN NULL ELSE value * 7919 % 1000003 END, value % 3 = 0,
   CASE WHEN value % 11 = 0 THEN NULL ELSE 'kind ' || value % 13 END, repeat('note ', value % 9) || value,
-  CAST(to_timestamp_seconds(1700000000 + value * 997) AS DATE), to_timestamp_seconds(1700000000 + value * 997),
+  CAST(to_timestamp_seconds(1700000000 + value * 997) AS DATE) AS day, to_timestamp_seconds(1700000000 + value * 997),
   value / 100.0, value * 1000003, CASE WHEN value % 1000 = 0 THEN CAST('NaN' AS DOUBLE) ELSE value / 7.0 END, value / 3.0
   FROM generate_series(1, 40000);
 CALL alluvia.merge();
@@ -67,7 +67,8 @@ def main() -> None:
             names = ours.column_names
             assert parquet.read_schema(own[0]).names == [*names, "_version", "_ordinal"], table
             listed = [str(file) for file in own]
-            by_duckdb = duckdb.sql(f"SELECT {', '.join(names)} FROM read_parquet({listed!r}) ORDER BY id").to_arrow_table()
+            columns = ", ".join(f'"{name}"' for name in names)
+            by_duckdb = duckdb.sql(f"SELECT {columns} FROM read_parquet({listed!r}) ORDER BY id").to_arrow_table()
             by_pyarrow = pa.concat_tables(parquet.read_table(file).select(names) for file in own).sort_by("id")
             expected = values(ours)
             for reader, read in [("DuckDB", values(by_duckdb)), ("pyarrow", values(by_pyarrow))]:
