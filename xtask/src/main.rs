@@ -81,6 +81,7 @@ fn licences() {
 
 fn test() {
     lint();
+    docs();
     cargo(&[&["test", "--workspace"], CHECKED].concat()).run();
     interop();
     python_package();
@@ -120,6 +121,8 @@ fn deb(rest: &[&str]) {
     package::deb(&program);
 }
 
+/// The documentation of the crates; a link in it that leads nowhere is an error. Needs no more than what clippy has checked already,
+/// and our own crates once more.
 fn docs() {
     cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
 }

@@ -104,3 +104,34 @@ impl Passwords {
         self.users.get(user)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The golden file never changes: it is what this version writes, and every later one reads.
+    const GOLDEN: &str = include_str!("../tests/golden/passwords-01");
+
+    #[test]
+    fn the_golden_file_is_read_and_is_what_is_written() {
+        let passwords = Passwords::parse(GOLDEN).unwrap();
+        assert_eq!(passwords.users().collect::<Vec<_>>(), ["alluvia", "reader two", "\u{fc}nal"]);
+        for (user, password) in [("alluvia", "correct horse"), ("reader two", "p:a$s s"), ("\u{fc}nal", "\u{2168}")] {
+            let verifier = passwords.get(user).unwrap();
+            assert!(verifier.is_of(password) && !verifier.is_of("correct hors"), "{user}");
+        }
+        // A password is what it is normalised to, by SASLprep.
+        assert!(passwords.get("\u{fc}nal").unwrap().is_of("IX"));
+        assert_eq!(passwords.to_text(), GOLDEN);
+    }
+
+    #[test]
+    fn remarks_are_passed_over_and_a_bad_line_is_named_and_not_shown() {
+        let remarked = format!("# users of the database\n\n  \n{}", GOLDEN.replace('\n', "\r\n"));
+        assert_eq!(Passwords::parse(&remarked).unwrap().to_text(), GOLDEN);
+        for bad in ["alluvia:secret", "alluvia", "alluvia:SCRAM-SHA-256$0:AA==$AA==:AA=="] {
+            let error = Passwords::parse(&format!("{GOLDEN}{bad}\n")).unwrap_err();
+            assert!(error.message().contains("line 4") && !error.to_string().contains("secret"), "{error}");
+        }
+    }
+}

@@ -34,6 +34,9 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
             report.torn_log_bytes
         ))?;
     }
+    for notice in &report.notices {
+        say(&format!("notice: {notice}\n"))?;
+    }
     for finding in &report.findings {
         say(&format!("DAMAGED: {finding}\n"))?;
     }

@@ -4,10 +4,11 @@
 //! - All files of a load are one COPY: one batch, or with `--batch-rows` one numbered sequence of batches.
 //! - Run again, a load is the same COPY, whether the table was there or this created it: else what was loaded in batches would
 //!   not be known again, and be loaded twice.
+//! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
 use crate::{OpenArgs, say, say_error};
-use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer};
+use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer, infer_stream};
 use alluvia_query::{Outcome, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
@@ -28,10 +29,10 @@ pub struct LoadArgs {
     /// Files and quoted patterns ('data/**/*.parquet'), loaded together in the order of their names; or - for standard input.
     #[arg(required = true, value_name = "FILE")]
     sources: Vec<String>,
-    /// csv, ndjson, parquet or arrow [default: by each file's name; csv for standard input].
+    /// csv, ndjson, parquet or arrow [default: by each file's name; by the first bytes of standard input].
     #[arg(long)]
     format: Option<String>,
-    /// CSV: the separator [default: found from the first rows; ',' for standard input].
+    /// CSV: the separator [default: found from the first rows].
     #[arg(long, value_name = "CHAR")]
     delimiter: Option<String>,
     /// CSV: what goes around a field [default: a double quote].
@@ -80,12 +81,19 @@ pub async fn run(args: LoadArgs) -> Result<ExitCode> {
     let db = args.open.open()?;
     let session = db.session();
     let columns = columns_of(&session, &args.table).await?;
+    if let Some((name, _)) = args.with().first().filter(|_| !columns.is_empty()) {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("table '{}' exists; --{name} is for new tables", args.table),
+        ));
+    }
+    let (found, streams) = look_at(&source, &options).await?;
     let copy = match columns.as_slice() {
-        [] => create(&session, &args, &source, options).await?,
-        columns => existing(&args, columns, &source, options).await?,
+        [] => create(&session, &args, &source, &found?).await?,
+        columns => existing(&args, columns, &source, options, found.ok()),
     };
     let start = Instant::now();
-    let outcome = match watch(&session, execute(&session, &copy)).await {
+    let outcome = match watch(&session, execute(&session, &copy, streams)).await {
         Ok(outcome) => outcome,
         Err(error) => {
             if columns.is_empty()
@@ -171,50 +179,44 @@ async fn columns_of(session: &Session, table: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Looks at the first files.
-async fn look_at(source: &Source, options: &CopyOptions) -> Result<Inferred> {
+/// Looks at the first files, or at the beginning of standard input. Gives what was found, and what the COPY reads then.
+async fn look_at(source: &Source, options: &CopyOptions) -> Result<(Result<Inferred>, Streams)> {
     let (source, options) = (source.clone(), options.clone());
-    tokio::task::spawn_blocking(move || infer(&source, &options, None))
-        .await
-        .map_err(|error| Error::internal(format!("inferring: {error}")))?
+    let look = move || match source {
+        Source::Stdin => {
+            let (found, input) = infer_stream(Box::new(std::io::stdin()), &options);
+            (found, Streams { stdin: Some(input), ..Streams::default() })
+        }
+        source => (infer(&source, &options, None), Streams::default()),
+    };
+    tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(format!("inferring: {error}")))
 }
 
 /// The COPY into a table that exists. Where the files name the table's columns it is the one that [`create`] gives.
-async fn existing(args: &LoadArgs, columns: &[String], source: &Source, options: CopyOptions) -> Result<String> {
-    if let Some((name, _)) = args.with().first() {
-        return Err(Error::new(
-            ErrorKind::InvalidDefinition,
-            format!("table '{}' exists; --{name} is for new tables", args.table),
-        ));
-    }
+fn existing(
+    args: &LoadArgs,
+    columns: &[String],
+    source: &Source,
+    options: CopyOptions,
+    found: Option<Inferred>,
+) -> String {
     let copy = |options: &CopyOptions| {
         format!("COPY {} FROM {}{}", identifier(&args.table), source.to_sql(), options.to_sql())
     };
-    if *source == Source::Stdin {
-        return Ok(copy(&options));
-    }
-    // Files that nothing can be found out about are left to COPY, which says what is wrong with them.
-    let Ok(found) = look_at(source, &options).await else { return Ok(copy(&options)) };
+    // What nothing can be found out about is left to COPY, which says what is wrong with it.
+    let Some(found) = found else { return copy(&options) };
     if found.columns.iter().all(|column| columns.contains(&column.name)) {
-        return Ok(found.copy_from(&args.table, source));
+        return found.copy_from(&args.table, source);
     }
     // A separator that cuts rows into more fields than the table has columns is none.
     let delimiter = found.options.delimiter.filter(|_| found.columns.len() <= columns.len());
-    Ok(copy(&CopyOptions { delimiter: options.delimiter.or(delimiter), ..options }))
+    // The format of files is in their names.
+    let format = found.options.format.filter(|_| *source == Source::Stdin);
+    copy(&CopyOptions { format: options.format.or(format), delimiter: options.delimiter.or(delimiter), ..options })
 }
 
-/// Infers a new table from the first files, shows it, creates it, and gives the COPY that goes with what was found out.
-async fn create(session: &Session, args: &LoadArgs, source: &Source, options: CopyOptions) -> Result<String> {
-    if *source == Source::Stdin {
-        let message = format!(
-            "table '{}' does not exist, and standard input cannot be looked at before it is loaded",
-            args.table
-        );
-        return Err(
-            Error::new(ErrorKind::UndefinedTable, message).with_hint("create the table first, or load from a file")
-        );
-    }
-    let inferred = look_at(source, &options).await?;
+/// Shows the table that was inferred, creates it, and gives the COPY that goes with what was found out.
+async fn create(session: &Session, args: &LoadArgs, source: &Source, inferred: &Inferred) -> Result<String> {
     let mut create = inferred.create_table(&args.table);
     let with: Vec<String> =
         args.with().into_iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
@@ -239,10 +241,10 @@ async fn take_back(session: &Session, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs one statement that may read the process's standard input.
-async fn execute(session: &Session, sql: &str) -> Result<Outcome> {
+/// Runs one statement that may read standard input.
+async fn execute(session: &Session, sql: &str, streams: Streams) -> Result<Outcome> {
     let statement = session.parse(sql)?.pop().ok_or_else(|| Error::internal("a COPY was parsed to nothing"))?;
-    session.execute_with(statement, Streams::of_process()).await
+    session.execute_with(statement, streams).await
 }
 
 /// Runs a statement under a progress bar; Ctrl-C cancels it.

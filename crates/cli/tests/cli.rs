@@ -2,12 +2,14 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
+use alluvia_snapshot::{Memo, Store};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use arrow::ipc::reader::StreamReader;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Cursor, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -19,10 +21,10 @@ fn command(args: &[&str]) -> Command {
 }
 
 /// Runs it to its end with this as standard input.
-fn run(args: &[&str], input: &str) -> Output {
+fn run(args: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut child = command(args).spawn().unwrap();
     // Who does not read its input may be gone already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
 }
 
@@ -35,7 +37,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// Runs it, which must go well; gives its standard output.
-fn good(args: &[&str], input: &str) -> String {
+fn good(args: &[&str], input: impl AsRef<[u8]>) -> String {
     let output = run(args, input);
     assert_eq!(output.status.code(), Some(0), "{args:?}\n{}{}", stdout(&output), stderr(&output));
     stdout(&output)
@@ -135,6 +137,55 @@ fn a_load_in_batches_that_is_run_again_loads_nothing_twice() {
     }
 }
 
+#[test]
+fn a_table_is_made_of_what_standard_input_holds() {
+    let (_scratch, dir) = scratch();
+    let sql = |sql: &str| good(&["sql", &dir, "--format", "csv", "-c", sql], "");
+    let columns = |table: &str| {
+        sql(&format!("SELECT column_name, data_type FROM alluvia.columns WHERE table_name = '{table}' ORDER BY 1"))
+    };
+    // More than is looked at, and loaded whole; then again, into the table that is there.
+    let rows: String = (1..=300_000).map(|row| format!("{row};text {row}\n")).collect();
+    assert!(rows.len() > 5 << 20);
+    for times in 1..=2 {
+        let said = good(&["load", &dir, "piped", "-"], format!("Id;Note\n{rows}"));
+        assert_eq!(said.contains("CREATE TABLE piped"), times == 1, "{said}");
+        let sums = sql("SELECT count(*) AS n, sum(id) AS total FROM piped");
+        assert_eq!(sums, format!("n,total\n{},{}\n", times * 300_000, times * 45_000_150_000u64));
+    }
+    assert_eq!(columns("piped"), "column_name,data_type\nid,BIGINT\nnote,TEXT\n");
+
+    // Other formats, told by their first bytes, or stated.
+    let lines = "{\"a\": 1, \"b\": \"x\"}\n{\"a\": 2.5}\n";
+    good(&["load", &dir, "lines", "-", "--measures", "a"], lines);
+    good(&["load", &dir, "lines", "-"], lines);
+    assert_eq!(sql("SELECT count(*) AS n, CAST(sum(a) AS BIGINT) AS total FROM lines"), "n,total\n4,7\n");
+    good(&["load", &dir, "stated", "-", "--format", "ndjson"], lines);
+    assert_eq!(columns("stated"), "column_name,data_type\na,DOUBLE\nb,TEXT\n");
+    let arrow = run(&["sql", &dir, "--format", "arrow", "-c", "SELECT a, b FROM stated ORDER BY a"], "").stdout;
+    good(&["load", &dir, "arrows", "-"], arrow);
+    assert_eq!(sql("SELECT CAST(a * 2 AS BIGINT) AS twice, b FROM arrows ORDER BY a"), "twice,b\n2,x\n5,\n");
+
+    // What cannot be is refused, and leaves no table.
+    for (args, input, wrong) in [
+        (vec!["load", &dir, "none", "-"], "", "standard input holds nothing to infer columns from"),
+        (vec!["load", &dir, "none", "-"], "PAR1\u{0}\u{0}", "Parquet cannot be read from standard input"),
+        (vec!["load", &dir, "none", "-", "--format", "text"], "1\tx\n", "hint:  create the table first"),
+        (
+            vec!["load", &dir, "none", "-", "--batch-rows", "5"],
+            "a\n1\n",
+            "BATCH_ROWS is not supported from standard input",
+        ),
+        (vec!["load", &dir, "none", "-"], "a,b\n1,2\n3\n", "line 3"),
+        (vec!["load", &dir, "piped", "-", "--curve", "z"], "a\n1\n", "--curve is for new tables"),
+    ] {
+        let output = run(&args, input);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&output).contains(wrong), "{args:?}: {}", stderr(&output));
+        assert_eq!(columns("none"), "column_name,data_type\n");
+    }
+}
+
 /// Every file below a folder with its bytes.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -165,6 +216,12 @@ fn check_makes_nothing_and_tells_damage_by_its_exit_code() {
     assert!(good(&["check", &dir], "").contains("every checksum and invariant holds"));
     assert!(contents(scratch.path()) == before, "a check changes nothing");
 
+    let stray = Path::new(&dir).join("segments/seg-999.parquet");
+    fs::write(&stray, "of an interrupted run").unwrap();
+    let said = good(&["check", &dir], "");
+    assert!(said.contains("notice: ") && said.contains("seg-999.parquet is named by nothing"), "{said}");
+    fs::remove_file(&stray).unwrap();
+
     let segments: Vec<&PathBuf> = before.keys().filter(|path| path.to_string_lossy().contains("/segments/")).collect();
     assert!(segments.len() >= 2, "{segments:?}");
     for path in &segments {
@@ -194,6 +251,47 @@ fn check_makes_nothing_and_tells_damage_by_its_exit_code() {
     assert_eq!(run(&["check", &dir], "").status.code(), Some(3));
     fs::remove_file(&manifest).unwrap();
     assert_eq!(run(&["check", &dir], "").status.code(), Some(3), "files that a manifest must have named are there");
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_is_left_alone_and_the_error_says_what_to_do() {
+    let (scratch, dir) = scratch();
+    let refused = |dir: &str, told: &[&str]| {
+        for args in [["sql", dir, "-c", "SELECT 1"].as_slice(), &["check", dir]] {
+            let output = run(args, "");
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
+            let said = stderr(&output);
+            let wanted = if args[0] == "check" { &told[told.len() - 2..] } else { &told[..2] };
+            assert!(wanted.iter().all(|part| said.contains(part)), "{args:?}: {wanted:?} in {said}");
+        }
+    };
+    let nothing_to_check = ["holds no Alluvia database", "hint:  name a data directory; a check makes none"];
+    let file = scratch.path().join("rows.csv");
+    fs::write(&file, "a,b\n").unwrap();
+    let what_to_do = "hint:  name a data directory; it is made if it does not exist";
+    let told = ["rows.csv is there, and is no directory", what_to_do, nothing_to_check[0], nothing_to_check[1]];
+    refused(&file.display().to_string(), &told);
+    let told = ["db cannot be a directory", what_to_do, nothing_to_check[0], nothing_to_check[1]];
+    refused(&file.join("db").display().to_string(), &told);
+    assert_eq!(fs::read(&file).unwrap(), b"a,b\n");
+
+    // One that a later version has written: its manifest is whole, and of a form that is not known here.
+    let db = Database::open(&dir).unwrap();
+    db.core().memorise(&Memo { name: "manifest", magic: b"ALVMAN99" }, b"of the future").unwrap();
+    drop(db);
+    let before = contents(scratch.path());
+    refused(&dir, &["manifest is of format version 99", "hint:  open it with the version of Alluvia that wrote it"]);
+    assert!(contents(scratch.path()) == before, "nothing was changed");
+
+    // Root may read and write everything.
+    let locked = scratch.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(locked.join("probe"), "").is_err() {
+        let (inside, denied) =
+            (locked.join("db").display().to_string(), ["Permission denied", "hint:  run it as the user"]);
+        refused(&inside, &[denied[0], denied[1], nothing_to_check[0], nothing_to_check[1]]);
+    }
 }
 
 #[test]

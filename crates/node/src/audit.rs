@@ -17,6 +17,20 @@ use std::sync::Arc;
 /// The folder in the data directory.
 pub(crate) const AUDIT_DIR: &str = "audit";
 const SUFFIX: &str = ".ndjson";
+/// Of a file's number; a larger one has more.
+const NUMBER_DIGITS: usize = 8;
+
+/// The number of a file of the log.
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let is_number = digits.len() >= NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
+}
+
+/// Whether a file of this name is one of the log's.
+pub(crate) fn is_audit_file(name: &str) -> bool {
+    number_of(name).is_some()
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -48,7 +62,7 @@ impl AuditLog {
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(format!("{number:08}{SUFFIX}"))
+        self.dir.join(format!("{number:0NUMBER_DIGITS$}{SUFFIX}"))
     }
 
     /// Numbers of the files, oldest first.
@@ -57,10 +71,14 @@ impl AuditLog {
             return Ok(Vec::new());
         }
         let entries = self.disk.read_dir(&self.dir).map_err(|error| Error::io(&self.dir, "listing", &error))?;
-        let number = |name: &str| name.strip_suffix(SUFFIX)?.parse().ok();
-        let mut numbers: Vec<u64> = entries.iter().filter_map(|entry| number(&entry.name)).collect();
+        let mut numbers: Vec<u64> = entries.iter().filter_map(|entry| number_of(&entry.name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// The files, oldest first.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.numbers()?.into_iter().map(|number| self.path(number)).collect())
     }
 
     /// Adds whole lines, durably.

@@ -1,6 +1,7 @@
 //! The engine without threads: log, commit, views and pipeline over one disk and one clock.
 
-use crate::audit::{AUDIT_DIR, AuditLog};
+use crate::audit::AuditLog;
+use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_others};
 use crate::memos;
 use crate::options::DatabaseOptions;
 use alluvia_catalog::Catalog;
@@ -8,8 +9,8 @@ use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KEYS_PREFIX, KeyFiles, KeyRecord, Load, Memo,
-    NewBatch, Newer, ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
+    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer,
+    ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -19,23 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Names a data directory may hold.
-const KNOWN_NAMES: [&str; 13] = [
-    AUDIT_DIR,
-    "lock",
-    "log",
-    "segments",
-    "spill",
-    "manifest",
-    "manifest.tmp",
-    "cuboids",
-    "cuboids.tmp",
-    "cuboids.damaged",
-    "predicates",
-    "predicates.tmp",
-    "predicates.damaged",
-];
 
 /// The audit log goes on in another file past this.
 const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -73,16 +57,17 @@ impl Core {
         seed: u64,
     ) -> Result<Core> {
         let io = |doing: &'static str, path: PathBuf| move |error: std::io::Error| Error::io(&path, doing, &error);
-        disk.create_dir_all(dir).map_err(io("creating", dir.into()))?;
-        refuse_foreign(disk.as_ref(), dir)?;
-        let lock_path = dir.join("lock");
+        disk.create_dir_all(dir).map_err(|error| cannot_make(dir, &error))?;
+        refuse_others(disk.as_ref(), dir)?;
+        let lock_path = dir.join(LOCK_NAME);
         let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {
             Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
                 .with_hint("one process at a time may open a data directory; stop the other one first")
         })?;
-        let segments_dir = dir.join("segments");
+        let segments_dir = dir.join(SEGMENTS_DIR);
         disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;
-        disk.create_dir_all(&dir.join("log")).map_err(io("creating", dir.join("log")))?;
+        let log_dir = dir.join(LOG_DIR);
+        disk.create_dir_all(&log_dir).map_err(io("creating", log_dir.clone()))?;
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
@@ -103,7 +88,7 @@ impl Core {
 
         let mut commit_micros = 0;
         let log_options = options.log(manifest.database, &clock);
-        let log = Log::open(Arc::clone(&disk), &dir.join("log"), log_options, manifest.through, &mut |record| {
+        let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
             let published = Committer::replay(&record, &views.catalog(), &spaces)?;
             views.publish(vec![published], true)
@@ -217,26 +202,6 @@ impl Core {
 
 fn rows_bytes(batch: &NewBatch) -> usize {
     batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
-}
-
-/// A directory that holds something else is left alone.
-fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    let entries = disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error))?;
-    if entries.iter().any(|entry| entry.name == "manifest") {
-        return Ok(());
-    }
-    let foreign = entries.iter().find(|entry| {
-        let name = entry.name.as_str();
-        !KNOWN_NAMES.contains(&name) && !name.starts_with("dict-") && !name.starts_with(KEYS_PREFIX)
-    });
-    match foreign {
-        Some(entry) => Err(Error::new(
-            ErrorKind::Io,
-            format!("{} is not empty and is no Alluvia database (it holds '{}')", dir.display(), entry.name),
-        )
-        .with_hint("name an empty or a new directory")),
-        None => Ok(()),
-    }
 }
 
 /// Whether a batch is certainly not in the log: it was sent before, or did not pass the checks. After a failure of the log or its

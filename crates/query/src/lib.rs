@@ -25,6 +25,7 @@ pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement, array_elements};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
+pub use rights::is_audit_line;
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
     Appended, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind, Outcome, Prepared, Refinement,
@@ -32,6 +33,9 @@ pub use session::{
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};
+
+/// The memos that are kept beside the data ([`alluvia_snapshot::Store::memorise`]).
+pub const MEMOS: [alluvia_snapshot::Memo; 2] = [answer::CUBOIDS_MEMO, skipping::PREDICATES_MEMO];
 
 /// The SQL name of a type that results have: the type of a column that would hold it, else as Arrow shows it.
 pub fn sql_type(data_type: &arrow::datatypes::DataType) -> String {

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - [`VisibleTimes::required`] is never below the true answer: times are coalesced only towards *fresher*.
-//! - What was recovered at open counts as visible for ever.
+//! - What was recovered at open counts as visible for ever. How long before nobody knows: an answer that lacks some of it lags by the
+//!   time since the opening, at least.
 //! - Memory is bounded by [`ENTRIES_MAX`], however long the process runs.
 
 use alluvia_types::Version;
@@ -25,13 +26,14 @@ struct Entry {
 #[derive(Debug)]
 pub struct VisibleTimes {
     recovered: Version,
+    opened: Duration,
     entries: VecDeque<Entry>,
 }
 
 impl VisibleTimes {
-    /// Starts with everything through `recovered` visible for ever.
-    pub fn new(recovered: Version) -> Self {
-        VisibleTimes { recovered, entries: VecDeque::new() }
+    /// Starts at `now` with everything through `recovered` visible for ever.
+    pub fn new(now: Duration, recovered: Version) -> Self {
+        VisibleTimes { recovered, opened: now, entries: VecDeque::new() }
     }
 
     /// `version` became visible at `now`. Both never decrease.
@@ -59,6 +61,9 @@ impl VisibleTimes {
 
     /// How long, at `now`, something above `version` has been visible; zero when nothing is.
     pub fn lag(&self, now: Duration, version: Version) -> Duration {
+        if version < self.recovered {
+            return now.saturating_sub(self.opened);
+        }
         let lacking = self.entries.partition_point(|entry| entry.through <= version);
         match self.entries.get(lacking) {
             Some(entry) => now.saturating_sub(entry.since),
@@ -92,7 +97,7 @@ mod tests {
             asked in 0u64..500_000,
             later in 0u64..10_000,
         ) {
-            let mut times = VisibleTimes::new(Version(7));
+            let mut times = VisibleTimes::new(Duration::ZERO, Version(7));
             let mut model = Vec::new();
             let mut now = 0;
             for (i, step) in steps.iter().enumerate() {
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn thinning_keeps_memory_bounded_and_answers_conservative() {
-        let mut times = VisibleTimes::new(Version(0));
+        let mut times = VisibleTimes::new(Duration::ZERO, Version(0));
         for i in 0..100_000u64 {
             times.record(Duration::from_millis(2 * i), Version(i + 1));
         }
@@ -129,12 +134,15 @@ mod tests {
 
     #[test]
     fn lag_is_the_age_of_the_first_batch_that_is_lacking() {
-        let mut times = VisibleTimes::new(Version(3));
+        let mut times = VisibleTimes::new(Duration::from_secs(9), Version(3));
         times.record(Duration::from_secs(10), Version(4));
         times.record(Duration::from_secs(12), Version(5));
         let now = Duration::from_secs(15);
         assert_eq!(times.lag(now, Version(3)), Duration::from_secs(5));
         assert_eq!(times.lag(now, Version(4)), Duration::from_secs(3));
         assert_eq!(times.lag(now, Version(5)), Duration::ZERO);
+        // What was recovered may be older: it has been visible since the opening at least.
+        assert_eq!(times.lag(now, Version(2)), Duration::from_secs(6));
+        assert_eq!(VisibleTimes::new(now, Version(3)).lag(now, Version(3)), Duration::ZERO);
     }
 }

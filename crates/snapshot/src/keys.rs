@@ -236,17 +236,40 @@ mod tests {
         assert!(KeyFiles::load(disk.as_ref(), dir).unwrap_err().message().contains("keys-00000002 is missing"));
     }
 
-    /// Golden bytes: they are read for ever.
+    /// The golden file never changes: it is what this version writes, and every later one reads.
     #[test]
-    fn a_record_has_forty_bytes() {
-        let record = KeyRecord { key: BatchKey(1 << 64 | 2), version: Version(3), commit_micros: -4, rows: 5 };
-        let bytes = encode(&[record]);
-        assert_eq!(bytes[..16], [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(
-            bytes[16..],
-            [[3, 0, 0, 0, 0, 0, 0, 0], [0xfc, 255, 255, 255, 255, 255, 255, 255], [5, 0, 0, 0, 0, 0, 0, 0]].concat()
-        );
+    fn the_golden_file_is_read_and_is_what_is_written() {
+        const GOLDEN: &[u8] = include_bytes!("../tests/golden/keys-01/keys-00000001");
+        let record = |key, version, commit_micros, rows| KeyRecord {
+            key: BatchKey(key),
+            version: Version(version),
+            commit_micros,
+            rows,
+        };
+        let records = [
+            record(1, 2, -4, 0),
+            record(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, 3, 1_767_225_600_000_000, 5),
+            record(u128::MAX, (1 << 40) + 7, 1_767_225_600_000_001, 1 << 33),
+        ];
+        let (disk, dir) = (FaultDisk::new(), Path::new("/db"));
+        disk.create_dir_all(dir).unwrap();
+        disk.create(&path(dir, 1)).unwrap().write_all_at(GOLDEN, 0).unwrap();
+        assert_eq!(KeyFiles::load(disk.as_ref(), dir).unwrap().1, records);
+
+        disk.remove(&path(dir, 1)).unwrap();
+        let (mut files, _) = KeyFiles::load(disk.as_ref(), dir).unwrap();
+        files.add(disk.as_ref(), &records, i64::MIN).unwrap();
+        let file = disk.open(&path(dir, 1)).unwrap();
+        let mut written = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut written, 0).unwrap();
+        assert_eq!(written, GOLDEN);
+    }
+
+    #[test]
+    fn a_key_is_of_its_table() {
         assert_eq!(BatchKey::new(TableId(7), "a"), BatchKey::new(TableId(7), "a"));
         assert_ne!(BatchKey::new(TableId(7), "a"), BatchKey::new(TableId(8), "a"));
+        // It is kept for seven days: what it comes to never changes.
+        assert_eq!(BatchKey::new(TableId(7), "a"), BatchKey(0xace6_e902_1b03_c44e_92a0_3a28_ee4e_2db6));
     }
 }

@@ -111,6 +111,7 @@ impl Views {
         tail_bytes_max: u64,
     ) -> Self {
         let visible = base.through;
+        let times = VisibleTimes::new(clock.monotonic(), visible);
         let state = State {
             visible,
             catalog: Arc::new(catalog),
@@ -119,7 +120,7 @@ impl Views {
             attached: BTreeMap::new(),
             producers,
             keys: Vec::new(),
-            times: VisibleTimes::new(visible),
+            times,
             batches: VecDeque::new(),
             published: PublishedTotals::default(),
             tail_bytes: 0,
@@ -247,7 +248,7 @@ impl Views {
         }
         let visible = state.visible;
         if recovering {
-            state.times = VisibleTimes::new(visible);
+            state.times = VisibleTimes::new(now, visible);
         } else {
             state.times.record(now, visible);
         }

@@ -269,7 +269,13 @@ impl Error {
             return Error::new(ErrorKind::DiskFull, format!("no space left while {doing} {path}"))
                 .with_hint("free space on this disk; writes resume by themselves");
         }
-        Error::new(ErrorKind::Io, format!("{doing} {path} failed: {error}"))
+        let failed = Error::new(ErrorKind::Io, format!("{doing} {path} failed: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                failed.with_hint("run it as the user who owns this, or give the user who runs it the right to it")
+            }
+            _ => failed,
+        }
     }
 
     /// A defect in Alluvia; the message says which expectation did not hold.
@@ -304,5 +310,16 @@ mod tests {
     fn no_kind_is_missing_among_all() {
         assert!(ErrorKind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
         assert_eq!(ErrorKind::ALL.len(), ErrorKind::Internal as usize + 1, "Internal is declared last");
+    }
+
+    #[test]
+    fn failures_of_files_say_what_to_do_where_something_can_be_done() {
+        let of = |kind: std::io::ErrorKind| Error::io("/data/db/lock", "locking", &kind.into());
+        let full = of(std::io::ErrorKind::StorageFull);
+        assert_eq!((full.kind(), full.hint().is_some()), (ErrorKind::DiskFull, true));
+        let denied = of(std::io::ErrorKind::PermissionDenied);
+        assert!(denied.message().starts_with("locking /data/db/lock failed: "), "{denied}");
+        assert!(denied.hint().is_some_and(|hint| hint.contains("as the user who owns this")), "{denied}");
+        assert_eq!(of(std::io::ErrorKind::UnexpectedEof).hint(), None);
     }
 }

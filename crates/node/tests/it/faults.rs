@@ -2,9 +2,11 @@
 
 use crate::support::{self, contents, create, insert, open, rows};
 use alluvia_node::Database;
-use alluvia_snapshot::{ProducerMark, Store};
-use alluvia_storage::{Disk, FaultDisk};
+use alluvia_snapshot::{BatchKey, Durability, Memo, NewBatch, ProducerMark, Store};
+use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, ManualClock, SystemClock};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A database with its threads, which make batches durable for writers that do not wait themselves, and a table `t`.
@@ -186,6 +188,73 @@ fn damage_is_refused_by_file_and_place_and_changes_nothing() {
     disk.corrupt(&log.join(&first.name), first.len / 2, 0x40);
     let core = open(&disk, &clock).unwrap();
     assert_eq!(contents(&core)["t"].len(), 50, "the refusal changed nothing");
+}
+
+/// Every file below a folder with its bytes.
+fn files(disk: &FaultDisk, folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in disk.read_dir(folder).unwrap() {
+        let path = folder.join(&entry.name);
+        if entry.is_dir {
+            found.extend(files(disk, &path));
+        } else {
+            let file = disk.open(&path).unwrap();
+            let mut bytes = vec![0; file.len().unwrap() as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_directory_that_lost_its_manifest_is_refused_and_left_as_it_is() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let dir = Path::new(support::DIR);
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let many: Vec<(i64, &str)> = (0..300).map(|at| (at, ["red", "green"][at as usize % 2])).collect();
+    let keyed = NewBatch {
+        rows: vec![support::new_rows(&core.catalog(), table, rows(&many))],
+        key: Some(BatchKey::new(table, "sent once")),
+        ..NewBatch::default()
+    };
+    core.submit(keyed, Durability::Sync).unwrap();
+    core.sort().unwrap();
+    core.merge(true).unwrap();
+    insert(&core, &[(table, rows(&[(1, "in the log")]))]).unwrap();
+    core.memorise(&Memo { name: "cuboids", magic: b"ALVCUB01" }, b"[]").unwrap();
+    core.audit(b"{}\n").unwrap();
+    drop(core);
+    disk.remove(&dir.join("manifest")).unwrap();
+
+    // Whatever else is gone with it: each of these says by itself that there was a database.
+    let kinds = ["/log/", "/segments/", "/dict-", "/keys-", "/cuboids", "/audit/"];
+    let is_of = |path: &Path, kind: &str| path.to_string_lossy().contains(kind);
+    let all = files(&disk, dir);
+    for kept in kinds.iter().map(|&kind| vec![kind]).chain([kinds.to_vec(), kinds[1..].to_vec()]) {
+        let damaged = disk.after_power_loss(Survival::Everything);
+        for path in all.keys().filter(|path| !path.ends_with("lock")) {
+            if !kept.iter().any(|&kind| is_of(path, kind)) {
+                damaged.remove(path).unwrap();
+            }
+        }
+        let before = files(&damaged, dir);
+        assert!(kept.iter().all(|kind| before.keys().any(|path| is_of(path, kind))), "{kept:?}: {:?}", before.keys());
+        let error = open(&damaged, &clock).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{kept:?}: {error}");
+        assert!(error.message().contains("/db/manifest is missing although /db/"), "{kept:?}: {error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("restore")), "{error}");
+        assert_eq!(files(&damaged, dir), before, "{kept:?}: the refusal changed something");
+    }
+
+    // Folders, the lock and the passwords of users make no database.
+    for path in all.keys().filter(|path| !path.ends_with("lock")) {
+        disk.remove(path).unwrap();
+    }
+    disk.create(&dir.join("passwords")).unwrap();
+    assert_eq!(contents(&open(&disk, &clock).unwrap()).len(), 0, "a new database");
 }
 
 #[test]

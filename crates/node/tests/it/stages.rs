@@ -2,11 +2,15 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::support::{self, create, insert, open, read, rows, snapshot};
-use alluvia_snapshot::{Freshness, Store, Want};
+use alluvia_query::Session;
+use alluvia_snapshot::{Freshness, Snapshot, Store, Want};
 use alluvia_storage::FaultDisk;
 use alluvia_types::{ManualClock, Stage, TableId, Version};
+use arrow::util::display::array_value_to_string;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// One step of a random history.
@@ -55,6 +59,8 @@ proptest! {
         let mut model: Vec<(u64, String)> = Vec::new();
         // When each version became visible; versions from before a reopening count as visible for ever.
         let mut visible_at: Vec<(Duration, Version)> = Vec::new();
+        // Of each step one, not read before the end.
+        let mut held: Vec<Snapshot> = Vec::new();
         for step in history {
             let now = alluvia_types::Clock::monotonic(clock.as_ref());
             match step {
@@ -77,19 +83,38 @@ proptest! {
                 Step::Merge => drop(core.merge(true).unwrap()),
                 Step::Wait(millis) => clock.advance(Duration::from_millis(millis)),
                 Step::Reopen => {
+                    check_held(&mut held, table, &model)?;
                     drop(core);
                     core = open(&disk, &clock).unwrap();
                     visible_at.iter_mut().for_each(|entry| entry.0 = Duration::ZERO);
                 }
             }
             check_snapshots(&core, &clock, table, &model, &visible_at)?;
+            held.push(snapshot(&core, FRESHNESSES[held.len() % FRESHNESSES.len()]));
         }
         core.sort().unwrap();
         core.merge(true).unwrap();
+        check_held(&mut held, table, &model)?;
         let all = snapshot(&core, Freshness::Merged);
         prop_assert_eq!(all.stage, Stage::Merged);
         prop_assert_eq!(read(&all, table), sorted(model));
     }
+}
+
+const FRESHNESSES: [Freshness; 3] =
+    [Freshness::Within(Duration::ZERO), Freshness::Within(Duration::from_secs(2)), Freshness::Merged];
+
+/// All that versions through this one brought.
+fn prefix(model: &[(u64, String)], version: Version) -> Vec<(u64, String)> {
+    sorted(model.iter().filter(|row| row.0 <= version.0).cloned().collect())
+}
+
+/// What was pinned is read as it was, whatever was sorted and merged since; then it is let go.
+fn check_held(held: &mut Vec<Snapshot>, table: TableId, model: &[(u64, String)]) -> Result<(), TestCaseError> {
+    for snapshot in held.drain(..) {
+        prop_assert_eq!(read(&snapshot, table), prefix(model, snapshot.version), "held at {}", snapshot.version);
+    }
+    Ok(())
 }
 
 fn check_snapshots(
@@ -100,12 +125,11 @@ fn check_snapshots(
     visible_at: &[(Duration, Version)],
 ) -> Result<(), TestCaseError> {
     let now = alluvia_types::Clock::monotonic(clock);
-    let prefix = |version: Version| sorted(model.iter().filter(|row| row.0 <= version.0).cloned().collect());
-    for freshness in [Freshness::Within(Duration::ZERO), Freshness::Within(Duration::from_secs(2)), Freshness::Merged] {
+    for freshness in FRESHNESSES {
         let snapshot = snapshot(core, freshness);
         prop_assert_eq!(
             read(&snapshot, table),
-            prefix(snapshot.version),
+            prefix(model, snapshot.version),
             "{:?} at version {}",
             freshness,
             snapshot.version
@@ -123,9 +147,49 @@ fn check_snapshots(
         let half = Version(core.info().visible.0 / 2);
         let again =
             core.snapshot(&Want { freshness, at_least: Version(0), exactly: Some(half), tables: vec![table] }).unwrap();
-        prop_assert_eq!(read(&again, table), prefix(half));
+        prop_assert_eq!(read(&again, table), prefix(model, half));
     }
     Ok(())
+}
+
+/// P3: files that no manifest names any more stay for as long as somebody holds a snapshot that reads them, and no longer.
+#[test]
+fn a_held_snapshot_is_read_as_it_was_after_merges_and_new_manifests() {
+    let disk = FaultDisk::new();
+    let core = open(&disk, &Arc::new(ManualClock::default())).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let on_disk = || -> BTreeSet<String> {
+        let folder = std::path::Path::new(support::DIR).join("segments");
+        alluvia_storage::Disk::read_dir(disk.as_ref(), &folder).unwrap().into_iter().map(|entry| entry.name).collect()
+    };
+    let needed = || -> BTreeSet<String> {
+        let metas = core.segments();
+        let ids = metas.iter().flat_map(|meta| meta.with_rungs()).map(|meta| meta.id);
+        ids.flat_map(|id| [format!("seg-{id}.parquet"), format!("seg-{id}.side")]).collect()
+    };
+    let mut model = Vec::new();
+    let mut held = Vec::new();
+    for round in 0..12 {
+        let values: Vec<(i64, u8)> = (0..40).map(|at| (round * 40 + at, (at % 9) as u8)).collect();
+        let version = insert(&core, &[(table, rows(&named(&values)))]).unwrap().version;
+        model.extend(named(&values).iter().map(|(id, kind)| (version.0, format!("{id}|{kind}"))));
+        held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        core.sort().unwrap();
+        held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        if round % 2 == 1 {
+            core.merge(true).unwrap();
+            held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
+        }
+    }
+    let stages: BTreeSet<Stage> = held.iter().map(|snapshot| snapshot.stage).collect();
+    assert_eq!(stages.len(), 3, "every stage is held: {stages:?}");
+    assert!(on_disk().len() > needed().len(), "files that nothing names are there for those who read them");
+    // None was read before, so that nothing of them is in memory.
+    for snapshot in &held {
+        assert_eq!(read(snapshot, table), prefix(&model, snapshot.version), "{:?}", snapshot.stage);
+    }
+    drop(held);
+    assert_eq!(on_disk(), needed(), "the last reader takes them along");
 }
 
 /// Rows that statements hold are bounded too: past that a writer waits for them, and not for ever.
@@ -163,63 +227,96 @@ fn a_writer_waits_for_what_readers_hold_and_says_so() {
     assert_eq!(read(&snapshot(&core, Freshness::Within(Duration::ZERO)), table).len(), rounds + 1);
 }
 
-/// LazyBase's figures 8 and 9: two rows whose sum is always zero, under concurrent writers and readers.
+const WRITERS: usize = 8;
+const WRITES: usize = 40;
+
+/// Counts writers that are done, also those that panicked.
+struct Writing(Arc<AtomicUsize>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What a session sees of both tables at one version: the version, and the rows. Their sum is always zero.
+async fn observe(session: &Session) -> (Version, i64) {
+    let both = "SELECT id FROM left_side UNION ALL SELECT id FROM right_side";
+    let outcome =
+        session.sql(&format!("SELECT count(*), coalesce(sum(id), 0) FROM ({both}) AS both_sides")).await.unwrap();
+    let version = outcome.used().expect("tables are read").version;
+    let answer = outcome.collect().await.unwrap();
+    let number = |column: usize| array_value_to_string(answer[0].column(column), 0).unwrap().parse::<i64>().unwrap();
+    assert_eq!((number(0) % 2, number(1)), (0, 0), "at version {version}");
+    (version, number(0))
+}
+
+/// LazyBase's figures 8 and 9: two rows whose sum is always zero, under concurrent writers and readers, of several freshnesses, while
+/// rows are sorted and merged. The sessions state no versions: that none goes back in time, or misses what it wrote, is their own doing.
 #[test]
-fn the_sum_is_always_zero_and_never_goes_back() {
+fn the_sum_is_always_zero_and_no_session_goes_back() {
     let dir = tempfile::tempdir().unwrap();
-    let db = alluvia_node::Database::open(dir.path().join("db")).unwrap();
-    let core = Arc::clone(db.core());
-    let (left, _) = create(&core, "left_side").unwrap();
-    let (right, _) = create(&core, "right_side").unwrap();
-    let until = std::time::Instant::now() + Duration::from_secs(3);
-    let (writes, reads) = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..8i64)
-            .map(|writer| {
-                let core = &core;
-                scope.spawn(move || {
-                    let mut value = writer;
-                    while std::time::Instant::now() < until {
-                        insert(core, &[(left, rows(&[(value, "x")])), (right, rows(&[(-value, "x")]))]).unwrap();
-                        value = (value * 31 + 7) % 1_000;
-                    }
-                    1
-                })
-            })
-            .collect();
-        let readers: Vec<_> = (0..8)
-            .map(|reader| {
-                let core = &core;
-                scope.spawn(move || {
-                    let (mut last, mut reads) = (Version(0), 0);
-                    while std::time::Instant::now() < until {
-                        let freshness = if reader % 2 == 0 {
-                            Freshness::Within(Duration::ZERO)
-                        } else {
-                            Freshness::Within(Duration::from_millis(500))
-                        };
-                        let tables = vec![left, right];
-                        let snapshot =
-                            core.snapshot(&Want { freshness, at_least: last, exactly: None, tables }).unwrap();
-                        assert!(snapshot.version >= last, "back in time: {} after {last}", snapshot.version);
-                        last = snapshot.version;
-                        let sum = |table| -> i64 {
-                            read(&snapshot, table)
-                                .iter()
-                                .map(|row| row.1.split('|').next().unwrap().parse::<i64>().unwrap())
-                                .sum()
-                        };
-                        assert_eq!(sum(left) + sum(right), 0, "at version {last}");
-                        reads += 1;
-                    }
-                    reads
-                })
-            })
-            .collect();
-        let writes: i32 = writers.into_iter().map(|thread| thread.join().unwrap()).sum();
-        let reads: i32 = readers.into_iter().map(|thread| thread.join().unwrap()).sum();
-        (writes, reads)
+    let mut options = alluvia_node::DatabaseOptions { threads: 2, ..support::options() };
+    options.pipeline.sort_interval = Duration::from_millis(20);
+    options.pipeline.merge_interval = Duration::from_millis(50);
+    let db = alluvia_node::Database::open_with(dir.path().join("db"), options).unwrap();
+    create(db.core(), "left_side").unwrap();
+    let before = create(db.core(), "right_side").unwrap().1.version;
+    let writing = Arc::new(AtomicUsize::new(WRITERS));
+    let write = |writer: usize| {
+        let (session, writing) = (db.session(), Writing(Arc::clone(&writing)));
+        async move {
+            let _writing = writing;
+            session.sql("SET freshness = '1h'").await.unwrap();
+            let mut committed = Vec::new();
+            for at in 0..WRITES {
+                let value = (writer * WRITES + at) as i64;
+                let batch = session.batch().append("left_side", vec![rows(&[(value, "x")])]);
+                let version = batch.append("right_side", vec![rows(&[(-value, "x")])]).commit().await.unwrap().version;
+                let (seen, _) = observe(&session).await;
+                assert!(seen >= version, "version {version} is its own, and it reads {seen}");
+                committed.push(version);
+            }
+            committed
+        }
+    };
+    let read = |freshness: &'static str| {
+        let (session, writing) = (db.session(), Arc::clone(&writing));
+        async move {
+            session.sql(&format!("SET freshness = '{freshness}'")).await.unwrap();
+            let mut last = (Version(0), 0);
+            loop {
+                let is_over = writing.load(Ordering::SeqCst) == 0;
+                let seen = observe(&session).await;
+                assert!(seen.0 >= last.0 && seen.1 >= last.1, "back in time at {freshness}: {seen:?} after {last:?}");
+                last = seen;
+                if is_over {
+                    return last;
+                }
+            }
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    let (committed, last) = runtime.block_on(async {
+        let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(writer))).collect();
+        let readers = ["0s", "0s", "100ms", "500ms", "1h", "merged"].map(|freshness| tokio::spawn(read(freshness)));
+        let mut committed = BTreeSet::new();
+        for writer in writers {
+            committed.extend(writer.await.unwrap());
+        }
+        let mut last = Vec::new();
+        for reader in readers {
+            last.push(reader.await.unwrap());
+        }
+        (committed, last)
     });
-    assert!(writes == 8 && reads >= 8, "{reads} reads");
+    // Each batch has one version, and no other became visible.
+    let batches = (WRITERS * WRITES) as u64;
+    let versions: BTreeSet<Version> = (before.0 + 1..=before.0 + batches).map(Version).collect();
+    assert_eq!(committed, versions);
+    let all = (Version(before.0 + batches), 2 * batches as i64);
+    assert_eq!(last[..2], [all, all], "who asks for all of it gets all of it");
+    assert!(last.iter().all(|seen| *seen <= all), "{last:?}");
 }
 
 #[test]

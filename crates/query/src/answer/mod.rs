@@ -24,7 +24,7 @@ mod tail;
 mod verify;
 
 pub(crate) use aim::{Aim, Aims};
-pub(crate) use cuboids::{Cuboids, Pinned, Shape};
+pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape};
 pub(crate) use recognise::recognise;
 pub(crate) use refine::{Refined, Refining, may_refine, refine};
 pub(crate) use run::{Bound, bind, run};

@@ -1,7 +1,7 @@
 //! What table would hold these files: columns and types for `alluvia load` into a new table.
 //!
 //! Invariants:
-//! - Files are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
+//! - Files and standard input are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
 //! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
 //!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
 //!   zeros are codes, so TEXT.
@@ -12,6 +12,7 @@ use crate::copy::columnar::{arrow_stream, parquet_schema};
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
+use crate::copy::peeked::Sampled;
 use crate::copy::records::{Blocks, Cut};
 use crate::copy::statement::Source;
 use crate::copy::values::{parse_bool, parse_date, parse_f64, parse_i64, parse_timestamp};
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that are looked at in each of the first files.
-const SAMPLE_BYTES: usize = 4 << 20;
+pub(crate) const SAMPLE_BYTES: usize = 4 << 20;
 /// Files that are looked at.
 const SAMPLE_FILES: usize = 8;
 
@@ -85,52 +86,58 @@ impl Inferred {
 /// Looks at the files of `source`. Blocks. `roots` as in [`crate::copy::CopyContext::data_roots`].
 pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) -> Result<Inferred> {
     if *source == Source::Stdin {
-        return Err(Error::new(ErrorKind::NotSupported, "columns cannot be inferred from standard input")
-            .with_hint("create the table first, or load from a file"));
+        return Err(Error::new(ErrorKind::NotSupported, "columns cannot be inferred from standard input by its name")
+            .with_hint("hand it to infer_stream"));
     }
     let files = resolve(source, &roots.map(<[PathBuf]>::to_vec))?;
     let first = &files[0];
     options.check(Direction::From, Some(&first.name()))?;
     let format = options.format_of(Some(&first.name()))?;
     let is_like_first = |file: &&InputFile| options.format_of(Some(&file.name())).is_ok_and(|other| other == format);
-    let like_first: Vec<InputFile> = files.iter().filter(is_like_first).cloned().collect();
-    let sample = &like_first[..like_first.len().min(SAMPLE_FILES)];
-    let mut inferred = match format {
-        Format::Csv => infer_csv(sample, options)?,
-        Format::JsonLines => infer_json(sample, options)?,
-        Format::Parquet => from_schema(parquet_schema(first)?.as_ref(), &first.name(), options)?,
-        Format::Arrow => {
-            let bytes =
-                open_unpacked(first.open()?, &first.name(), options.compression, &Arc::new(Progress::default()))?;
-            from_schema(arrow_stream(bytes, &first.name())?.schema().as_ref(), &first.name(), options)?
-        }
-        Format::Text | Format::Binary => {
-            return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
-                .with_hint("create the table first"));
-        }
-        Format::JsonArray => return Err(Error::internal("the options let a JSON array through")),
-    };
-    if inferred.columns.is_empty() {
-        return Err(Error::new(
-            ErrorKind::InvalidValue,
-            format!("{} holds nothing to infer columns from", first.name()),
-        ));
-    }
+    let like_first: Vec<Sampled<'_>> = files.iter().filter(is_like_first).map(Sampled::File).collect();
+    let mut inferred = infer_from(&like_first[..like_first.len().min(SAMPLE_FILES)], format, options)?;
     if like_first.len() < files.len() {
         (inferred.options, inferred.by_position) = (options.clone(), false);
     }
     Ok(inferred)
 }
 
-/// The first whole records of a file.
-fn sample_of(file: &InputFile, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
-    let text = open_text(file.open()?, &file.name(), options.compression, &Arc::new(Progress::default()))?;
-    Ok(Blocks::new(text, &file.name(), cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default())
+/// The first of `samples` is there; all are of one format.
+pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &CopyOptions) -> Result<Inferred> {
+    let (first, name) = (&samples[0], samples[0].name());
+    let inferred = match (format, first) {
+        (Format::Csv, _) => infer_csv(samples, options)?,
+        (Format::JsonLines, _) => infer_json(samples, options)?,
+        (Format::Parquet, Sampled::File(file)) => from_schema(parquet_schema(file)?.as_ref(), &name, options)?,
+        (Format::Parquet, Sampled::Stream(..)) => {
+            return Err(Error::new(ErrorKind::NotSupported, "Parquet cannot be read from standard input")
+                .with_hint("its index is at the end of the file: save it to a file first"));
+        }
+        (Format::Arrow, _) => {
+            let bytes = open_unpacked(first.open()?, &name, options.compression, &Arc::new(Progress::default()))?;
+            from_schema(arrow_stream(bytes, &name)?.schema().as_ref(), &name, options)?
+        }
+        (Format::Text | Format::Binary, _) => {
+            return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
+                .with_hint("create the table first"));
+        }
+        (Format::JsonArray, _) => return Err(Error::internal("the options let a JSON array through")),
+    };
+    if inferred.columns.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidValue, format!("{name} holds nothing to infer columns from")));
+    }
+    Ok(inferred)
 }
 
-fn infer_csv(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
-    let name = files[0].name();
-    let mut dialect = options.dialect(Some(&name));
+/// The first whole records of one.
+fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
+    let name = sampled.name();
+    let text = open_text(sampled.open()?, &name, options.compression, &Arc::new(Progress::default()))?;
+    Ok(Blocks::new(text, &name, cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default())
+}
+
+fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
+    let mut dialect = options.dialect(files[0].file_name().as_deref());
     if options.delimiter.is_none() && dialect.delimiter == b',' {
         dialect.delimiter = sniff_delimiter(&sample_of(&files[0], options, Cut::Lines)?, &dialect);
     }
@@ -216,7 +223,7 @@ fn looks_like_names(fields: &[String]) -> bool {
     distinct && !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
 }
 
-fn infer_json(files: &[InputFile], options: &CopyOptions) -> Result<Inferred> {
+fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
     for file in files {

@@ -166,6 +166,11 @@ pub(crate) fn rows(context: &StatementContext) -> Result<Vec<Vec<Cell>>> {
     Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).rev().map(row).collect())
 }
 
+/// Whether these bytes are a line of the audit log, as this version or an earlier one writes it; without the newline.
+pub fn is_audit_line(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Line>(bytes).is_ok_and(|line| !line.event.is_empty())
+}
+
 /// Whether an error is a refusal that belongs into the audit log.
 pub(crate) fn is_refusal(error: &Error) -> bool {
     error.kind() == ErrorKind::Forbidden

@@ -14,6 +14,7 @@ mod audit;
 mod directory;
 mod words;
 
+pub use audit::is_audit_line;
 pub(crate) use audit::{AUDIT, Audit, AuditEvent, is_refusal, rows as audit_rows};
 pub(crate) use directory::Trust;
 pub(crate) use words::{aclitem, quoted};

@@ -67,7 +67,7 @@ impl Session {
         self.batch().producer(mark).append(table, rows).commit().await
     }
 
-    /// Starts a batch of rows for one or more tables.
+    /// Starts a batch of rows for one or more tables. An example that runs is in the documentation of `alluvia_node`.
     pub fn batch(&self) -> BatchBuilder<'_> {
         BatchBuilder { session: self, tables: Vec::new(), producer: None }
     }

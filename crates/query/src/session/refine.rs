@@ -168,22 +168,8 @@ impl Session {
     /// Runs one statement and gives its answer as far as it is known, better and better, until it is exact, or as near as the session's
     /// `max_error` asks. A statement that is never estimated gives one refinement, its answer, whose rows are gathered in memory;
     /// [`Session::progress`] and [`Session::reading`] tell meanwhile how far it is.
-    ///
-    /// ```no_run
-    /// # async fn example(session: &alluvia_query::Session) -> alluvia_types::Result<()> {
-    /// use futures::StreamExt;
-    /// let mut refinements = session.refine("SELECT country, sum(price) FROM sales GROUP BY country").await?;
-    /// while let Some(refinement) = refinements.next().await {
-    ///     let refinement = refinement?;
-    ///     println!("{:.0} % read, at most {:.1} % off", 100.0 * refinement.fraction, 100.0 * refinement.error);
-    ///     if refinement.error < 0.02 {
-    ///         // Good enough for today: all intervals hold together, so one may stop for whatever reason.
-    ///         break;
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// All intervals of a statement hold together, so one may stop at whichever, for whatever reason. An example that runs is in the
+    /// documentation of `alluvia_node`.
     pub async fn refine(&self, sql: &str) -> Result<Refinements> {
         let since = self.since_now();
         Ok(match self.refine_statement(self.parse_one(sql)?).await? {

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// Where it is kept.
-const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
+pub(crate) const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
 /// What the file holds at most, roughly.
 const FILE_BYTES_MAX: usize = 4 << 20;
 /// How often what is gone is looked for.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Where it is kept.
-const MEMO: Memo = Memo { name: "cuboids", magic: b"ALVCUB01" };
+pub(crate) const MEMO: Memo = Memo { name: "cuboids", magic: b"ALVCUB01" };
 
 /// A shape to be built again.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,17 +7,24 @@
 //!   and everything that the log names up to where it is damaged.
 //!
 //! So the directory is not opened as a start would open it. The manifest is read, the log is replayed into nothing but
-//! definitions and names of files, and then each dictionary and each segment is opened and read by itself.
+//! definitions and names of files, and then each dictionary and each segment is opened and read by itself. `beside` looks at what lies
+//! beside the data: memos, the audit log, and files that nothing names. Of the files that FORMAT.md lists, only `passwords`, which has
+//! no checksum, and `spill/`, which means nothing, are not read.
 
+mod beside;
+mod read_only;
+
+use self::read_only::ReadOnlyDisk;
+use crate::audit::AuditLog;
+use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, lost_manifest};
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
 use alluvia_log::Log;
 use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Manifest, Spaces, TableFiles};
-use alluvia_storage::{Cache, Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
-use alluvia_tree::{Segment, SegmentMeta, TreeContext, segment_of_file};
+use alluvia_storage::{Cache, Disk, RealDisk};
+use alluvia_tree::{Segment, SegmentMeta, TreeContext};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Version};
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,6 +44,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Bytes at the end of the log that an interrupted write left, which is no damage; the next start cuts them.
     pub torn_log_bytes: u64,
+    /// What is no damage but should be known, one sentence each: files that nothing names, and what an interrupted write left.
+    pub notices: Vec<String>,
     /// What is wrong, one sentence each; empty when all is well.
     pub findings: Vec<String>,
 }
@@ -55,14 +64,24 @@ impl CheckReport {
 /// Checks the database in `dir`; `progress` is told of each segment before it is read.
 ///
 /// Errors: there is no database, it is open elsewhere, or it has another format. Damage is no error, but a finding.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let dir = scratch.path().join("db");
+/// # drop(alluvia_node::Database::open(&dir)?);
+/// let report = alluvia_node::check(&dir, &mut |what| println!("{what}"))?;
+/// assert!(report.findings.is_empty(), "{:#?}", report.findings);
+/// # Ok(()) }
+/// ```
 pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> {
     let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(RealDisk::new()));
     let mut report = CheckReport::default();
     if !disk.exists(&dir.join(MANIFEST_NAME)) {
-        without_manifest(disk.as_ref(), dir, &mut report)?;
+        report.find(lost_manifest(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?)?;
         return Ok(report);
     }
-    let lock_path = dir.join("lock");
+    let lock_path = dir.join(LOCK_NAME);
     let lock = disk.try_lock(&lock_path).map_err(|error| Error::io(&lock_path, "locking", &error))?;
     let _lock = lock.ok_or_else(|| {
         Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
@@ -96,7 +115,7 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
             partitions(&entry.def.name, files, &mut report);
         }
     }
-    let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join("segments"));
+    let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join(SEGMENTS_DIR));
     let mut seen = BTreeSet::new();
     for meta in metas {
         let name = catalog.by_id(meta.table).map_or("(dropped)", |entry| entry.def.name.as_str());
@@ -105,6 +124,13 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
         report.rows += meta.rows;
         report.bytes += meta.bytes();
         one_segment(&tree, &catalog, meta, last, &mut seen, &mut report)?;
+    }
+    let disk = &tree.disk;
+    beside::memos(disk.as_ref(), dir, &mut report)?;
+    beside::audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
+    // What a damaged log names is not known.
+    if last.is_some() {
+        beside::strays(disk.as_ref(), dir, &seen, &spaces.required(), &mut report)?;
     }
     Ok(report)
 }
@@ -120,7 +146,7 @@ fn log(
     report: &mut CheckReport,
 ) -> Result<(Arc<Catalog>, Option<Version>)> {
     let mut catalog = Arc::new(manifest.catalog.clone());
-    let read = Log::read(disk, &dir.join("log"), manifest.database, manifest.through, &mut |record| {
+    let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
         let version = record.version;
         let published = Committer::replay(&record, &catalog, spaces)?;
         if let Some(changed) = published.catalog {
@@ -195,98 +221,7 @@ fn partitions(table: &str, files: &TableFiles, report: &mut CheckReport) {
     }
 }
 
-/// A directory without a manifest is none of ours, unless it holds what only a manifest can have named: the manifest is the
-/// first file that is written, and log and segments come after it.
-fn without_manifest(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
-    let names = |folder: &str| disk.read_dir(&dir.join(folder)).unwrap_or_default().into_iter().map(|entry| entry.name);
-    let is_log = |name: &str| {
-        name.strip_suffix(".log")
-            .is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let found = names("log").find(|name| is_log(name));
-    let found = found.or_else(|| names("segments").find(|name| segment_of_file(name).is_some()));
-    let Some(found) = found else { return Err(no_database(dir)) };
-    report.findings.push(format!("{} is missing, although {found} is there", dir.join(MANIFEST_NAME).display()));
-    Ok(())
-}
-
 fn no_database(dir: &Path) -> Error {
     Error::new(ErrorKind::UndefinedObject, format!("{} holds no Alluvia database", dir.display()))
         .with_hint("name a data directory; a check makes none")
-}
-
-/// The machine's disk for reading. Opening a dictionary cuts what lies beyond what is needed of it; here the cut is left out,
-/// and nothing reads on from there. Everything else that changes a file is refused.
-#[derive(Debug)]
-struct ReadOnlyDisk(RealDisk);
-
-#[derive(Debug)]
-struct ReadOnlyFile(Arc<dyn DiskFile>);
-
-fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check changes nothing"))
-}
-
-impl Disk for ReadOnlyDisk {
-    fn create(&self, _path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        refused()
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(ReadOnlyFile(self.0.open(path)?)))
-    }
-
-    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
-        self.0.read_dir(dir)
-    }
-
-    fn create_dir_all(&self, _dir: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn remove(&self, _path: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
-        refused()
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.0.exists(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.0.free_bytes(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.0.try_lock(path)
-    }
-}
-
-impl DiskFile for ReadOnlyFile {
-    fn write_all_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
-        refused()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        refused()
-    }
 }

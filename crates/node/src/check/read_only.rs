@@ -1,0 +1,85 @@
+//! A disk that a check may read, and not change.
+//!
+//! Invariant: nothing is written, whatever the rooms that are given this disk try; all that they are told is that it failed, but for
+//! one thing. Opening a dictionary cuts what lies beyond what is needed of it: that is left out without an error, since nothing reads
+//! on from there.
+
+use alluvia_storage::{Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The machine's disk for reading.
+#[derive(Debug)]
+pub(super) struct ReadOnlyDisk(pub(super) RealDisk);
+
+#[derive(Debug)]
+struct ReadOnlyFile(Arc<dyn DiskFile>);
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check changes nothing"))
+}
+
+impl Disk for ReadOnlyDisk {
+    fn create(&self, _path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        refused()
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(ReadOnlyFile(self.0.open(path)?)))
+    }
+
+    fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
+        self.0.read_dir(dir)
+    }
+
+    fn create_dir_all(&self, _dir: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.0.exists(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.0.free_bytes(path)
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.0.try_lock(path)
+    }
+}
+
+impl DiskFile for ReadOnlyFile {
+    fn write_all_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
+        refused()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        refused()
+    }
+}
