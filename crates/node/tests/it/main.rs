@@ -16,6 +16,7 @@ mod predicates;
 mod progressive;
 mod rights;
 mod samples;
+mod schemas;
 mod slt;
 mod sql;
 mod stages;

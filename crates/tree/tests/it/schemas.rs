@@ -527,8 +527,8 @@ fn members(source: &LevelSource, range: &KeyRange, data_type: DataType, values: 
         (LevelSource::Halved { halvings, .. }, KeyRange::Linear { low, high })
             if low.fract() == 0.0 && is_power(high - low) =>
         {
-            let (low, parts) = (i128::from(*low as i64), 1i128 << halvings);
-            let span = (high - low) as i128;
+            let (span, parts) = ((high - low) as i128, 1i128 << halvings);
+            let low = *low as i128;
             known(&|value| {
                 let part = ((i128::from(value) - low) * parts).div_euclid(span).clamp(0, parts - 1);
                 Member::Place(part as i64)
