@@ -299,27 +299,32 @@ fn values(chunk: &RowChunk, table: &TableDef, measures: &[WantedMeasure]) -> Vec
     measures.iter().map(|measure| chunk.rows.column_by_name(name(measure)).cloned()).collect()
 }
 
+/// All codes but the rarest, if that is rare: of many filters each must leave nearly all rows, or none is left.
+fn nearly_all(world: &World, level: usize) -> CodeSet {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for code in world.chunks.iter().flat_map(|(chunk, _)| &chunk.codes.levels[level]) {
+        *counts.entry(*code).or_default() += 1;
+    }
+    let rows: usize = counts.values().sum();
+    let rarest = counts.iter().min_by_key(|(_, count)| **count).map(|(code, count)| (*code, *count));
+    let without = rarest.filter(|(_, count)| count * 30 < rows).map(|(code, _)| code);
+    CodeSet::of_codes(counts.into_keys().filter(|code| Some(*code) != without).collect())
+}
+
 /// A box over some levels, or over as many as there may be.
 fn question(random: &mut Random, world: &World) -> BoxQuery {
     let table = &world.schema.table;
     let levels = table.levels().count();
     let mut query = BoxQuery::default();
-    let codes_at = |level: usize, random: &mut Random| {
-        let chunk = random.below(world.chunks.len() as u64) as usize;
-        world.chunks[chunk].0.codes.levels[level].clone()
-    };
     let is_wide = random.below(4) == 0;
     let share = if is_wide { 1 } else { 1 + levels as u64 / 2 };
     for level in (0..levels).filter(|_| random.below(share) == 0).take(64).collect::<Vec<_>>() {
-        let codes = codes_at(level, random);
-        // Of many filters each leaves nearly all: else nothing is left.
         let codes = match is_wide && levels > 3 {
-            true => {
-                let without = codes[random.below(codes.len() as u64) as usize];
-                let is_tiny = codes.iter().all(|&code| code == without);
-                CodeSet::of_codes(codes.into_iter().filter(|&code| is_tiny || code != without).collect())
+            true => nearly_all(world, level),
+            false => {
+                let chunk = random.below(world.chunks.len() as u64) as usize;
+                set(random, &world.chunks[chunk].0.codes.levels[level])
             }
-            false => set(random, &codes),
         };
         query.filters.push(LevelFilter { level, codes });
     }
