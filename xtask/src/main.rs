@@ -29,8 +29,8 @@ fn main() {
         Some("docs") => docs(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
         Some("deb") => deb(&rest),
-        Some("soak") => timed("kill", &rest),
-        Some("fuzz") => timed("fuzz", &rest),
+        Some("soak") => soak(&rest),
+        Some("fuzz") => timed(&["fuzz"], seconds_of(&rest), &[]),
         _ => die(&format!("usage: {HELP}")),
     }
 }
@@ -139,28 +139,34 @@ fn bench(rest: &[&str]) {
     Step::new(built("alluvia-bench", &[]), &[&fixed, args].concat()).run();
 }
 
-/// The long versions of tests, outside CI.
-fn timed(kind: &str, rest: &[&str]) {
+/// Statements that a soak asks of the index and of the general plan.
+const SOAK_STATEMENTS: &str = "100000";
+
+/// What takes too long for CI: crashes for so long, models for a quarter of it each, and generated statements until they are enough.
+fn soak(rest: &[&str]) {
+    let seconds = seconds_of(rest);
+    timed(&["kill"], seconds, &[]);
+    timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
+    timed(&["index_answers"], 0, &[("ALLUVIA_TEST_STATEMENTS", SOAK_STATEMENTS)]);
+}
+
+/// The long versions of some modules' tests, outside CI.
+fn timed(modules: &[&str], seconds: u64, variables: &[(&str, &str)]) {
+    println!("seed and progress are printed by the tests; {seconds} s");
+    let filters: Vec<String> = modules.iter().map(|module| format!("{module}::")).collect();
+    let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+    let tests = ["test", "--workspace", "--test", "it", "--test", "wire", "--test", "http"];
+    let mut step = cargo(&[tests.as_slice(), CHECKED, &["--", "--nocapture"], filters.as_slice()].concat());
+    for (name, value) in [("ALLUVIA_TEST_SECONDS", seconds.to_string().as_str())].iter().chain(variables) {
+        step = step.env(name, value);
+    }
+    step.run();
+}
+
+/// The time that is asked for.
+fn seconds_of(rest: &[&str]) -> u64 {
     let time = rest.first().copied().unwrap_or("1h");
-    let seconds = seconds(time).unwrap_or_else(|| die(&format!("'{time}' is no duration: write 90s, 10m or 2h")));
-    println!("seed and progress are printed by the test; {seconds} s");
-    cargo(&[
-        "test",
-        "--workspace",
-        "--features",
-        "alluvia-node/paranoid",
-        "--test",
-        "it",
-        "--test",
-        "wire",
-        "--test",
-        "http",
-        "--",
-        &format!("{kind}::"),
-        "--nocapture",
-    ])
-    .env("ALLUVIA_TEST_SECONDS", &seconds.to_string())
-    .run();
+    seconds(time).unwrap_or_else(|| die(&format!("'{time}' is no duration: write 90s, 10m or 2h")))
 }
 
 fn seconds(text: &str) -> Option<u64> {

@@ -6,7 +6,8 @@
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use crate::index_answers::{CREATE, agree, condition, rows, shown};
+use crate::index_answers::{agree, shown};
+use crate::statements::{CREATE, condition, rows};
 use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
@@ -35,7 +36,7 @@ const VALUES: [&str; 12] = [
     "stddev(quantity)",
 ];
 /// Of which nothing depends on the last digit of a float.
-const EXACT: [&str; 5] = ["count(*)", "sum(cents)", "sum(quantity)", "max(cents)", "count(amount)"];
+pub(crate) const EXACT: [&str; 5] = ["count(*)", "sum(cents)", "sum(quantity)", "max(cents)", "count(amount)"];
 
 fn wheres(random: &mut Random) -> String {
     let conditions: Vec<String> = (0..random.below(3)).map(|_| condition(random)).collect();
@@ -48,7 +49,7 @@ fn grouped(random: &mut Random, key: &str) -> String {
     format!("SELECT {key} AS k, {value} AS v, {exact} AS n FROM sales s{} GROUP BY {key}", wheres(random))
 }
 
-fn statement(random: &mut Random) -> String {
+pub(crate) fn statement(random: &mut Random) -> String {
     let key = random.pick(&KEYS);
     let (value, exact) = (random.pick(&VALUES), random.pick(&EXACT));
     let number = random.below(400);

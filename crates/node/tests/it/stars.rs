@@ -3,14 +3,15 @@
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use crate::index_answers::{CREATE, condition, rows};
 use crate::nested::{both, compared, open, plan, seed, set};
+use crate::statements::{CREATE, condition, rows};
 use crate::support::Random;
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 
-async fn small_tables(session: &Session, random: &mut Random) {
+/// The tables that star joins are with.
+pub(crate) async fn small_tables(session: &Session, random: &mut Random) {
     for sql in [
         "CREATE TABLE shops (town TEXT, region TEXT, kind INT, opened TIMESTAMP)",
         "CREATE TABLE shelves (id BIGINT, hall TEXT, width INT NOT NULL)",
@@ -57,7 +58,7 @@ fn small_condition(random: &mut Random) -> String {
     }
 }
 
-fn statement(random: &mut Random) -> String {
+pub(crate) fn statement(random: &mut Random) -> String {
     let mut groups: Vec<&str> = Vec::new();
     let mut from = "sales s".to_owned();
     let mut conditions: Vec<String> = (0..random.below(2)).map(|_| condition(random)).collect();

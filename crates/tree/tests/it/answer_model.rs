@@ -16,20 +16,24 @@ use std::collections::BTreeMap;
 
 /// What a group's measure is: values that are not NULL, exact or as floats.
 #[derive(Default, Debug)]
-struct Expected {
+pub struct Expected {
     count: u64,
     integers: Vec<i128>,
     floats: Vec<f64>,
 }
 
-/// The slow way.
-fn model(
-    table: &TableDef,
-    query: &BoxQuery,
-    chunks: &[(RowChunk, (u64, u64))],
-) -> BTreeMap<Vec<u32>, (u64, Vec<Expected>)> {
-    let mut groups: BTreeMap<Vec<u32>, (u64, Vec<Expected>)> = BTreeMap::new();
+/// The groups of an answer: rows, and each measure.
+pub type Groups = BTreeMap<Vec<u32>, (u64, Vec<Expected>)>;
+
+/// The slow way: rows of chunks, each of the versions above one and through another.
+pub fn model(table: &TableDef, query: &BoxQuery, chunks: &[(RowChunk, (u64, u64))]) -> Groups {
+    let mut groups = Groups::new();
     for (chunk, (above, through)) in chunks {
+        let column = |measure: &WantedMeasure| {
+            let name = &table.column_by_id(measure.column).expect("a column").storage_name;
+            chunk.rows.column_by_name(name).expect("a column")
+        };
+        let columns: Vec<&ArrayRef> = query.measures.iter().map(column).collect();
         let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
         for row in 0..chunk.len() {
             let seen = versions.value(row) > *above && versions.value(row) <= *through;
@@ -41,9 +45,7 @@ fn model(
             let (rows, measures) =
                 groups.entry(key).or_insert_with(|| (0, query.measures.iter().map(|_| Expected::default()).collect()));
             *rows += 1;
-            for (measure, expected) in query.measures.iter().zip(measures) {
-                let name = &table.column_by_id(measure.column).expect("a column").storage_name;
-                let values = chunk.rows.column_by_name(name).expect("a column");
+            for (values, expected) in columns.iter().zip(measures) {
                 if values.is_null(row) {
                     continue;
                 }
@@ -73,7 +75,8 @@ fn fits(values: &[i128], wanted: Wanted) -> bool {
     (!wanted.sum || sum) && (!wanted.squares || values.iter().try_fold(0i128, square).is_some())
 }
 
-fn check(answer: &Answer, query: &BoxQuery, expected: &BTreeMap<Vec<u32>, (u64, Vec<Expected>)>) {
+/// Panics unless an answer is what the slow way gives, or says that it is none.
+pub fn check(answer: &Answer, query: &BoxQuery, expected: &Groups) {
     let special = |expected: &Expected| expected.floats.iter().any(|value| !value.is_finite() || value.abs() > 1e140);
     let tame = expected.values().all(|(_, measures)| {
         measures
@@ -138,7 +141,7 @@ fn check(answer: &Answer, query: &BoxQuery, expected: &BTreeMap<Vec<u32>, (u64, 
 }
 
 /// A set of codes that rows have, and some others.
-fn set(random: &mut Random, codes: &[u32]) -> CodeSet {
+pub fn set(random: &mut Random, codes: &[u32]) -> CodeSet {
     let mut present: Vec<u32> = codes.to_vec();
     present.sort_unstable();
     present.dedup();
@@ -156,7 +159,8 @@ fn set(random: &mut Random, codes: &[u32]) -> CodeSet {
     }
 }
 
-fn span(level: usize, chunks: &[(RowChunk, (u64, u64))]) -> GroupSpan {
+/// The codes that rows have at a level.
+pub fn span(level: usize, chunks: &[(RowChunk, (u64, u64))]) -> GroupSpan {
     let codes =
         || chunks.iter().flat_map(|(chunk, _)| chunk.codes.levels[level].iter().copied()).filter(|&code| code > 0);
     let first = codes().min().unwrap_or(1);
@@ -227,7 +231,7 @@ fn values(data: &Data, chunk: &RowChunk, measure: &WantedMeasure) -> Option<Arra
 }
 
 /// The same by a cuboid that has the question's levels, or finer ones.
-fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, expected: &BTreeMap<Vec<u32>, (u64, Vec<Expected>)>) {
+fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, expected: &Groups) {
     let named = query.filters.iter().map(|filter| filter.level).chain(query.groups.iter().copied());
     let mut finest: BTreeMap<usize, usize> = BTreeMap::new();
     for level in named {

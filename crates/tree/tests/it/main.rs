@@ -9,3 +9,5 @@ mod ladder;
 mod refine_model;
 mod round_trip;
 mod sample_model;
+mod schema_model;
+mod schemas;

@@ -1,6 +1,7 @@
 //! `thin`: which rows, that they stay, and at what cost.
 
 use super::*;
+use crate::support::Random;
 
 const BOXES: [&str; 4] = [
     "",
@@ -156,4 +157,79 @@ async fn what_thin_reads_is_in_proportion_to_what_it_shows() {
     // What the box leaves out is not read at the thicker rungs.
     let plan = world.explained("SELECT id FROM thin(points, max_rows => 300) WHERE x < 2").await;
     assert!(plan.metric("levels_read") > 1, "{}", plan.text);
+}
+
+/// A part of the map: bounds of x and of y.
+type Area = [(f64, f64); 2];
+
+/// What is shown of it, and below which weights.
+async fn shown(world: &World, area: Area, max_rows: usize) -> (BTreeSet<i64>, f64) {
+    let sql = format!("SELECT id, weight_limit FROM thin(points, max_rows => {max_rows}) WHERE {}", within(area));
+    let batches = world.rows(&sql).await;
+    let ids = batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
+    (ids.collect(), doubles(&batches, "weight_limit").first().copied().unwrap_or(1.0))
+}
+
+fn within([(left, right), (low, high)]: Area) -> String {
+    format!("x >= {left} AND x < {right} AND y >= {low} AND y < {high}")
+}
+
+/// Zoomed in or out, or moved, by chance.
+fn next(random: &mut Random, area: Area) -> Area {
+    let mut unit = || random.below(1_000) as f64 / 1_000.0;
+    let (zoom, shift) = (unit(), [unit(), unit()]);
+    let mut moved = area;
+    for ((low, high), shift) in moved.iter_mut().zip(shift) {
+        let size = *high - *low;
+        match zoom {
+            zoom if zoom < 0.4 => {
+                *low += size * shift * 0.5;
+                *high = *low + size * 0.5;
+            }
+            zoom if zoom < 0.7 => {
+                *low = (*low - size * shift).max(0.0);
+                *high = (*low + 2.0 * size).min(64.0);
+            }
+            _ => {
+                *low = (*low + size * (shift - 0.5)).min(64.0 - size).max(0.0);
+                *high = *low + size;
+            }
+        }
+    }
+    moved
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_walk_over_the_map_keeps_what_was_shown_while_rows_are_organised() {
+    let mut random = Random(24);
+    let (mut shared, mut thinned) = (0, 0);
+    for max_rows in [40, 700] {
+        let world = World::new(Lie::Tail, 12_000).await;
+        let mut area = [(0.0, 64.0); 2];
+        let (mut ids, mut limit) = shown(&world, area, max_rows).await;
+        for step in 0..24 {
+            match step {
+                8 => world.organise(Stage::Sorted),
+                16 => world.organise(Stage::Merged),
+                _ => {}
+            }
+            let moved = next(&mut random, area);
+            let (new_ids, new_limit) = shown(&world, moved, max_rows).await;
+            let both =
+                world.id_set(&format!("SELECT id FROM points WHERE {} AND {}", within(area), within(moved))).await;
+            // Of what both areas have, the thinner picture shows a part of what the other does.
+            let (thin, thick) = if limit <= new_limit { (&ids, &new_ids) } else { (&new_ids, &ids) };
+            let kept: BTreeSet<i64> = thin.intersection(&both).copied().collect();
+            assert!(kept.is_subset(thick), "step {step}, {max_rows} rows: {area:?} to {moved:?}");
+            // At the limit of the first the second is the same picture.
+            let again = format!("SELECT id FROM thin(points, fraction => {limit:?}) WHERE {}", within(moved));
+            let again = world.id_set(&again).await;
+            let of = |set: &BTreeSet<i64>| -> BTreeSet<i64> { set.intersection(&both).copied().collect() };
+            assert_eq!(of(&ids), of(&again), "step {step}, {max_rows} rows: {area:?} to {moved:?}");
+            shared += usize::from(!kept.is_empty());
+            thinned += usize::from(new_limit < 1.0);
+            (area, ids, limit) = (moved, new_ids, new_limit);
+        }
+    }
+    assert!(shared > 20 && thinned > 15, "{shared} steps had something in common, {thinned} were thinned");
 }

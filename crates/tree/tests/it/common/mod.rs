@@ -1,4 +1,5 @@
 //! Tables and rows for the tests of segments.
+#![allow(clippy::disallowed_methods)] // tests may run for a time
 
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{
@@ -13,6 +14,7 @@ use arrow::compute::{cast, concat_batches, take};
 use arrow::datatypes::{DataType as Arrow, Field, Schema};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Where the tests' segments live.
 pub const DIR: &str = "/db/segments";
@@ -262,13 +264,32 @@ pub fn by_codes(chunk: &RowChunk) -> RowChunk {
     let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
     let levels = &chunk.codes.levels;
     order.sort_by_key(|&row| levels.iter().map(|level| level[row as usize]).collect::<Vec<_>>());
-    let indices = UInt32Array::from(order.clone());
+    taken(chunk, &order, (0..chunk.len() as u128).collect())
+}
+
+/// These rows of a chunk, with these keys.
+pub fn taken(chunk: &RowChunk, order: &[u32], keys: Vec<u128>) -> RowChunk {
+    let indices = UInt32Array::from(order.to_vec());
     let columns = chunk.rows.columns().iter().map(|column| take(column, &indices, None).expect("takes")).collect();
+    let level = |level: &Vec<u32>| order.iter().map(|&row| level[row as usize]).collect();
     RowChunk {
         rows: RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits"),
-        keys: (0..chunk.len() as u128).collect(),
-        codes: LevelCodes {
-            levels: levels.iter().map(|level| order.iter().map(|&row| level[row as usize]).collect()).collect(),
-        },
+        keys,
+        codes: LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() },
+    }
+}
+
+/// Calls `run` with one seed after the other: so many, or for `ALLUVIA_TEST_SECONDS`. `ALLUVIA_TEST_SEED` is the first, so that a
+/// failure, which says its seed, replays.
+pub fn each_seed(count: u64, mut run: impl FnMut(u64)) {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let first: u64 = variable("ALLUVIA_TEST_SEED").unwrap_or(1);
+    let until = variable("ALLUVIA_TEST_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    for seed in first.. {
+        if seed - first >= count && until.is_none_or(|until| Instant::now() >= until) {
+            return;
+        }
+        println!("ALLUVIA_TEST_SEED={seed}");
+        run(seed);
     }
 }

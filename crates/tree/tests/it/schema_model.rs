@@ -1,0 +1,411 @@
+//! Tables of 1 to 64 dimensions, wherever their rows lie, at any version: segments, cuboids and rows one by one answer what adding up
+//! members gives, and rungs are nested samples.
+//!
+//! Every world is made from its seed: `ALLUVIA_TEST_SEED=n` begins at that one, `ALLUVIA_TEST_SECONDS` goes on for so long.
+
+use crate::answer_model::{Groups, check, model, set, span};
+use crate::common::*;
+use crate::schemas::{Found, Rows, Schema, rows, schema};
+use alluvia_catalog::Dictionaries;
+use alluvia_space::codes::calendar;
+use alluvia_space::{DataType, KeyLayout, LevelSource, TableDef, learn};
+use alluvia_tree::{
+    Answer, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, LadderWriter, LevelFilter, RowChunk, Segment,
+    SegmentCursor, SegmentRows, TreeContext, Wanted, WantedMeasure, add_rows, answer, rung_limit,
+};
+use alluvia_types::{SegmentId, Stage, Version};
+use arrow::array::*;
+use arrow::datatypes::UInt64Type;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Worlds that a run makes at least.
+const WORLDS: u64 = 30;
+const QUESTIONS: usize = 25;
+const CELLS_MAX: u64 = 200_000;
+const RUNG_ROWS_MIN: u64 = 30;
+
+/// Where rows lie.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Lie {
+    Tail,
+    Sorted,
+    Merged,
+    Mixed,
+}
+
+/// One table, its rows in the order of arrival, and the segments that hold the first of them.
+struct World {
+    schema: Schema,
+    lie: Lie,
+    dictionaries: Dictionaries,
+    chunks: Vec<(RowChunk, (u64, u64))>,
+    segments: Vec<Arc<Segment>>,
+    /// The chunks from here on are in no segment.
+    tail: usize,
+    versions: u64,
+}
+
+/// What a run has come across.
+#[derive(Default)]
+struct Seen {
+    questions: u64,
+    cuboids: u64,
+    caught_up: u64,
+    refused: u64,
+    widest: usize,
+    nodes: Counters,
+    lies: BTreeSet<Lie>,
+}
+
+fn world(random: &mut Random, dimensions: usize) -> World {
+    let mut schema = schema(random, dimensions);
+    let levels = schema.table.levels().count();
+    let count = (1_000_000 / levels).clamp(2_000, 24_000) + random.below(300) as usize;
+    let versions = 3 + random.below(30);
+    let rows = rows(&schema, random, count, versions);
+    let mut cuts: Vec<usize> = (0..1 + random.below(5)).map(|_| 1 + random.below(count as u64 - 1) as usize).collect();
+    cuts.extend([0, count]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let parts: Vec<Rows> = cuts.windows(2).map(|cut| rows.slice(cut[0], cut[1] - cut[0])).collect();
+    // What is left open is learnt from the first rows, as by the first sort.
+    let ranges = learn::ranges(&schema.table, &[parts[0].batch.clone()]);
+    schema.table.dimensions.iter_mut().zip(ranges).for_each(|(dimension, range)| dimension.range = range);
+
+    let disk = disk();
+    let (context, dictionaries) = (context(&disk), dictionaries(&disk, &schema.table));
+    let layout = KeyLayout::new(&schema.table);
+    let mut found = Found::default();
+    let mut chunks = Vec::new();
+    for part in &parts {
+        let keys = layout.keys(&part.batch).expect("keys");
+        let bits = layout.bits_total();
+        assert!(bits == 128 || keys.iter().all(|key| key >> bits == 0), "keys have {bits} bits");
+        // Not yet in order: rows of the tail have no keys.
+        let chunk = chunk(&schema.table, &dictionaries, part.batch.clone(), keys);
+        found.check(&schema, part, &chunk.codes);
+        chunks.push((chunk, (0, u64::MAX)));
+    }
+    found.check_order(&schema);
+
+    let lie = [Lie::Tail, Lie::Sorted, Lie::Merged, Lie::Mixed, Lie::Mixed][random.below(5) as usize];
+    let (merged, tail) = match lie {
+        Lie::Tail => (0, 0),
+        Lie::Sorted => (0, chunks.len()),
+        Lie::Merged => (chunks.len(), chunks.len()),
+        Lie::Mixed => {
+            let tail = 1 + random.below(chunks.len() as u64) as usize;
+            (random.below(tail as u64 + 1) as usize, tail)
+        }
+    };
+    let mut ids = 0;
+    let mut sorted = Vec::new();
+    for (chunk, _) in &chunks[..tail] {
+        sorted.push(written(&context, &schema.table, &mut ids, Stage::Sorted, &in_key_order(chunk), random));
+    }
+    let mut segments = sorted.split_off(merged);
+    if !sorted.is_empty() {
+        segments.extend(merge(&context, &schema.table, &dictionaries, &mut ids, &sorted, random));
+    }
+    World { schema, lie, dictionaries, chunks, segments, tail, versions }
+}
+
+/// Rows in the order of their keys; those of one key stay as they are.
+fn in_key_order(chunk: &RowChunk) -> RowChunk {
+    let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
+    order.sort_by_key(|&row| chunk.keys[row as usize]);
+    taken(chunk, &order, order.iter().map(|&row| chunk.keys[row as usize]).collect())
+}
+
+/// A segment of these rows with its ladder, written in pieces.
+fn written(
+    context: &TreeContext,
+    table: &TableDef,
+    ids: &mut u64,
+    stage: Stage,
+    chunk: &RowChunk,
+    random: &mut Random,
+) -> Arc<Segment> {
+    let new_id = || {
+        *ids += 1;
+        SegmentId(*ids)
+    };
+    let rows = chunk.len() as u64;
+    let mut writer = LadderWriter::create(context, new_id, table, stage, None, rows, RUNG_ROWS_MIN).expect("creates");
+    let mut at = 0;
+    while at < chunk.len() {
+        let len = (1 + random.below(9_000) as usize).min(chunk.len() - at);
+        writer.write(&slice(chunk, at, len)).expect("writes");
+        at += len;
+    }
+    let segment = Segment::open(context, writer.finish().expect("finishes")).expect("opens");
+    segment.verify(table).expect("verifies");
+    check_ladder(&segment, table.seed);
+    segment
+}
+
+/// Each rung holds the light rows, and lies in the next thicker one.
+fn check_ladder(segment: &Segment, seed: u64) {
+    let identities =
+        |segment: &Segment| -> Vec<(u64, u64)> { segment.identities(0..segment.meta().rows).expect("identities") };
+    let mut thicker: BTreeSet<(u64, u64)> = identities(segment).into_iter().collect();
+    assert_eq!(thicker.len() as u64, segment.meta().rows, "identities are of one row each");
+    let weights = segment.weights(0..segment.meta().rows, seed).expect("weights");
+    for rung in segment.rungs() {
+        let own: BTreeSet<(u64, u64)> = identities(&rung.segment).into_iter().collect();
+        assert!(own.is_subset(&thicker), "rung {} is no part of the one before", rung.rung);
+        let limit = rung_limit(rung.rung).expect("a limit");
+        assert_eq!(own.len(), weights.iter().filter(|&&weight| weight < limit).count(), "rung {}", rung.rung);
+        thicker = own;
+    }
+}
+
+/// One or two partitions of all rows of some segments, read back from these.
+fn merge(
+    context: &TreeContext,
+    table: &TableDef,
+    dictionaries: &Dictionaries,
+    ids: &mut u64,
+    from: &[Arc<Segment>],
+    random: &mut Random,
+) -> Vec<Arc<Segment>> {
+    let mut read = Vec::new();
+    for segment in from {
+        let all = 0..segment.meta().rows;
+        let cursor = SegmentCursor::new(segment, table, dictionaries, all, 5_000).expect("a cursor");
+        read.extend(cursor.map(|chunk| chunk.expect("a chunk")));
+    }
+    let all = in_key_order(&join(&read));
+    // Partitions are cut where keys differ.
+    let near = random.below(all.len() as u64) as usize;
+    let cut = all.keys.partition_point(|&key| key < all.keys[near]);
+    let parts: Vec<Range<usize>> = [0..cut, cut..all.len()].into_iter().filter(|part| !part.is_empty()).collect();
+    let write = |part: Range<usize>| {
+        let chunk = slice(&all, part.start, part.len());
+        written(context, table, ids, Stage::Merged, &chunk, random)
+    };
+    parts.into_iter().map(write).collect()
+}
+
+impl World {
+    /// The same rows, as segments have them at a version.
+    fn read(&self, above: u64, through: u64, random: &mut Random) -> Vec<SegmentRows> {
+        let bound = |version: u64| Some(Version(version));
+        self.segments
+            .iter()
+            .map(|segment| SegmentRows {
+                segment: Arc::clone(segment),
+                above: if above == 0 && random.below(2) == 0 { None } else { bound(above) },
+                through: if through >= self.versions && random.below(2) == 0 { None } else { bound(through) },
+            })
+            .collect()
+    }
+
+    /// Adds rows of the chunks from `first` on by themselves.
+    fn each_row(&self, first: usize, above: u64, through: u64, mut add: impl FnMut(&RowChunk, Range<usize>)) {
+        for (chunk, _) in &self.chunks[first..] {
+            let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>().values();
+            let start = versions.partition_point(|&version| version <= above);
+            let end = versions.partition_point(|&version| version <= through);
+            if start < end {
+                add(chunk, start..end);
+            }
+        }
+    }
+
+    fn by_rows(&self, first: usize, question: &BoxQuery, through: u64, into: &mut Answer) {
+        self.each_row(first, 0, through, |chunk, rows| {
+            add_rows(question, &chunk.codes, &values(chunk, &self.schema.table, &question.measures), rows, into)
+                .expect("adds");
+        });
+    }
+
+    fn keys(&self, question: &BoxQuery) -> Option<GroupKeys> {
+        GroupKeys::new(question.groups.iter().map(|&level| span(level, &self.chunks)).collect())
+    }
+
+    fn dimension_of(&self) -> Vec<usize> {
+        self.schema.table.levels().map(|(dimension, ..)| dimension).collect()
+    }
+
+    /// As a cuboid gets its rows: those of one version at first, those that came since later. `None` where it would be too large,
+    /// or steps aside.
+    fn by_cuboid(&self, random: &mut Random, question: &BoxQuery, through: u64, seen: &mut Seen) -> Option<Answer> {
+        let table = &self.schema.table;
+        let dimension_of = self.dimension_of();
+        let mut finest: BTreeMap<usize, usize> = BTreeMap::new();
+        for level in question.filters.iter().map(|filter| filter.level).chain(question.groups.iter().copied()) {
+            let dimension = dimension_of[level];
+            // Levels of a path or a calendar may be finer than what is asked; parts of numbers are asked as they are.
+            let is_path = |level: usize| {
+                let source = &table.levels().nth(level).expect("a level").2.source;
+                matches!(source, LevelSource::Column(_) | LevelSource::Calendar(..))
+            };
+            let last = (level..dimension_of.len()).take_while(|&other| dimension_of[other] == dimension).last()?;
+            let finer = if is_path(level) && random.below(3) == 0 {
+                level + random.below((last - level) as u64 + 1) as usize
+            } else {
+                level
+            };
+            let known = finest.entry(dimension).or_insert(finer);
+            *known = finer.max(*known);
+        }
+        let spans = finest.values().map(|&level| span(level, &self.chunks)).collect();
+        let of = |measure: &WantedMeasure| WantedMeasure { wanted: Wanted { sum: true, ..measure.wanted }, ..*measure };
+        let measures = question.measures.iter().rev().map(of).collect();
+        let mut cuboid = Cuboid::new(spans, measures, CELLS_MAX)?;
+        let middle = random.below(through + 1);
+        for (above, through) in [(0, middle), (middle, through)] {
+            if !cuboid.add_segments(&self.read(above, through, random), 2).expect("adds") {
+                return None;
+            }
+            let mut fits = true;
+            self.each_row(self.tail, above, through, |chunk, rows| {
+                let values = values(chunk, table, cuboid.measures());
+                fits = fits && cuboid.add_rows(&chunk.codes, &values, rows).expect("adds");
+            });
+            if !fits {
+                return None;
+            }
+        }
+        let levels: Vec<&LevelSource> = table.levels().map(|(_, _, level)| &level.source).collect();
+        let ancestor = |finer: usize, coarser: usize, code: u32| match (levels[finer], levels[coarser]) {
+            (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to)) => {
+                Some(match calendar::units_of_code(code) {
+                    None => 0,
+                    Some(units) => calendar::code_of_micros(calendar::start_micros(units, *from), *to),
+                })
+            }
+            (LevelSource::Column(_), LevelSource::Column(_)) => {
+                let up = |code: u32, level: usize| (code > 0).then(|| self.dictionaries.parent(level, code));
+                (coarser + 1..=finer).rev().try_fold(code, up)
+            }
+            _ => None,
+        };
+        let mut into = Answer::new(question, self.keys(question)?);
+        // NULL may be under any member, so of a coarser level a cuboid with NULL says nothing.
+        cuboid.answer(question, &|level| dimension_of[level], &ancestor, &mut into)?;
+        seen.cuboids += 1;
+        seen.caught_up += u64::from(middle > 0 && middle < through);
+        Some(into)
+    }
+}
+
+/// The values of each measure.
+fn values(chunk: &RowChunk, table: &TableDef, measures: &[WantedMeasure]) -> Vec<Option<ArrayRef>> {
+    let name = |measure: &WantedMeasure| &table.column_by_id(measure.column).expect("a column").storage_name;
+    measures.iter().map(|measure| chunk.rows.column_by_name(name(measure)).cloned()).collect()
+}
+
+/// All codes but the rarest, if that is rare: of many filters each must leave nearly all rows, or none is left.
+fn nearly_all(world: &World, level: usize) -> CodeSet {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for code in world.chunks.iter().flat_map(|(chunk, _)| &chunk.codes.levels[level]) {
+        *counts.entry(*code).or_default() += 1;
+    }
+    let rows: usize = counts.values().sum();
+    let rarest = counts.iter().min_by_key(|(_, count)| **count).map(|(code, count)| (*code, *count));
+    let without = rarest.filter(|(_, count)| count * 30 < rows).map(|(code, _)| code);
+    CodeSet::of_codes(counts.into_keys().filter(|code| Some(*code) != without).collect())
+}
+
+/// A box over some levels, or over as many as there may be.
+fn question(random: &mut Random, world: &World) -> BoxQuery {
+    let table = &world.schema.table;
+    let levels = table.levels().count();
+    let mut query = BoxQuery::default();
+    let is_wide = random.below(4) == 0;
+    let share = if is_wide { 1 } else { 1 + levels as u64 / 2 };
+    for level in (0..levels).filter(|_| random.below(share) == 0).take(64).collect::<Vec<_>>() {
+        let codes = match is_wide && levels > 3 {
+            true => nearly_all(world, level),
+            false => {
+                let chunk = random.below(world.chunks.len() as u64) as usize;
+                set(random, &world.chunks[chunk].0.codes.levels[level])
+            }
+        };
+        query.filters.push(LevelFilter { level, codes });
+    }
+    for _ in 0..random.below(4) {
+        let level = random.below(levels as u64) as usize;
+        if !query.groups.contains(&level) {
+            query.groups.push(level);
+        }
+    }
+    for &column in &table.measures {
+        if random.below(3) > 0 {
+            let wanted =
+                Wanted { sum: random.below(2) == 0, squares: random.below(3) == 0, min_max: random.below(2) == 0 };
+            let data_type = table.column_by_id(column).expect("a column").data_type;
+            let is_float = matches!(data_type, DataType::Real | DataType::Double);
+            query.measures.push(WantedMeasure { column, is_float, wanted });
+        }
+    }
+    query
+}
+
+/// Panics unless an answer is the model's. What totals cannot hold may be refused.
+fn agrees(world: &World, answer: &Answer, question: &BoxQuery, expected: &Groups, seen: &mut Seen) {
+    if answer.totals.is_spoilt() {
+        assert!(world.schema.wild, "refused without a reason: {question:?}");
+        seen.refused += 1;
+        return;
+    }
+    check(answer, question, expected);
+}
+
+fn ask(random: &mut Random, world: &mut World, seen: &mut Seen) {
+    let through = if random.below(3) == 0 { world.versions } else { random.below(world.versions + 2) };
+    world.chunks.iter_mut().for_each(|(_, bounds)| *bounds = (0, through));
+    let world = &*world;
+    let question = question(random, world);
+    let Some(keys) = world.keys(&question) else { return };
+    let expected = model(&world.schema.table, &question, &world.chunks);
+    seen.questions += 1;
+
+    let mut scanned = Answer::new(&question, keys.clone());
+    world.by_rows(0, &question, through, &mut scanned);
+    agrees(world, &scanned, &question, &expected, seen);
+
+    let mut found = Answer::new(&question, keys);
+    world.by_rows(world.tail, &question, through, &mut found);
+    let threads = 1 + random.below(3) as usize;
+    assert!(answer(&question, &world.read(0, through, random), threads, &mut found).expect("answers"));
+    agrees(world, &found, &question, &expected, seen);
+    seen.nodes.add(&found.counters);
+
+    if let Some(found) = world.by_cuboid(random, &question, through, seen) {
+        agrees(world, &found, &question, &expected, seen);
+    }
+}
+
+#[test]
+fn any_table_is_the_model() {
+    let mut seen = Seen::default();
+    each_seed(WORLDS, |seed| {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        // Few and many, the ends among them.
+        let dimensions = match seed % 5 {
+            0 => 1 + random.below(3) as usize,
+            1 => 64,
+            2 => 16 + random.below(48) as usize,
+            _ => 2 + random.below(12) as usize,
+        };
+        let mut world = world(&mut random, dimensions);
+        println!("{dimensions} dimensions, {:?}: {}", world.lie, world.schema.declaration);
+        seen.lies.insert(world.lie);
+        seen.widest = seen.widest.max(dimensions);
+        for _ in 0..QUESTIONS {
+            ask(&mut random, &mut world, &mut seen);
+        }
+    });
+    let Seen { questions, cuboids, caught_up, refused, widest, nodes, lies } = seen;
+    println!("{questions} questions, {cuboids} by cuboids, {caught_up} caught up, {refused} refused, {nodes:?}");
+    // A run that is begun at another seed is long enough, too.
+    assert_eq!((lies.len(), widest), (4, 64));
+    assert!(questions > 500 && cuboids * 5 > questions && caught_up * 10 > questions, "the index was hardly asked");
+    assert!(refused * 5 < questions, "{refused} of {questions} refused");
+    assert!(nodes.covered > 0 && nodes.disjoint > 0 && nodes.cut > 0 && nodes.tail_rows > 0, "{nodes:?}");
+}
