@@ -24,6 +24,20 @@ pub(super) struct Facts {
     pub(super) groups: Vec<u64>,
 }
 
+/// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
+const LOOK_INTO_DRAWN: f64 = 16_384.0;
+
+/// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
+const LOOK_INTO_SHARE: f64 = 0.1;
+
+impl Facts {
+    /// Whether the blocks below it are worth telling apart where its rows are drawn at a rate.
+    pub(super) fn is_looked_into(&self, rate: f64) -> bool {
+        let least = if self.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN };
+        self.cut.height > 0 && self.rows as f64 * rate >= least
+    }
+}
+
 /// What is known of the nodes that may be strata, and the blocks that must be read.
 pub(super) struct Gathered {
     pub(super) facts: Vec<Facts>,
@@ -74,17 +88,17 @@ pub(super) fn gather(
     Ok(Some(gathered))
 }
 
-/// The blocks of those nodes of which so many rows would be drawn that looking into them costs less than what it spares.
+/// Looks into those nodes of which so many rows are drawn at a rate that this costs less than what it spares.
 pub(super) fn refine(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     facts: Vec<Facts>,
-    is_large: impl Fn(&Facts) -> bool,
+    rate: f64,
     into: &mut Answer,
 ) -> Result<Gathered> {
     let mut gathered = Gathered { facts: Vec::with_capacity(facts.len()), exact: Vec::new() };
     for facts in facts {
-        if facts.cut.height == 0 || !is_large(&facts) {
+        if !facts.is_looked_into(rate) {
             gathered.facts.push(facts);
             continue;
         }
@@ -117,18 +131,19 @@ fn look_into(
     Ok(())
 }
 
-fn knowns_of(question: &BoxQuery, rows: &SegmentRows) -> Result<Vec<Arc<NodeKnowns>>> {
+pub(super) fn knowns_of(question: &BoxQuery, rows: &SegmentRows) -> Result<Vec<Arc<NodeKnowns>>> {
     question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect()
 }
 
-enum Found {
+/// What is known of one node.
+pub(super) enum Found {
     Facts(Facts),
     Unknown,
     TooManyGroups,
 }
 
 /// Of one node; `share` is the share of its rows that are expected to match, where that was computed already.
-fn facts_of(
+pub(super) fn facts_of(
     asked: &Asked<'_>,
     rows: &SegmentRows,
     knowns: &[Arc<NodeKnowns>],

@@ -90,7 +90,7 @@ impl Refine {
                 None => Source::Ladder,
                 Some(Reseeded { seed, identities }) => Source::Seeded { seed: *seed, identities },
             },
-            rows_min: self.rows_min,
+            by_cost: false,
             threads: self.threads,
         }
     }
@@ -178,7 +178,7 @@ impl Refiner {
             let nodes: Vec<CutNode> = facts.iter().map(|facts| facts.cut).collect();
             return self.read_nodes(&nodes);
         };
-        let refined = super::look_into(&asked, segments, facts, rung, into)?;
+        let refined = facts::refine(&asked, segments, facts, rung_rate(rung), into)?;
         let (strata, few) = Strata::new(&asked, segments, refined.facts, rung)?;
         self.read_blocks(&exact);
         self.read_blocks(&refined.exact);
@@ -289,7 +289,7 @@ impl Refiner {
             (Work::Look(number), Some(strata)) => {
                 // What is spoilt is not given.
                 if let (Some(plan), false) = (&self.plan, into.totals.is_spoilt()) {
-                    told = Some(strata.estimates(strata.look(&asked, plan, into), number));
+                    told = Some(strata.estimates(strata.look(&asked, plan, into), number, None));
                 }
             }
             (_, None) => unreachable!("work on strata without strata"),
