@@ -47,18 +47,9 @@ impl Heavy {
         // Blocks with NaN or infinities are always read exactly.
         let summary = &index.table.measures[measure].1;
         let blocks = || (0..segment.blocks()).filter(|&block| !is_special(summary, block));
-        let mut sizes = Vec::with_capacity(segment.meta().rows as usize);
-        each_value(segment, measure, blocks(), |_, value| sizes.push(value.abs()))?;
-        if sizes.len() <= most {
-            return Ok(none());
-        }
-        let squares = |sizes: &[f64]| sizes.iter().map(|size| size * size).sum::<f64>();
-        let all = squares(&sizes);
-        let (heavy, &mut limit, _) = sizes.select_nth_unstable_by(most, |a, b| b.total_cmp(a));
-        let heavy = squares(heavy.iter().copied().filter(|&size| size > limit).collect::<Vec<_>>().as_slice());
-        if heavy < SHARE_MIN * all {
-            return Ok(none());
-        }
+        let mut largest = Largest::new(most);
+        each_value(segment, measure, blocks(), |_, value| largest.push(value.abs()))?;
+        let Some(limit) = largest.limit() else { return Ok(none()) };
         let (mut rows, mut values) = (Vec::with_capacity(most), Vec::with_capacity(most));
         each_value(segment, measure, blocks(), |row, value| {
             if value.abs() > limit {
@@ -112,6 +103,49 @@ impl Heavy {
     }
 }
 
+/// The largest of sizes that come one by one: no more than twice as many as are wanted are held at a time.
+struct Largest {
+    most: usize,
+    held: Vec<f64>,
+    /// Of all sizes.
+    squares: f64,
+}
+
+impl Largest {
+    /// The `most` largest.
+    fn new(most: usize) -> Largest {
+        Largest { most, held: Vec::with_capacity(2 * (most + 1)), squares: 0.0 }
+    }
+
+    #[inline]
+    fn push(&mut self, size: f64) {
+        self.squares += size * size;
+        self.held.push(size);
+        if self.held.len() == 2 * (self.most + 1) {
+            self.shrink();
+        }
+    }
+
+    /// Keeps the largest, and one more.
+    fn shrink(&mut self) {
+        if self.held.len() > self.most {
+            self.held.select_nth_unstable_by(self.most, |a, b| b.total_cmp(a));
+            self.held.truncate(self.most + 1);
+        }
+    }
+
+    /// The size that those are beyond which outweigh all others; `None` if they do not, or there are no others.
+    fn limit(mut self) -> Option<f64> {
+        self.shrink();
+        if self.held.len() <= self.most {
+            return None;
+        }
+        let limit = self.held[self.most];
+        let heavy: f64 = self.held.iter().filter(|&&size| size > limit).map(|size| size * size).sum();
+        (heavy >= SHARE_MIN * self.squares).then_some(limit)
+    }
+}
+
 /// Whether so many rows of the largest size could have a large share of the sum of squares.
 fn may_outweigh(index: &BlockIndex, measure: usize, blocks: usize, most: f64) -> bool {
     let (column, summary) = &index.table.measures[measure];
@@ -156,4 +190,37 @@ pub(crate) fn each_value(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// All sizes at once.
+    fn limit_of(sizes: &[f64], most: usize) -> Option<f64> {
+        let mut sorted = sizes.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let limit = *sorted.get(most)?;
+        let squares = |sizes: &mut dyn Iterator<Item = &f64>| sizes.map(|size| size * size).sum::<f64>();
+        let heavy = squares(&mut sorted.iter().filter(|&&size| size > limit));
+        (heavy >= SHARE_MIN * squares(&mut sizes.iter())).then_some(limit)
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_are_found_without_holding_all(
+            // Squares of which add up exactly, with many ties.
+            sizes in prop::collection::vec((0u32..12, 0u32..6), 0..400),
+            most in 1usize..40,
+        ) {
+            let sizes: Vec<f64> = sizes.into_iter().map(|(size, power)| f64::from(size) * f64::from(1 << power)).collect();
+            let mut largest = Largest::new(most);
+            for &size in &sizes {
+                largest.push(size);
+                prop_assert!(largest.held.len() <= 2 * (most + 1) && largest.held.capacity() == 2 * (most + 1));
+            }
+            prop_assert_eq!(largest.limit(), limit_of(&sizes, most));
+        }
+    }
 }
