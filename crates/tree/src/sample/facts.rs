@@ -47,15 +47,15 @@ pub(super) struct Gathered {
 /// The least share expected: a cut node is expected to have matches.
 const SHARE_MIN: f64 = 1e-6;
 
-/// What is known of nodes. `None`, with the answer as it was, if more groups are possible than is worth looking for.
+/// What is known of nodes. `None`, with the answer as it was, if more groups are possible, over all nodes, than is worth looking for.
 pub(super) fn gather(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     cut: &[CutNode],
+    mut cells_left: usize,
     into: &mut Answer,
 ) -> Result<Option<Gathered>> {
     let mut gathered = Gathered { facts: Vec::with_capacity(cut.len()), exact: Vec::new() };
-    let mut groups_left = possible::CELLS_MAX;
     // Only then is nothing added to the answer before it is known whether there are too many groups.
     assert!(asked.question.groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
     for of_segment in cut.chunk_by(|a, b| a.segment == b.segment) {
@@ -68,9 +68,9 @@ pub(super) fn gather(
         let mut unknown = Vec::new();
         for &cut in of_segment {
             match facts_of(asked, rows, &knowns, cut, None, into)? {
-                Found::Facts(facts) => match groups_left.checked_sub(facts.groups.len()) {
+                Found::Facts(facts) => match cells_left.checked_sub(facts.groups.len()) {
                     Some(left) => {
-                        groups_left = left;
+                        cells_left = left;
                         gathered.facts.push(facts);
                     }
                     None => return Ok(None),

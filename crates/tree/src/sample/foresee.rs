@@ -24,7 +24,8 @@ const PAYS: f64 = 0.8;
 
 /// An interval is about so many times as wide as foreseen: ours are wider than normal ones with the same error.
 const WIDER: f64 = 1.1;
-/// How sharply widths gather around that: of those that are foreseen at 0.8 of what is asked one in six is too wide, at 0.7 one in fifteen.
+/// How sharply widths gather around that: of those that are foreseen at 0.8 of what is asked one in four is too wide, at 0.7 one in nine, at
+/// 0.5 one in a hundred.
 const SHARPNESS: f64 = 8.0;
 /// A rung of which this is foreseen, of what is asked, promises to suffice.
 const PROMISE: f64 = 1.0 / 1.3;

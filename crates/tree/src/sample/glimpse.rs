@@ -30,6 +30,8 @@ pub(super) struct Glimpse {
     pub(super) facts: Vec<Facts>,
     /// How many times as many rows all nodes have.
     pub(super) weight: f64,
+    /// Groups that may be in nodes, over all nodes.
+    pub(super) cells: f64,
     pub(super) reading: Reading,
 }
 
@@ -60,14 +62,12 @@ pub(super) fn glimpse(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     nodes: &[CutNode],
+    rows_of_nodes: u64,
     into: &Answer,
 ) -> Result<Option<Glimpse>> {
-    let mut seen = Glimpse { facts: Vec::new(), weight: 0.0, reading: Reading::default() };
+    let mut seen = Vec::new();
     let mut reading = Reading::default();
-    let (mut all, mut rows_seen, mut cells) = (0.0, 0.0, 0);
-    for &node in nodes {
-        all += rows_of(segments, node)? as f64;
-    }
+    let (mut rows_seen, mut cells) = (0.0, 0);
     for at in chosen(nodes.len()) {
         let node = nodes[at];
         let rows = &segments[node.segment];
@@ -77,32 +77,36 @@ pub(super) fn glimpse(
                 cells += facts.groups.len();
                 rows_seen += facts.rows as f64;
                 look_at(asked, rows, &facts, &mut reading)?;
-                seen.facts.push(facts);
+                seen.push(facts);
             }
             // It is read exactly whatever is decided.
             Found::Unknown => {}
             Found::TooManyGroups => return Ok(None),
         }
     }
-    if rows_seen == 0.0 || cells as f64 * (all / rows_seen) > possible::CELLS_MAX as f64 {
+    let weight = rows_of_nodes as f64 / rows_seen;
+    let cells = cells as f64 * weight;
+    if rows_seen == 0.0 || cells > possible::CELLS_MAX as f64 {
         return Ok(None);
     }
-    seen.weight = all / rows_seen;
     let of_row = 1.0 / rows_seen;
-    seen.reading = Reading {
+    let reading = Reading {
         exact: reading.exact * of_row,
         drawn: reading.drawn * of_row,
         heavy: reading.heavy * of_row,
         blocks: reading.blocks * of_row,
         cut: reading.cut * of_row,
     };
-    Ok(Some(seen))
+    Ok(Some(Glimpse { facts: seen, weight, cells, reading }))
 }
 
 /// Rows below a node.
 pub(super) fn rows_of(segments: &[SegmentRows], node: CutNode) -> Result<u64> {
     let segment = &segments[node.segment].segment;
-    let blocks = segment.nodes()?.blocks_below(node.height, node.node);
+    let blocks = match node.height {
+        0 => node.node..node.node + 1,
+        height => segment.nodes()?.blocks_below(height, node.node),
+    };
     Ok(segment.block_rows(blocks.end - 1).end - segment.block_rows(blocks.start).start)
 }
 

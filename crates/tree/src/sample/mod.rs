@@ -54,6 +54,10 @@ pub const LOOKS: u32 = 2;
 /// Cut rows below which a sample cannot pay: then nothing is foreseen, either.
 pub const SAMPLE_ROWS_MIN: u64 = 64 * crate::layout::BLOCK_ROWS as u64;
 
+/// Groups in nodes are looked for up to so many times as many as were foreseen, and this many always.
+const CELLS_TIMES: f64 = 2.0;
+const CELLS_MIN: f64 = 4096.0;
+
 /// One value of each group of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
@@ -163,11 +167,11 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
         }
     }
     let cut = walk_all(asked, segments, into)?;
-    let Some(reading) = first_glance(asked, segments, &cut, into)? else {
+    let Some((reading, cells_max)) = first_glance(asked, segments, &cut, into)? else {
         strata::read_nodes(asked, segments, cut.iter(), into)?;
         return Ok(Sampled::Exact);
     };
-    let Some(gathered) = facts::gather(asked, segments, &cut, into)? else {
+    let Some(gathered) = facts::gather(asked, segments, &cut, cells_max, into)? else {
         strata::read_nodes(asked, segments, cut.iter(), into)?;
         return Ok(Sampled::Exact);
     };
@@ -205,13 +209,14 @@ fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
     usize::from(is_large && may_stop)
 }
 
-/// What reading takes, by a few of the cut nodes; `None` where everything is better read at once.
+/// What reading takes, by a few of the cut nodes, and how many groups in nodes are worth looking for; `None` where everything is better
+/// read at once.
 fn first_glance(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     cut: &[CutNode],
     into: &Answer,
-) -> Result<Option<Reading>> {
+) -> Result<Option<(Reading, usize)>> {
     if into.totals.is_spoilt() || asked.goals.is_empty() {
         return Ok(None);
     }
@@ -224,13 +229,15 @@ fn first_glance(
     if rows == 0 || asked.by_cost && rows < SAMPLE_ROWS_MIN {
         return Ok(None);
     }
-    let seen = glimpse(asked, segments, &nodes, into)?;
+    let seen = glimpse(asked, segments, &nodes, rows, into)?;
     if !asked.by_cost {
-        return Ok(Some(seen.map_or_else(Reading::default, |seen| seen.reading)));
+        let reading = seen.map_or_else(Reading::default, |seen| seen.reading);
+        return Ok(Some((reading, possible::CELLS_MAX)));
     }
     let Some(seen) = seen else { return Ok(None) };
     let foreseen = foreseen_of(asked, segments, &seen.facts, seen.weight, &seen.reading, into);
-    Ok(foreseen.map(|_| seen.reading))
+    let cells_max = (CELLS_TIMES * seen.cells).max(CELLS_MIN) as usize;
+    Ok(foreseen.map(|_| (seen.reading, cells_max.min(possible::CELLS_MAX))))
 }
 
 /// What is foreseen of the rung to begin with; `None` where everything is better read at once.

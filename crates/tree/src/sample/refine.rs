@@ -25,7 +25,7 @@
 
 use super::facts::{self, Facts, Gathered};
 use super::strata::{self, Run, Strata};
-use super::{Asked, Estimates, Goal, Otherwise, Source};
+use super::{Asked, Estimates, Goal, Otherwise, Source, possible};
 use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
 use crate::ladder::rung_rate;
@@ -183,7 +183,7 @@ impl Refiner {
     fn plan_all(&mut self, cut: &[CutNode]) -> Result<()> {
         let Refiner { refine, segments, into, .. } = self;
         let asked = refine.asked();
-        let Some(Gathered { facts, exact }) = facts::gather(&asked, segments, cut, into)? else {
+        let Some(Gathered { facts, exact }) = facts::gather(&asked, segments, cut, possible::CELLS_MAX, into)? else {
             return self.read_nodes(cut);
         };
         let Some(rung) = first_rung(refine, segments, &facts) else {
