@@ -12,6 +12,7 @@
 use super::moments::value_of;
 use crate::answer::{code_at, exact_bounds, is_special, values_of};
 use crate::segment::{BlockIndex, Segment};
+use crate::side::{Encoding, powi};
 use alluvia_types::Result;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal256Type, Float64Type};
@@ -107,6 +108,8 @@ impl Heavy {
 struct Largest {
     most: usize,
     held: Vec<f64>,
+    /// Sizes up to this change nothing: as many as are wanted, and one more, are held that are no smaller.
+    floor: f64,
     /// Of all sizes.
     squares: f64,
 }
@@ -114,12 +117,15 @@ struct Largest {
 impl Largest {
     /// The `most` largest.
     fn new(most: usize) -> Largest {
-        Largest { most, held: Vec::with_capacity(2 * (most + 1)), squares: 0.0 }
+        Largest { most, held: Vec::with_capacity(2 * (most + 1)), floor: f64::NEG_INFINITY, squares: 0.0 }
     }
 
     #[inline]
     fn push(&mut self, size: f64) {
         self.squares += size * size;
+        if size <= self.floor {
+            return;
+        }
         self.held.push(size);
         if self.held.len() == 2 * (self.most + 1) {
             self.shrink();
@@ -131,6 +137,7 @@ impl Largest {
         if self.held.len() > self.most {
             self.held.select_nth_unstable_by(self.most, |a, b| b.total_cmp(a));
             self.held.truncate(self.most + 1);
+            self.floor = self.held[self.most];
         }
     }
 
@@ -183,13 +190,50 @@ pub(crate) fn each_value(
     for block in blocks {
         let (count, has_nulls) = values_of(&index, measure, segment, block);
         let rows = segment.block_rows(block);
-        let (packed, encoding) = (stream.block(block), summary.encodings[block]);
-        for row in 0..(rows.end - rows.start) as usize {
-            let value = if count == 0 { 0.0 } else { value_of(packed, encoding, has_nulls, row) };
-            each(rows.start as usize + row, value);
+        let (first, rows) = (rows.start as usize, (rows.end - rows.start) as usize);
+        match count {
+            0 => (first..first + rows).for_each(|row| each(row, 0.0)),
+            _ => unpack(stream.block(block), summary.encodings[block], has_nulls, rows, |row, value| {
+                each(first + row, value);
+            }),
         }
     }
     Ok(())
+}
+
+/// Calls `each` with all rows of a block and what [`value_of`] says of them: a pass over all values is what the first estimate waits for.
+fn unpack(packed: &[u8], encoding: Encoding, has_nulls: bool, rows: usize, mut each: impl FnMut(usize, f64)) {
+    match encoding {
+        Encoding::Integers { base, width, scale } => {
+            let unit = powi(scale);
+            let mut integer = |row: usize, raw: u64| {
+                let value = match base.checked_add_unsigned(raw) {
+                    Some(value) => value as f64,
+                    None => (i128::from(base) + i128::from(raw)) as f64,
+                };
+                each(row, if has_nulls && raw == 0 { 0.0 } else { value / unit });
+            };
+            let rows = 0..rows;
+            match width {
+                0 => rows.for_each(|row| integer(row, 0)),
+                1 => rows.zip(packed).for_each(|(row, &raw)| integer(row, raw.into())),
+                2 => rows
+                    .zip(packed.as_chunks::<2>().0)
+                    .for_each(|(row, &raw)| integer(row, u16::from_le_bytes(raw).into())),
+                4 => rows
+                    .zip(packed.as_chunks::<4>().0)
+                    .for_each(|(row, &raw)| integer(row, u32::from_le_bytes(raw).into())),
+                _ => rows.zip(packed.as_chunks::<8>().0).for_each(|(row, &raw)| integer(row, u64::from_le_bytes(raw))),
+            }
+        }
+        Encoding::Floats if !has_nulls => {
+            let values = packed.as_chunks::<8>().0.iter().map(|&value| f64::from_le_bytes(value));
+            (0..rows).zip(values).for_each(|(row, value)| each(row, value));
+        }
+        Encoding::Floats | Encoding::Wide => {
+            (0..rows).for_each(|row| each(row, value_of(packed, encoding, has_nulls, row)));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +252,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn blocks_are_unpacked_as_rows_are(
+            bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 16 * 20),
+            base in prop_oneof![-300..300i64, Just(i64::MAX - 70), any::<i64>()],
+            (kind, scale, has_nulls, rows) in (0usize..7, 0u8..=6, any::<bool>(), 0usize..=20),
+        ) {
+            let encoding = match [0u8, 1, 2, 4, 8].get(kind) {
+                Some(&width) => Encoding::Integers { base, width, scale },
+                None if kind == 5 => Encoding::Floats,
+                None => Encoding::Wide,
+            };
+            let packed = &bytes[..rows * encoding.width()];
+            let mut found = Vec::new();
+            unpack(packed, encoding, has_nulls, rows, |row, value| found.push((row, value.to_bits())));
+            let expected = (0..rows).map(|row| (row, value_of(packed, encoding, has_nulls, row).to_bits()));
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
+
         #[test]
         fn the_largest_are_found_without_holding_all(
             // Squares of which add up exactly, with many ties.
