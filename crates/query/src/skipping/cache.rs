@@ -257,7 +257,7 @@ impl PredicateCache {
     /// All predicates, the most useful first.
     pub(super) fn ranked(&self) -> Vec<(TableId, Arc<Form>)> {
         let state = self.state.lock();
-        let of_table = |(&table, predicates): (&TableId, &'_ HashMap<Arc<Form>, Remembered>)| {
+        let of_table = |(&table, predicates): (&TableId, &HashMap<Arc<Form>, Remembered>)| {
             let rank = |(form, of): (&Arc<Form>, &Remembered)| (of.skipped() > 0, of.asked, table, Arc::clone(form));
             predicates.iter().map(rank).collect::<Vec<_>>()
         };

@@ -4,8 +4,9 @@
 //! - Work is counted before it is done, from summaries alone; counting reads no stream.
 //! - Costs decide what is read, never what is said of it: a wrong coefficient costs time, not truth.
 //!
-//! The coefficients are nanoseconds of one thread on the machine they were measured on; only their ratios matter. `cargo run -p alluvia-tree
-//! --example sample_speed` prints what it finds beside them: it answers boxes both ways, and fits the counts of [`Work`] to the times.
+//! The coefficients are nanoseconds of one thread; only their ratios matter. They are guesses that agree with the one ratio that was
+//! measured before (a drawn row costs as much as three that are read exactly, at 1/16 of 20M rows), until somebody lets `cargo run -p
+//! alluvia-tree --example sample_speed` fit them: it answers boxes both ways, and prints what fits the counts of [`Work`] to the times.
 
 use std::ops::{Add, Mul};
 
@@ -64,7 +65,7 @@ impl Kind {
         Kind::Interval,
     ];
 
-    /// What one costs, in nanoseconds: measured by `examples/sample_speed`.
+    /// What one costs, in nanoseconds: `examples/sample_speed` prints what it finds beside this.
     pub fn nanos(self) -> f64 {
         match self {
             Kind::Node => 25.0,
