@@ -1,15 +1,19 @@
 //! Estimates beside exact answers, without SQL: `cargo run -p alluvia-tree --example sample_speed [rows] [folder] [boxes] [max_error]`.
 //!
 //! Eight hierarchical dimensions over 19 levels in segments of some million rows with ladders, in Hilbert's order, as merges write them;
-//! boxes of low, medium and high coverage that match at least a million rows. Each box is asked exactly and estimated in turns; what counts
-//! is the least time of each. A folder that is given is kept, and used again.
+//! boxes of low, medium and high coverage that match at least a million rows, some of them by groups. Each box is asked exactly, estimated
+//! where that is expected to cost less, and estimated whatever it costs, in turns; what counts is the least time of each. A folder that is
+//! given is kept, and used again.
+//!
+//! At the end the counts of work that were foreseen are held against the times: how far `Kind::nanos` is off, and what would fit these boxes
+//! best on this machine.
 #![allow(clippy::disallowed_methods)] // an example measures with the machine's clock and keeps its segments
 
 use alluvia_space::curve::CurveMap;
 use alluvia_space::*;
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::estimate::Aggregate;
-use alluvia_tree::sample::{Asked, Goal, Otherwise, SAMPLE_ROWS_MIN, Sampled, Source, sample};
+use alluvia_tree::sample::{Asked, Goal, Kind, Otherwise, Sampled, Source, Work, sample};
 use alluvia_tree::*;
 use alluvia_types::{ColumnId, Result, SegmentId, Stage, TableId};
 use arrow::array::*;
@@ -26,6 +30,8 @@ const SEGMENT_ROWS: usize = 3 << 20;
 const CHUNK_ROWS: usize = 1 << 16;
 const THREADS: usize = 2;
 const MATCHING: f64 = 1e6;
+/// The level that groups are made of, of [`DIMENSIONS`]' first twelve members.
+const GROUP: usize = 0;
 
 struct Random(u64);
 
@@ -67,13 +73,15 @@ fn main() -> Result<()> {
         .map(|meta| Ok(SegmentRows { segment: Segment::open(&context, meta)?, above: None, through: None }))
         .collect::<Result<_>>()?;
     let measures = [("price", 19), ("quantity", 20), ("wild", 21)];
-    for wanted in [&[0usize, 1][..], &[2]] {
+    let mut times = Times::default();
+    for (wanted, group) in [(&[0usize, 1][..], None), (&[2], None), (&[0], Some(GROUP))] {
         let names: Vec<&str> = wanted.iter().map(|&at| measures[at].0).collect();
-        println!("of {}:", names.join(", "));
+        println!("of {}{}:", names.join(", "), if group.is_some() { ", by 12 groups" } else { "" });
         for (name, least, most) in [("low", 0.0, 0.33), ("medium", 0.33, 0.66), ("high", 0.66, 1.0)] {
-            compare(&segments, wanted, rows, each, max_error, (name, least, most))?;
+            compare(&segments, (wanted, group), rows, each, max_error, (name, least, most), &mut times)?;
         }
     }
+    times.show();
     if folder.is_none() {
         segments.iter().for_each(|rows| rows.segment.retire());
     }
@@ -83,11 +91,12 @@ fn main() -> Result<()> {
 /// Times the boxes of one bin of coverage.
 fn compare(
     segments: &[SegmentRows],
-    measures: &[usize],
+    (measures, group): (&[usize], Option<usize>),
     rows: usize,
     each: usize,
     max_error: f64,
     (name, least, most): (&str, f64, f64),
+    times: &mut Times,
 ) -> Result<()> {
     let mut random = Random(name.len() as u64);
     let wanted = Wanted { sum: true, ..Wanted::default() };
@@ -105,8 +114,15 @@ fn compare(
         if coverage < least || coverage >= most || coverage * (rows as f64) < MATCHING {
             continue;
         }
-        let question = BoxQuery { filters, groups: Vec::new(), measures: measures.clone() };
-        let empty = || Answer::new(&question, GroupKeys::new(Vec::new()).expect("one group"));
+        let groups: Vec<usize> =
+            group.into_iter().filter(|&level| filters.iter().all(|filter| filter.level != level)).collect();
+        if groups.is_empty() && group.is_some() {
+            continue;
+        }
+        let spans = groups.iter().map(|&level| GroupSpan { level, first: 1, count: DIMENSIONS[0][0] }).collect();
+        let keys = GroupKeys::new(spans).expect("few groups");
+        let question = BoxQuery { filters, groups, measures: measures.clone() };
+        let empty = || Answer::new(&question, keys.clone());
         let asked = Asked {
             question: &question,
             group_codes: &[],
@@ -115,10 +131,12 @@ fn compare(
             confidence: 0.95,
             otherwise: Otherwise::Exact,
             source: Source::Ladder,
-            rows_min: SAMPLE_ROWS_MIN,
+            by_cost: true,
             threads: THREADS,
         };
-        let (mut best, mut share, mut error) = ((f64::INFINITY, f64::INFINITY), 1.0, 0.0f64);
+        let forced = Asked { by_cost: false, otherwise: Otherwise::Reached, ..asked };
+        let (mut best, mut share, mut error) = ((f64::INFINITY, f64::INFINITY, f64::INFINITY), 1.0, 0.0f64);
+        let mut foreseen = None;
         for _ in 0..7 {
             let mut exact = empty();
             let start = Instant::now();
@@ -131,8 +149,30 @@ fn compare(
             if let Sampled::Estimates(found) = found {
                 share = found.rows_drawn as f64 / found.rows_cut as f64;
                 seconds += u64::from(found.look > 1);
-                let truth = exact.totals.measures()[0].float_sum(0);
-                error = (found.groups[0].1[1].interval.estimate / truth - 1.0).abs();
+                let of_group = |(group, cells): &(usize, Vec<_>)| {
+                    let cells: &[alluvia_tree::sample::Estimated] = cells;
+                    let truth = exact.totals.measures()[0].float_sum(*group);
+                    (cells[1].interval.estimate / truth - 1.0).abs()
+                };
+                error = found.groups.iter().map(of_group).fold(0.0, f64::max);
+            }
+            let mut whatever = empty();
+            let start = Instant::now();
+            let found = sample(&forced, segments, &mut whatever)?;
+            best.2 = best.2.min(start.elapsed().as_secs_f64() * 1e3);
+            if let Sampled::Estimates(found) = found
+                && let Some(of_first) = found.foreseen.clone()
+            {
+                foreseen = Some((of_first, found));
+            }
+        }
+        if let Some((foreseen, found)) = foreseen {
+            times.exact.push((foreseen.exact, foreseen.exact_threads, best.0 * 1e6));
+            times.missed.push((foreseen.misses(), found.look > 1));
+            // A second look is not in what was foreseen.
+            if found.look == 1 {
+                times.errors.push(found.error / max_error / foreseen.error);
+                times.near.push((foreseen.work, foreseen.threads, best.2 * 1e6));
             }
         }
         sampled += u64::from(share < 1.0);
@@ -153,6 +193,72 @@ fn compare(
         seconds / 7,
     );
     Ok(())
+}
+
+/// Work that was foreseen, threads, and nanoseconds that it took.
+type Timed = (Work, usize, f64);
+
+#[derive(Default)]
+struct Times {
+    exact: Vec<Timed>,
+    near: Vec<Timed>,
+    /// The largest error of a first look that was good enough, of what was foreseen.
+    errors: Vec<f64>,
+    /// How likely it was that a first look is not good enough, and whether it was.
+    missed: Vec<(f64, bool)>,
+}
+
+impl Times {
+    fn show(&self) {
+        let quantiles = |mut ratios: Vec<f64>| {
+            ratios.retain(|ratio| ratio.is_finite());
+            ratios.sort_by(f64::total_cmp);
+            let at = |share: f64| ratios.get((share * ratios.len() as f64) as usize).copied().unwrap_or(f64::NAN);
+            format!("{:.2} / {:.2} / {:.2} / {:.2} / {:.2}", at(0.0), at(0.1), at(0.5), at(0.9), at(0.999))
+        };
+        let ratios = |timed: &[Timed]| timed.iter().map(|(work, threads, took)| took / work.nanos(*threads)).collect();
+        println!("took, of what was foreseen (least, a tenth, half, nine tenths, most):");
+        println!("  exact answers {}, {} boxes", quantiles(ratios(&self.exact)), self.exact.len());
+        println!("  estimates {}, {} boxes", quantiles(ratios(&self.near)), self.near.len());
+        println!("  errors of looks {}", quantiles(self.errors.clone()));
+        let (expected, missed) = self.missed.iter().fold((0.0, 0), |(expected, missed), (misses, has_missed)| {
+            (expected + misses, missed + u32::from(*has_missed))
+        });
+        println!("  {missed} first looks were not good enough, where {expected:.1} were foreseen");
+        let fitted = fit(&self.exact, &self.near);
+        for (kind, fitted) in Kind::ALL.into_iter().zip(fitted) {
+            println!("  {kind:?}: {} ns, fitted {fitted:.3} ns", kind.nanos());
+        }
+    }
+}
+
+/// Nanoseconds of each kind that bring what is foreseen nearest to what it took, in relative terms: none negative, and those that these
+/// boxes tell little of near to what they were.
+fn fit(exact: &[Timed], near: &[Timed]) -> Vec<f64> {
+    const TRUST: f64 = 0.02;
+    // What each kind adds at its present cost, of what it took; and what is left when all threads have begun.
+    let rows: Vec<(Vec<f64>, f64)> = exact
+        .iter()
+        .chain(near)
+        .map(|(work, threads, took)| {
+            let idle = Work::default().nanos(*threads);
+            let of = |kind: Kind| (work.only(kind).nanos(*threads) - idle) / took;
+            (Kind::ALL.into_iter().map(of).collect(), 1.0 - idle / took)
+        })
+        .collect();
+    let mut times = vec![1.0f64; Kind::ALL.len()];
+    for _ in 0..2_000 {
+        for kind in 0..times.len() {
+            let (mut along, mut square) = (0.0, 0.0);
+            for (parts, wanted) in &rows {
+                let rest: f64 = parts.iter().zip(&times).map(|(part, times)| part * times).sum::<f64>();
+                along += parts[kind] * (wanted - rest + parts[kind] * times[kind]);
+                square += parts[kind] * parts[kind];
+            }
+            times[kind] = ((along + TRUST) / (square + TRUST)).max(0.0);
+        }
+    }
+    Kind::ALL.into_iter().zip(times).map(|(kind, times)| kind.nanos() * times).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

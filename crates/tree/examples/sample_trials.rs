@@ -9,7 +9,7 @@ use alluvia_space::curve::CurveMap;
 use alluvia_space::*;
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::estimate::Aggregate;
-use alluvia_tree::sample::{Asked, Goal, Otherwise, SAMPLE_ROWS_MIN, Sampled, Source, sample};
+use alluvia_tree::sample::{Asked, Goal, Otherwise, Sampled, Source, sample};
 use alluvia_tree::*;
 use alluvia_types::{ColumnId, Result, SegmentId, Stage, TableId};
 use arrow::array::*;
@@ -125,7 +125,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
                 confidence: 0.95,
                 otherwise: Otherwise::Exact,
                 source: Source::Seeded { seed, identities: &identities },
-                rows_min: SAMPLE_ROWS_MIN,
+                by_cost: true,
                 threads: 2,
             };
             let Sampled::Estimates(found) = sample(&asked, &segments, &mut empty())? else { continue };

@@ -36,7 +36,10 @@ pub(crate) fn rows(random: &mut Random, count: u64) -> String {
             };
             let quantity = if random.below(9) == 0 { "NULL".to_owned() } else { (random.below(40) as i64 - 5).to_string() };
             let cents = random.below(1 << 40) as i64 - (1 << 39);
-            let amount = if random.below(9) == 0 { "NULL".to_owned() } else { format!("{}.{:02}", random.below(90_000), random.below(100)) };
+            let amount = match random.below(9) {
+                0 => "NULL".to_owned(),
+                sign => format!("{}{}.{:02}", if sign < 5 { "-" } else { "" }, random.below(90_000), random.below(100)),
+            };
             let (shelf, weight) = (random.below(30), random.below(10_000) as f64 / 100.0);
             let open = random.pick(&["true", "false", "NULL"]);
             let item = if random.below(40) == 0 { 50 + random.below(2_000) } else { random.below(50) };
@@ -73,7 +76,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(32) {
+    match random.below(33) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -115,6 +118,12 @@ fn simple(random: &mut Random) -> String {
         28 => format!("-{} {op} shelf", random.below(3)),
         29 => format!("item NOT LIKE 'item {}%'", random.below(9)),
         30 => format!("open <> {}", random.pick(&["true", "false"])),
+        31 => {
+            // Boxes that differ at one level, and one that differs at two.
+            let (country, item) = (random.pick(&country), random.below(50));
+            let of = |item: u64| format!("country = {country} AND item = 'item {item}'");
+            format!("({} OR {} OR city = {} AND shelf < 9)", of(item), of(item + 1), random.pick(&city))
+        }
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }
 }

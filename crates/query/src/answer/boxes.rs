@@ -6,8 +6,9 @@
 //! - A box has at most one filter for each level.
 //!
 //! An `OR` of conditions on one level is a set of codes. Any other takes what the first box has away from the next: a box minus
-//! a box is, for each level of the latter, the part outside at that level and inside at the levels before. There are few boxes
-//! where there are few `OR`s; where not, the scan is no slower.
+//! a box is, for each level of the latter, the part outside at that level and inside at the levels before. Boxes that differ at one
+//! level only are one box, before and after: so a list of pairs of members makes no more boxes than one of the columns has members in it. There
+//! are few boxes where there are few `OR`s; where not, the scan is no slower.
 
 use super::conditions::{filter_of, last_code};
 use super::statement::{Condition, Test};
@@ -17,6 +18,9 @@ use alluvia_tree::{CodeSet, LevelFilter};
 
 /// More boxes than this are left to the scan: each walks the tree by itself.
 const BOXES_MAX: usize = 16;
+
+/// Of more boxes than this it is not tried whether some are one: each is held against all others.
+const MERGED_MAX: usize = 512;
 
 /// Filters, all of which hold, ascending by level.
 pub(super) type Filters = Vec<LevelFilter>;
@@ -52,7 +56,7 @@ impl Maker<'_> {
         for condition in conditions {
             let others = self.of(condition)?;
             let pairs = boxes.iter().flat_map(|one| others.iter().map(move |other| intersection(one, other)));
-            boxes = at_most_max(without_empty(pairs.collect()))?;
+            boxes = at_most_max(merged(without_empty(pairs.collect())))?;
         }
         Some(boxes)
     }
@@ -72,13 +76,13 @@ impl Maker<'_> {
             }
         }
         let mut boxes: Vec<Filters> = Vec::new();
-        for next in levels.into_iter().map(|filter| vec![filter]).chain(others) {
+        for next in levels.into_iter().map(|filter| vec![filter]).chain(merged(others)) {
             let mut pieces = vec![next];
             for held in &boxes {
                 let less = pieces.iter().flat_map(|piece| self.difference(piece, held));
                 pieces = at_most_max(less.collect())?;
             }
-            boxes = at_most_max(boxes.into_iter().chain(pieces).collect())?;
+            boxes = at_most_max(merged(boxes.into_iter().chain(pieces).collect()))?;
         }
         Some(without_empty(boxes))
     }
@@ -114,6 +118,38 @@ fn without_empty(mut boxes: Vec<Filters>) -> Vec<Filters> {
         boxes.retain(|filters| !is_empty(filters));
     }
     boxes
+}
+
+/// The same rows in fewer boxes, where boxes differ at one level only. What had no rows in common has none afterwards.
+fn merged(boxes: Vec<Filters>) -> Vec<Filters> {
+    if boxes.len() > MERGED_MAX {
+        return boxes;
+    }
+    let mut all: Vec<Filters> = Vec::with_capacity(boxes.len());
+    for mut next in boxes {
+        // What has grown may fit another one, now.
+        while let Some((at, both)) = all.iter().enumerate().find_map(|(at, known)| Some((at, as_one(known, &next)?))) {
+            all.remove(at);
+            next = both;
+        }
+        all.push(next);
+    }
+    all
+}
+
+/// Two boxes as one, if they differ at one level at most.
+fn as_one(one: &Filters, other: &Filters) -> Option<Filters> {
+    if one.len() != other.len() || one.iter().zip(other).any(|(a, b)| a.level != b.level) {
+        return None;
+    }
+    let mut differ = one.iter().zip(other).enumerate().filter(|(_, (a, b))| a.codes != b.codes);
+    let Some((at, (a, b))) = differ.next() else { return Some(one.clone()) };
+    if differ.next().is_some() {
+        return None;
+    }
+    let mut both = one.clone();
+    both[at].codes = a.codes.union(&b.codes);
+    Some(both)
 }
 
 fn intersection(one: &Filters, other: &Filters) -> Filters {
@@ -169,14 +205,39 @@ mod tests {
         }
     }
 
+    fn of(level: usize, codes: &[u32]) -> Condition {
+        let literals = codes.iter().map(|code| Literal::Number(code.to_string())).collect();
+        Condition::Column(level.to_string(), Test::In(literals))
+    }
+
+    fn boxes_of(conditions: &[Condition]) -> Option<Vec<Filters>> {
+        let filter = |level: &str, test: &Test| {
+            let level = level.parse().expect("a level");
+            Some(LevelFilter { level, codes: CodeSet::of_codes(codes(test)) })
+        };
+        Maker { filter: &filter, last: &|_| LAST }.all(conditions)
+    }
+
+    #[test]
+    fn what_differs_at_one_level_is_one_box() {
+        let pair = |first: u32, second: u32| Condition::All(vec![of(0, &[first]), of(1, &[second])]);
+        let count = |parts: Vec<Condition>| boxes_of(&[Condition::Any(parts)]).map(|boxes| boxes.len());
+        assert_eq!(count((0..=LAST).map(|code| pair(code, 2)).collect()), Some(1));
+        // All pairs of two lists are one box, and more of them than there may be boxes are no hindrance.
+        assert_eq!(count((0..20).map(|at| pair(at % 4, at / 4)).collect()), Some(1));
+        assert_eq!(count(vec![pair(1, 1), pair(2, 2), pair(1, 2), pair(2, 1), pair(3, 3)]), Some(2));
+        // A OR B is A, and B without A.
+        let either = boxes_of(&[Condition::Any(vec![of(0, &[1]), of(1, &[2, 3])])]).expect("two boxes");
+        let outside = CodeSet::of_codes(vec![0, 2, 3, 4]);
+        let first = LevelFilter { level: 0, codes: CodeSet::of_codes(vec![1]) };
+        let second = LevelFilter { level: 1, codes: CodeSet::of_codes(vec![2, 3]) };
+        assert_eq!(either, [vec![first], vec![LevelFilter { level: 0, codes: outside }, second]]);
+    }
+
     proptest! {
         #[test]
         fn each_row_that_holds_is_in_one_box_and_no_other_is(conditions in prop::collection::vec(condition(), 0..3)) {
-            let filter = |level: &str, test: &Test| {
-                let level = level.parse().expect("a level");
-                Some(LevelFilter { level, codes: CodeSet::of_codes(codes(test)) })
-            };
-            let Some(boxes) = (Maker { filter: &filter, last: &|_| LAST }).all(&conditions) else { return Ok(()) };
+            let Some(boxes) = boxes_of(&conditions) else { return Ok(()) };
             prop_assert!(!boxes.is_empty());
             for filters in &boxes {
                 prop_assert!(filters.is_sorted_by(|a, b| a.level < b.level));

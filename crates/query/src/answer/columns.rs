@@ -171,15 +171,20 @@ fn aggregate_column(
                 integers(groups.iter().map(|&group| measured.exact_bounds(group).map(pick)), to)
             }
         }
-        // Decimals are averaged as decimals, by rules of the planner's.
-        Aggregate::Avg if matches!(column.data_type, DataType::Decimal { .. }) => None,
-        Aggregate::Avg => {
-            let mean = |group: usize| {
-                let sum = if is_float { measured.float_sum(group) } else { measured.exact_sum(group) as f64 };
-                sum / measured.count(group) as f64
-            };
-            floats(groups.iter().map(|&group| filled(group).then(|| mean(group))), to)
-        }
+        Aggregate::Avg => match column.data_type {
+            DataType::Decimal { scale, .. } => {
+                let mean = |group: usize| decimal_mean(measured.exact_sum(group), measured.count(group), scale, to);
+                let means = groups.iter().map(|&group| if filled(group) { mean(group).map(Some) } else { Some(None) });
+                integers(means.collect::<Option<Vec<_>>>()?.into_iter(), to)
+            }
+            _ => {
+                let mean = |group: usize| {
+                    let sum = if is_float { measured.float_sum(group) } else { measured.exact_sum(group) as f64 };
+                    sum / measured.count(group) as f64
+                };
+                floats(groups.iter().map(|&group| filled(group).then(|| mean(group))), to)
+            }
+        },
         _ if matches!(column.data_type, DataType::Decimal { .. }) => None,
         _ => {
             let sample = matches!(aggregate, Aggregate::VarSample | Aggregate::StddevSample);
@@ -211,6 +216,14 @@ fn aggregate_column(
             floats(spreads.into_iter(), to)
         }
     }
+}
+
+/// The average of decimals of a scale, of which there is at least one, in units of the scale of the planner's type: what is left over is
+/// cut off, as the planner's `avg` does it. `None` where 128 bits do not hold what it divides.
+fn decimal_mean(sum: i128, count: u64, scale: u8, to: &ArrowType) -> Option<i128> {
+    let ArrowType::Decimal128(_, of_mean) = to else { return None };
+    let more = u8::try_from(*of_mean).ok()?.checked_sub(scale)?;
+    sum.checked_mul(10i128.checked_pow(more.into())?)?.checked_div(count.into())
 }
 
 pub(super) fn floats(values: impl Iterator<Item = Option<f64>>, to: &ArrowType) -> Option<ArrayRef> {
@@ -263,4 +276,23 @@ fn ordered(batch: RecordBatch, order: &[Order], limit: Option<usize>, offset: us
     let offset = offset.min(batch.num_rows());
     let length = limit.unwrap_or(usize::MAX).min(batch.num_rows() - offset);
     Some(batch.slice(offset, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_of_decimals_have_four_more_digits_and_lose_the_rest() {
+        let to = ArrowType::Decimal128(16, 6);
+        let mean = |sum, count| decimal_mean(sum, count, 2, &to);
+        // 0.02 / 3, and the same below zero: towards zero.
+        assert_eq!((mean(2, 3), mean(-2, 3)), (Some(6_666), Some(-6_666)));
+        assert_eq!((mean(500, 4), mean(-1, 40_000)), (Some(1_250_000), Some(0)));
+        // At the largest scale there are none.
+        let full = ArrowType::Decimal128(38, 38);
+        assert_eq!(decimal_mean(7, 2, 38, &full), Some(3));
+        assert_eq!(decimal_mean(i128::MAX / 10, 2, 36, &full), None);
+        assert_eq!(decimal_mean(1, 2, 2, &ArrowType::Float64), None);
+    }
 }

@@ -14,7 +14,7 @@ use crate::table::SampleUsed;
 use alluvia_snapshot::TableRead;
 use alluvia_space::DataType;
 use alluvia_tree::estimate::{self, Interval, Kind};
-use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, SAMPLE_ROWS_MIN, Sampled, Source, sample};
+use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, Sampled, Source, sample};
 use alluvia_tree::{Answer, BoxQuery, Counters, answer};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
@@ -75,7 +75,7 @@ pub(crate) fn run_within(
         confidence: accuracy.confidence,
         otherwise: if accuracy.missed == Missed::Escalate { Otherwise::Exact } else { Otherwise::Reached },
         source: Source::Ladder,
-        rows_min: SAMPLE_ROWS_MIN,
+        by_cost: true,
         threads,
     };
     match sample(&asked, &segments, &mut found)? {

@@ -81,7 +81,7 @@ pub(crate) fn verify(
             otherwise: if accuracy.missed == Missed::Escalate { Otherwise::Exact } else { Otherwise::Reached },
             // Neighbouring numbers make seeds that have nothing to do with one another: weights are hashes.
             source: Source::Seeded { seed: bound.def.seed.wrapping_add(1 + trial), identities: &identities },
-            rows_min: alluvia_tree::sample::SAMPLE_ROWS_MIN,
+            by_cost: true,
             threads,
         };
         let mut into = tail.clone();

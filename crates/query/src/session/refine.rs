@@ -249,7 +249,6 @@ impl Session {
         let begun = blocking(move || refine(bound, &read, version, kept, threads, columns, accuracy));
         let Some(refining) = begun.await? else { return self.query_at_once(run, query, hints).await };
         let used = unplanned.used();
-        run.progress.set_rows_total(refining.rows().1);
         let (token, progress) = (run.token.clone(), Arc::clone(&run.progress));
         let asking = Asking { refining, unplanned, token, progress, version, since, rows_told: 0 };
         // A statement runs once.
@@ -332,7 +331,9 @@ impl Asking {
             loop {
                 asking.token.check()?;
                 let refined = asking.refining.step()?;
-                let (read, _) = asking.refining.rows();
+                let (read, total) = asking.refining.rows();
+                // It is known once the answer is planned, which is a step, too.
+                asking.progress.set_rows_total(total);
                 asking.progress.add_rows(read.saturating_sub(asking.rows_told));
                 asking.rows_told = read;
                 if !matches!(refined, Refined::Read) {

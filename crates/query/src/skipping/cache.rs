@@ -254,6 +254,26 @@ impl PredicateCache {
         listed
     }
 
+    /// All predicates, the most useful first.
+    pub(super) fn ranked(&self) -> Vec<(TableId, Arc<Form>)> {
+        let state = self.state.lock();
+        let of_table = |(&table, predicates): (&TableId, &HashMap<Arc<Form>, Remembered>)| {
+            let rank = |(form, of): (&Arc<Form>, &Remembered)| (of.skipped() > 0, of.asked, table, Arc::clone(form));
+            predicates.iter().map(rank).collect::<Vec<_>>()
+        };
+        let mut ranked: Vec<_> = state.tables.iter().flat_map(of_table).collect();
+        drop(state);
+        ranked.sort_unstable_by(|a, b| (b.0, b.1, a.2, &a.3).cmp(&(a.0, a.1, b.2, &b.3)));
+        ranked.into_iter().map(|(_, _, table, form)| (table, form)).collect()
+    }
+
+    /// What is known of a predicate, by segment; `None` if it was forgotten.
+    pub(super) fn known(&self, table: TableId, form: &Form) -> Option<Vec<(SegmentId, Known)>> {
+        let state = self.state.lock();
+        let remembered = state.tables.get(&table)?.get(form)?;
+        Some(remembered.segments.iter().map(|(&id, known)| (id, known.clone())).collect())
+    }
+
     /// Takes in what was kept across a restart, unless there is no room.
     pub(super) fn admit(&self, table: TableId, form: Form, segments: Vec<(SegmentId, Known)>) {
         let mut state = self.state.lock();

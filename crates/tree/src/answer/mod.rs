@@ -27,7 +27,7 @@ pub(crate) use nodes::{FANOUT, NodeTree};
 pub use question::{BoxQuery, Counters, LevelFilter};
 pub use rows::add_rows;
 pub use segments::{Answer, SegmentRows, answer};
-pub(crate) use segments::{CutBlock, can_answer, read_cut};
+pub(crate) use segments::{BLOCKS_PER_THREAD, CutBlock, can_answer, read_cut};
 pub(crate) use totals::LARGE;
 pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};
 pub(crate) use walk::{CutNode, exact_bounds, is_special, walk_below, walk_nodes};

@@ -9,6 +9,7 @@
 //! segments are immutable, so nodes are arrays, and a node's children are found by arithmetic.
 
 use super::code_set::{CodeSet, Overlap};
+use crate::side::CodeBounds;
 use crate::summary::BlockSummaries;
 use arrow::array::Array;
 
@@ -86,6 +87,13 @@ impl NodeTree {
     pub(crate) fn only_code(&self, height: usize, node: usize, level: usize) -> Option<u32> {
         let codes = &self.heights[height][level];
         (codes.mins[node] == codes.maxs[node] && !codes.nulls[node]).then_some(codes.mins[node])
+    }
+
+    /// Bytes of a packed code of a level in a block whose codes are as different as those of the whole segment.
+    pub(crate) fn width(&self, level: usize) -> usize {
+        let Some(top) = self.heights.last().filter(|_| self.blocks > 0) else { return 0 };
+        let codes = &top[level];
+        CodeBounds { min: codes.mins[0], max: codes.maxs[0], has_null: codes.nulls[0] }.width()
     }
 
     /// The share of a node's codes beside NULL at a level that are in a set, as if rows were spread evenly over codes.

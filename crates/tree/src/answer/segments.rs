@@ -10,7 +10,7 @@ use alluvia_types::{Error, Result, Version};
 use std::sync::Arc;
 
 /// Blocks below which a second thread costs more than it saves.
-const BLOCKS_PER_THREAD: usize = 64;
+pub(crate) const BLOCKS_PER_THREAD: usize = 64;
 
 /// Totals by groups, and what they took.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows below which a second thread costs more than it saves.
-const ROWS_PER_THREAD: u64 = 1 << 17;
+pub(super) const ROWS_PER_THREAD: u64 = 1 << 17;
 
 /// Some of a stratum's rows in a block of a rung.
 struct Piece {

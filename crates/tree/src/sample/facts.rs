@@ -24,6 +24,20 @@ pub(super) struct Facts {
     pub(super) groups: Vec<u64>,
 }
 
+/// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
+const LOOK_INTO_DRAWN: f64 = 16_384.0;
+
+/// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
+const LOOK_INTO_SHARE: f64 = 0.1;
+
+impl Facts {
+    /// Whether the blocks below it are worth telling apart where its rows are drawn at a rate.
+    pub(super) fn is_looked_into(&self, rate: f64) -> bool {
+        let least = if self.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN };
+        self.cut.height > 0 && self.rows as f64 * rate >= least
+    }
+}
+
 /// What is known of the nodes that may be strata, and the blocks that must be read.
 pub(super) struct Gathered {
     pub(super) facts: Vec<Facts>,
@@ -33,15 +47,15 @@ pub(super) struct Gathered {
 /// The least share expected: a cut node is expected to have matches.
 const SHARE_MIN: f64 = 1e-6;
 
-/// What is known of nodes. `None`, with the answer as it was, if more groups are possible than is worth looking for.
+/// What is known of nodes. `None`, with the answer as it was, if more groups are possible, over all nodes, than is worth looking for.
 pub(super) fn gather(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     cut: &[CutNode],
+    mut cells_left: usize,
     into: &mut Answer,
 ) -> Result<Option<Gathered>> {
     let mut gathered = Gathered { facts: Vec::with_capacity(cut.len()), exact: Vec::new() };
-    let mut groups_left = possible::CELLS_MAX;
     // Only then is nothing added to the answer before it is known whether there are too many groups.
     assert!(asked.question.groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
     for of_segment in cut.chunk_by(|a, b| a.segment == b.segment) {
@@ -54,9 +68,9 @@ pub(super) fn gather(
         let mut unknown = Vec::new();
         for &cut in of_segment {
             match facts_of(asked, rows, &knowns, cut, None, into)? {
-                Found::Facts(facts) => match groups_left.checked_sub(facts.groups.len()) {
+                Found::Facts(facts) => match cells_left.checked_sub(facts.groups.len()) {
                     Some(left) => {
-                        groups_left = left;
+                        cells_left = left;
                         gathered.facts.push(facts);
                     }
                     None => return Ok(None),
@@ -74,17 +88,17 @@ pub(super) fn gather(
     Ok(Some(gathered))
 }
 
-/// The blocks of those nodes of which so many rows would be drawn that looking into them costs less than what it spares.
+/// Looks into those nodes of which so many rows are drawn at a rate that this costs less than what it spares.
 pub(super) fn refine(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     facts: Vec<Facts>,
-    is_large: impl Fn(&Facts) -> bool,
+    rate: f64,
     into: &mut Answer,
 ) -> Result<Gathered> {
     let mut gathered = Gathered { facts: Vec::with_capacity(facts.len()), exact: Vec::new() };
     for facts in facts {
-        if facts.cut.height == 0 || !is_large(&facts) {
+        if !facts.is_looked_into(rate) {
             gathered.facts.push(facts);
             continue;
         }
@@ -117,18 +131,19 @@ fn look_into(
     Ok(())
 }
 
-fn knowns_of(question: &BoxQuery, rows: &SegmentRows) -> Result<Vec<Arc<NodeKnowns>>> {
+pub(super) fn knowns_of(question: &BoxQuery, rows: &SegmentRows) -> Result<Vec<Arc<NodeKnowns>>> {
     question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect()
 }
 
-enum Found {
+/// What is known of one node.
+pub(super) enum Found {
     Facts(Facts),
     Unknown,
     TooManyGroups,
 }
 
 /// Of one node; `share` is the share of its rows that are expected to match, where that was computed already.
-fn facts_of(
+pub(super) fn facts_of(
     asked: &Asked<'_>,
     rows: &SegmentRows,
     knowns: &[Arc<NodeKnowns>],

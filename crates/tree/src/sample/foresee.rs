@@ -1,18 +1,37 @@
-//! Which rung promises to suffice, by what summaries say.
+//! What each rung promises, in error and in cost, by what summaries say; and whether to draw at all.
+//!
+//! Invariants:
+//! - An estimate is begun only if what it is expected to cost, with the exact answer that has to follow where it is not good enough, is
+//!   less than [`PAYS`] of the exact answer's cost.
+//! - A wrong guess costs a second look, or one that was not needed; never the interval.
 //!
 //! The error of a stratum of N rows read at rate t is N S² (1/t - 1), S² from the expected share of matching rows as in
 //! [`crate::estimate::next_allocation`]. Of G groups each is taken for a G-th of everything: its relative error is the square root of G
-//! times as large. A wrong guess costs a second look, or one that was not needed; never the interval.
+//! times as large. What costs is counted as [`super::cost::Work`], for rows as a [`super::glimpse::Glimpse`] saw them.
 
+use super::cost::{Kind, Work};
 use super::facts::Facts;
-use super::{Asked, Goal, LOOKS, SegmentRows};
-use crate::answer::Answer;
+use super::glimpse::Reading;
+use super::{Asked, Goal, LOOKS, Otherwise, SegmentRows, draw, possible, strata};
+use crate::answer::{Answer, BLOCKS_PER_THREAD, FANOUT};
 use crate::estimate::{Aggregate, Plan};
 use crate::ladder::rung_rate;
+use crate::layout::BLOCK_ROWS;
 use std::collections::BTreeSet;
 
-/// Our intervals are wider than a normal one with the same error, and half of all guesses are too low.
-const MARGIN: f64 = 1.3;
+/// The expected cost of an estimate, of the exact answer's, up to which it is begun: what is foreseen may be a fifth too little.
+const PAYS: f64 = 0.8;
+
+/// An interval is about so many times as wide as foreseen: ours are wider than normal ones with the same error.
+const WIDER: f64 = 1.1;
+/// How sharply widths gather around that: of those that are foreseen at 0.8 of what is asked one in four is too wide, at 0.7 one in nine, at
+/// 0.5 one in a hundred.
+const SHARPNESS: f64 = 8.0;
+/// A rung of which this is foreseen, of what is asked, promises to suffice.
+const PROMISE: f64 = 1.0 / 1.3;
+
+/// A second look is not good enough in one of so many cases: it is planned by what the first one saw.
+const SECOND_MISSES: f64 = 0.25;
 
 /// What is expected of one goal.
 #[derive(Clone, Debug, Default)]
@@ -23,33 +42,178 @@ struct Expected {
     spread: Vec<f64>,
 }
 
-/// The thinnest rung that promises to bring every goal to its error; `None` if only everything does.
-pub(super) fn rung(
+/// What was foreseen of an answer before it was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Foreseen {
+    /// The rung that it is about: the thinnest to be read.
+    pub rung: u32,
+    /// The largest error of a value, of the error asked for.
+    pub error: f64,
+    /// What the first look takes.
+    pub work: Work,
+    /// How many threads draw.
+    pub threads: usize,
+    /// What the exact answer takes, from here on.
+    pub exact: Work,
+    /// How many threads read then.
+    pub exact_threads: usize,
+}
+
+impl Foreseen {
+    /// How likely the first look is not good enough.
+    pub fn misses(&self) -> f64 {
+        if self.error == 0.0 {
+            return 0.0;
+        }
+        // NaN is no promise.
+        let misses = 1.0 / (1.0 + (WIDER * self.error).powf(-SHARPNESS));
+        if misses.is_nan() { 1.0 } else { misses }
+    }
+
+    /// What the first look costs, in nanoseconds.
+    pub fn nanos(&self) -> f64 {
+        self.work.nanos(self.threads)
+    }
+
+    /// What the exact answer costs, in nanoseconds.
+    pub fn exact_nanos(&self) -> f64 {
+        self.exact.nanos(self.exact_threads)
+    }
+
+    /// What it is expected to cost until the answer is good enough, of what the exact answer costs.
+    pub fn cost(&self) -> f64 {
+        self.nanos() / self.exact_nanos() + self.misses()
+    }
+
+    /// Whether reading on pays after a first look: `drawn` are rows of the runs that would be drawn again, at the rates of their rungs,
+    /// `whole` those of runs that would be read in full, `left` those of all runs that were not read in full yet.
+    pub(super) fn second_pays(&self, reading: &Reading, drawn: f64, whole: f64, left: f64) -> bool {
+        let exact = |rows: f64| (reading.exact * rows).nanos(self.exact_threads);
+        let look = looking(&self.work).nanos(1);
+        let cost = (reading.drawn * drawn).nanos(self.threads) + look + exact(whole);
+        // What would have to be read after that, if it does not suffice, is less by what was read in full.
+        cost + SECOND_MISSES * exact(left - whole) <= exact(left)
+    }
+}
+
+/// The part of work that is done once more at each look.
+fn looking(work: &Work) -> Work {
+    let mut looking = Work::default();
+    for kind in [Kind::Stratum, Kind::Interval] {
+        looking.count(kind, work.of(kind));
+    }
+    looking
+}
+
+/// What each rung that a segment has promises, the thinnest first. The facts' nodes have `1 / weight` of the rows that they stand for.
+pub(super) fn foresee(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     facts: &[Facts],
-    groups: usize,
+    weight: f64,
+    reading: &Reading,
     into: &Answer,
-) -> Option<u32> {
+) -> Vec<Foreseen> {
     let rungs: BTreeSet<u32> = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).collect();
-    let expected: Vec<Expected> = asked.goals.iter().map(|goal| expect(goal, segments.len(), facts, into)).collect();
-    let widest = Plan::new(LOOKS, asked.confidence).standard_errors() * MARGIN * (groups as f64).sqrt();
-    rungs.into_iter().rev().find(|&rung| {
-        expected.iter().all(|expected| {
-            let spread = expected.spread.iter().zip(segments).filter(|(spread, _)| **spread > 0.0);
-            let variance: f64 = spread
-                .map(|(spread, rows)| {
-                    let read = rows.segment.rungs().iter().map(|has| has.rung).filter(|&has| has <= rung).max();
-                    spread * (1.0 / rung_rate(read.unwrap_or(0)) - 1.0)
-                })
-                .sum();
-            // NaN is no promise.
-            widest * variance.sqrt() <= asked.max_error * expected.total.abs()
-        })
-    })
+    let groups = possible::count(facts);
+    let expected: Vec<Expected> =
+        asked.goals.iter().map(|goal| expect(goal, segments.len(), facts, weight, into)).collect();
+    let widest = Plan::new(LOOKS, asked.confidence).standard_errors() * (groups as f64).sqrt();
+    let rows = weight * facts.iter().map(|facts| facts.rows as f64).sum::<f64>();
+    let exact = reading.exact * rows;
+    let exact_threads = asked.threads.min((reading.blocks * rows) as usize / BLOCKS_PER_THREAD + 1);
+    let foreseen = rungs.into_iter().rev().map(|rung| {
+        // NaN, where nothing is known, is larger than everything.
+        let error = expected.iter().map(|expected| expected.error(segments, rung, widest) / asked.max_error);
+        let error = error
+            .fold(0.0, |most: f64, error| if error.is_nan() || most.is_nan() { f64::NAN } else { most.max(error) });
+        let (work, drawn) = work_at(asked, segments, facts, weight, groups, reading, rung);
+        let threads = asked.threads.min(drawn as usize / draw::ROWS_PER_THREAD as usize + 1);
+        Foreseen { rung, error, work, threads, exact, exact_threads }
+    });
+    foreseen.collect()
 }
 
-fn expect(goal: &Goal, segments: usize, facts: &[Facts], into: &Answer) -> Expected {
+/// The rung to read first; `None` where everything is better read at once.
+pub(super) fn choose(asked: &Asked<'_>, foreseen: &[Foreseen]) -> Option<Foreseen> {
+    if !asked.by_cost {
+        let promising = foreseen.iter().find(|foreseen| foreseen.error <= PROMISE);
+        return match asked.otherwise {
+            Otherwise::Exact => promising.copied(),
+            Otherwise::Reached => promising.or(foreseen.last()).copied(),
+        };
+    }
+    let cheapest =
+        foreseen.iter().filter(|foreseen| foreseen.cost() <= PAYS).min_by(|a, b| a.cost().total_cmp(&b.cost()));
+    let reached = || match asked.otherwise {
+        Otherwise::Exact => None,
+        // What does not suffice is given, so nothing has to follow it: the thickest rung that costs less tells most.
+        Otherwise::Reached => foreseen.iter().rfind(|foreseen| foreseen.nanos() <= PAYS * foreseen.exact_nanos()),
+    };
+    cheapest.or_else(reached).copied()
+}
+
+/// The rate at which a segment's rows are drawn at a rung; `None` where they are read in full.
+fn rate_of(rows: &SegmentRows, rung: u32) -> Option<f64> {
+    rows.segment.rungs().iter().map(|has| has.rung).filter(|&has| has <= rung).max().map(rung_rate)
+}
+
+/// The work of drawing and looking at a rung, and the rows drawn.
+fn work_at(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    facts: &[Facts],
+    weight: f64,
+    groups: usize,
+    reading: &Reading,
+    rung: u32,
+) -> (Work, f64) {
+    let question = asked.question;
+    let mut work = Work::default();
+    let (mut drawn, mut whole, mut nodes, mut cells, mut shares) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for facts in facts {
+        let rows = facts.rows as f64;
+        cells += facts.groups.len() as f64;
+        nodes += 1.0;
+        let Some(rate) = rate_of(&segments[facts.cut.segment], rung) else {
+            whole += rows;
+            continue;
+        };
+        shares += facts.share * rows * rate;
+        if facts.is_looked_into(rate) {
+            work.count(Kind::Node, weight * f64::from(FANOUT as u32 * facts.cut.open.count_ones()));
+            nodes += facts.blocks.len() as f64 * reading.cut;
+            drawn += rows * rate * reading.cut;
+        } else {
+            drawn += rows * rate;
+        }
+    }
+    let (drawn, whole) = (drawn * weight, whole * weight);
+    let rows = weight * facts.iter().map(|facts| facts.rows as f64).sum::<f64>();
+    let runs = strata::runs_of(drawn) + segments.len() as f64;
+    work.count(Kind::Fact, weight * nodes * (1 + question.measures.len()) as f64);
+    work.count(Kind::Cell, weight * cells);
+    work.count(Kind::Piece, drawn / BLOCK_ROWS as f64 + runs);
+    work.count(Kind::Heavy, reading.heavy * rows);
+    // A group is in so many strata as it has drawn rows, at most; each has a second one, of heavy rows.
+    let values = (groups * asked.goals.len()) as f64;
+    let seen = (2.0 * runs).min(1.0 + shares * weight / groups as f64);
+    work.count(Kind::Stratum, values * seen);
+    work.count(Kind::Interval, values);
+    (work + reading.drawn * drawn + reading.exact * whole, drawn)
+}
+
+impl Expected {
+    /// The relative error of the total at a rung, so many standard errors wide.
+    fn error(&self, segments: &[SegmentRows], rung: u32, widest: f64) -> f64 {
+        let spread = self.spread.iter().zip(segments).filter(|(spread, _)| **spread > 0.0);
+        let variance: f64 =
+            spread.map(|(spread, rows)| spread * (1.0 / rate_of(rows, rung).unwrap_or(1.0) - 1.0)).sum();
+        if variance == 0.0 { 0.0 } else { widest * variance.sqrt() / self.total.abs() }
+    }
+}
+
+fn expect(goal: &Goal, segments: usize, facts: &[Facts], weight: f64, into: &Answer) -> Expected {
     let (mut count, mut sum) = (0.0, 0.0);
     for group in 0..into.totals.groups() {
         let (of_group, sum_of_group) = exact_of(into, group, goal.measure);
@@ -57,8 +221,8 @@ fn expect(goal: &Goal, segments: usize, facts: &[Facts], into: &Answer) -> Expec
         sum += sum_of_group;
     }
     for facts in facts {
-        count += facts.share * facts.rows as f64;
-        sum += goal.measure.map_or(0.0, |measure| facts.share * facts.known[measure].sum);
+        count += weight * facts.share * facts.rows as f64;
+        sum += goal.measure.map_or(0.0, |measure| weight * facts.share * facts.known[measure].sum);
     }
     let mean = if count > 0.0 { sum / count } else { 0.0 };
     let mut spread = vec![0.0; segments];
@@ -71,7 +235,7 @@ fn expect(goal: &Goal, segments: usize, facts: &[Facts], into: &Answer) -> Expec
             Aggregate::Sum => share * squares - (share * x).powi(2),
             Aggregate::Avg => share * (squares - 2.0 * mean * x + mean * mean) - (share * (x - mean)).powi(2),
         };
-        spread[facts.cut.segment] += rows * of_block.max(0.0);
+        spread[facts.cut.segment] += weight * rows * of_block.max(0.0);
     }
     Expected { total: if goal.aggregate == Aggregate::Count { count } else { sum }, spread }
 }
@@ -92,4 +256,101 @@ pub(super) fn exact_of(into: &Answer, group: usize, measure: Option<usize>) -> (
         (true, false) => totals.exact_sum(group) as f64,
     };
     (totals.count(group), sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::BoxQuery;
+    use crate::sample::Source;
+    use proptest::prelude::*;
+
+    /// Counts of work of any size, and threads.
+    fn work() -> impl Strategy<Value = (Work, usize)> {
+        let kinds = Kind::ALL.len();
+        (prop::collection::vec((0..kinds, 0u32..30), 1..6), 1usize..9).prop_map(|(counts, threads)| {
+            let mut work = Work::default();
+            counts.into_iter().for_each(|(kind, size)| work.count(Kind::ALL[kind], 2f64.powi(size as i32)));
+            (work, threads)
+        })
+    }
+
+    /// What may be foreseen of the rungs of a ladder, the thinnest first.
+    fn frame() -> impl Strategy<Value = Vec<Foreseen>> {
+        let error = prop_oneof![Just(0.0), Just(f64::NAN), Just(f64::INFINITY), 0.001..2.0f64];
+        (work(), prop::collection::vec((work(), error), 0..6)).prop_map(|((exact, exact_threads), rungs)| {
+            let rung = |(at, ((work, threads), error))| Foreseen {
+                rung: 20 - at as u32,
+                error,
+                work,
+                threads,
+                exact,
+                exact_threads,
+            };
+            rungs.into_iter().enumerate().map(rung).collect()
+        })
+    }
+
+    fn asked(question: &BoxQuery, otherwise: Otherwise) -> Asked<'_> {
+        Asked {
+            question,
+            group_codes: &[],
+            goals: &[],
+            max_error: 0.01,
+            confidence: 0.95,
+            otherwise,
+            source: Source::Ladder,
+            by_cost: true,
+            threads: 2,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_begun_is_expected_to_cost_less_than_the_exact_answer(frame in frame()) {
+            let question = BoxQuery::default();
+            let found = choose(&asked(&question, Otherwise::Exact), &frame);
+            match found {
+                Some(found) => {
+                    let (first, after) = (found.nanos(), found.misses() * found.exact_nanos());
+                    prop_assert!(first + after <= PAYS * found.exact_nanos() * (1.0 + 1e-9), "{:?}", found);
+                    prop_assert!(frame.iter().all(|other| other.cost().is_nan() || other.cost() >= found.cost()));
+                }
+                None => prop_assert!(frame.iter().all(|other| other.cost().is_nan() || other.cost() > PAYS)),
+            }
+            // What is given whatever it reaches is never dearer, either.
+            if let Some(reached) = choose(&asked(&question, Otherwise::Reached), &frame) {
+                prop_assert!(reached.nanos() <= PAYS * reached.exact_nanos() * (1.0 + 1e-9), "{:?}", reached);
+            }
+        }
+
+        #[test]
+        fn a_second_look_is_never_dearer_than_what_is_left(
+            (exact, exact_threads) in work(),
+            (drawing, threads) in work(),
+            (first, _) in work(),
+            rows in (1.0..1e6f64, 0.0..1e6f64, 0.0..1.0f64),
+        ) {
+            let foreseen = Foreseen { rung: 3, error: 0.5, work: first, threads, exact, exact_threads };
+            let reading = Reading { exact: exact * 1e-6, drawn: drawing * 1e-6, ..Reading::default() };
+            let (left, drawn, share) = rows;
+            let pays = foreseen.second_pays(&reading, drawn, share * left, left);
+            let all = (reading.exact * left).nanos(exact_threads);
+            let drawing = (reading.drawn * drawn).nanos(threads) + (reading.exact * (share * left)).nanos(exact_threads);
+            prop_assert!(!pays || drawing <= all);
+            // To read everything is no second look.
+            prop_assert!(!foreseen.second_pays(&reading, 0.0, left, left) || looking(&first).nanos(1) == 0.0);
+        }
+    }
+
+    #[test]
+    fn the_nearer_what_is_foreseen_to_what_is_asked_the_likelier_it_misses() {
+        let misses = |error| {
+            let (work, threads) = (Work::default(), 1);
+            Foreseen { rung: 3, error, work, threads, exact: work, exact_threads: threads }.misses()
+        };
+        assert_eq!((misses(0.0), misses(f64::NAN), misses(f64::INFINITY)), (0.0, 1.0, 1.0));
+        assert!(misses(0.5) < 0.01 && misses(PROMISE) < 0.25 && misses(2.0) > 0.9);
+        assert!((1..100).all(|at| misses(f64::from(at) / 50.0) < misses(f64::from(at + 1) / 50.0)));
+    }
 }

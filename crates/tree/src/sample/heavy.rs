@@ -12,6 +12,7 @@
 use super::moments::value_of;
 use crate::answer::{code_at, exact_bounds, is_special, values_of};
 use crate::segment::{BlockIndex, Segment};
+use crate::side::{Encoding, powi};
 use alluvia_types::Result;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal256Type, Float64Type};
@@ -47,18 +48,9 @@ impl Heavy {
         // Blocks with NaN or infinities are always read exactly.
         let summary = &index.table.measures[measure].1;
         let blocks = || (0..segment.blocks()).filter(|&block| !is_special(summary, block));
-        let mut sizes = Vec::with_capacity(segment.meta().rows as usize);
-        each_value(segment, measure, blocks(), |_, value| sizes.push(value.abs()))?;
-        if sizes.len() <= most {
-            return Ok(none());
-        }
-        let squares = |sizes: &[f64]| sizes.iter().map(|size| size * size).sum::<f64>();
-        let all = squares(&sizes);
-        let (heavy, &mut limit, _) = sizes.select_nth_unstable_by(most, |a, b| b.total_cmp(a));
-        let heavy = squares(heavy.iter().copied().filter(|&size| size > limit).collect::<Vec<_>>().as_slice());
-        if heavy < SHARE_MIN * all {
-            return Ok(none());
-        }
+        let mut largest = Largest::new(most);
+        each_value(segment, measure, blocks(), |_, value| largest.push(value.abs()))?;
+        let Some(limit) = largest.limit() else { return Ok(none()) };
         let (mut rows, mut values) = (Vec::with_capacity(most), Vec::with_capacity(most));
         each_value(segment, measure, blocks(), |row, value| {
             if value.abs() > limit {
@@ -112,6 +104,55 @@ impl Heavy {
     }
 }
 
+/// The largest of sizes that come one by one: no more than twice as many as are wanted are held at a time.
+struct Largest {
+    most: usize,
+    held: Vec<f64>,
+    /// Sizes up to this change nothing: as many as are wanted, and one more, are held that are no smaller.
+    floor: f64,
+    /// Of all sizes.
+    squares: f64,
+}
+
+impl Largest {
+    /// The `most` largest.
+    fn new(most: usize) -> Largest {
+        Largest { most, held: Vec::with_capacity(2 * (most + 1)), floor: f64::NEG_INFINITY, squares: 0.0 }
+    }
+
+    #[inline]
+    fn push(&mut self, size: f64) {
+        self.squares += size * size;
+        if size <= self.floor {
+            return;
+        }
+        self.held.push(size);
+        if self.held.len() == 2 * (self.most + 1) {
+            self.shrink();
+        }
+    }
+
+    /// Keeps the largest, and one more.
+    fn shrink(&mut self) {
+        if self.held.len() > self.most {
+            self.held.select_nth_unstable_by(self.most, |a, b| b.total_cmp(a));
+            self.held.truncate(self.most + 1);
+            self.floor = self.held[self.most];
+        }
+    }
+
+    /// The size that those are beyond which outweigh all others; `None` if they do not, or there are no others.
+    fn limit(mut self) -> Option<f64> {
+        self.shrink();
+        if self.held.len() <= self.most {
+            return None;
+        }
+        let limit = self.held[self.most];
+        let heavy: f64 = self.held.iter().filter(|&&size| size > limit).map(|size| size * size).sum();
+        (heavy >= SHARE_MIN * self.squares).then_some(limit)
+    }
+}
+
 /// Whether so many rows of the largest size could have a large share of the sum of squares.
 fn may_outweigh(index: &BlockIndex, measure: usize, blocks: usize, most: f64) -> bool {
     let (column, summary) = &index.table.measures[measure];
@@ -149,11 +190,99 @@ pub(crate) fn each_value(
     for block in blocks {
         let (count, has_nulls) = values_of(&index, measure, segment, block);
         let rows = segment.block_rows(block);
-        let (packed, encoding) = (stream.block(block), summary.encodings[block]);
-        for row in 0..(rows.end - rows.start) as usize {
-            let value = if count == 0 { 0.0 } else { value_of(packed, encoding, has_nulls, row) };
-            each(rows.start as usize + row, value);
+        let (first, rows) = (rows.start as usize, (rows.end - rows.start) as usize);
+        match count {
+            0 => (first..first + rows).for_each(|row| each(row, 0.0)),
+            _ => unpack(stream.block(block), summary.encodings[block], has_nulls, rows, |row, value| {
+                each(first + row, value);
+            }),
         }
     }
     Ok(())
+}
+
+/// Calls `each` with all rows of a block and what [`value_of`] says of them: a pass over all values is what the first estimate waits for.
+fn unpack(packed: &[u8], encoding: Encoding, has_nulls: bool, rows: usize, mut each: impl FnMut(usize, f64)) {
+    match encoding {
+        Encoding::Integers { base, width, scale } => {
+            let unit = powi(scale);
+            let mut integer = |row: usize, raw: u64| {
+                let value = match base.checked_add_unsigned(raw) {
+                    Some(value) => value as f64,
+                    None => (i128::from(base) + i128::from(raw)) as f64,
+                };
+                each(row, if has_nulls && raw == 0 { 0.0 } else { value / unit });
+            };
+            let rows = 0..rows;
+            match width {
+                0 => rows.for_each(|row| integer(row, 0)),
+                1 => rows.zip(packed).for_each(|(row, &raw)| integer(row, raw.into())),
+                2 => rows
+                    .zip(packed.as_chunks::<2>().0)
+                    .for_each(|(row, &raw)| integer(row, u16::from_le_bytes(raw).into())),
+                4 => rows
+                    .zip(packed.as_chunks::<4>().0)
+                    .for_each(|(row, &raw)| integer(row, u32::from_le_bytes(raw).into())),
+                _ => rows.zip(packed.as_chunks::<8>().0).for_each(|(row, &raw)| integer(row, u64::from_le_bytes(raw))),
+            }
+        }
+        Encoding::Floats if !has_nulls => {
+            let values = packed.as_chunks::<8>().0.iter().map(|&value| f64::from_le_bytes(value));
+            (0..rows).zip(values).for_each(|(row, value)| each(row, value));
+        }
+        Encoding::Floats | Encoding::Wide => {
+            (0..rows).for_each(|row| each(row, value_of(packed, encoding, has_nulls, row)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// All sizes at once.
+    fn limit_of(sizes: &[f64], most: usize) -> Option<f64> {
+        let mut sorted = sizes.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let limit = *sorted.get(most)?;
+        let squares = |sizes: &mut dyn Iterator<Item = &f64>| sizes.map(|size| size * size).sum::<f64>();
+        let heavy = squares(&mut sorted.iter().filter(|&&size| size > limit));
+        (heavy >= SHARE_MIN * squares(&mut sizes.iter())).then_some(limit)
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_unpacked_as_rows_are(
+            bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 16 * 20),
+            base in prop_oneof![-300..300i64, Just(i64::MAX - 70), any::<i64>()],
+            (kind, scale, has_nulls, rows) in (0usize..7, 0u8..=6, any::<bool>(), 0usize..=20),
+        ) {
+            let encoding = match [0u8, 1, 2, 4, 8].get(kind) {
+                Some(&width) => Encoding::Integers { base, width, scale },
+                None if kind == 5 => Encoding::Floats,
+                None => Encoding::Wide,
+            };
+            let packed = &bytes[..rows * encoding.width()];
+            let mut found = Vec::new();
+            unpack(packed, encoding, has_nulls, rows, |row, value| found.push((row, value.to_bits())));
+            let expected = (0..rows).map(|row| (row, value_of(packed, encoding, has_nulls, row).to_bits()));
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn the_largest_are_found_without_holding_all(
+            // Squares of which add up exactly, with many ties.
+            sizes in prop::collection::vec((0u32..12, 0u32..6), 0..400),
+            most in 1usize..40,
+        ) {
+            let sizes: Vec<f64> = sizes.into_iter().map(|(size, power)| f64::from(size) * f64::from(1 << power)).collect();
+            let mut largest = Largest::new(most);
+            for &size in &sizes {
+                largest.push(size);
+                prop_assert!(largest.held.len() <= 2 * (most + 1) && largest.held.capacity() == 2 * (most + 1));
+            }
+            prop_assert_eq!(largest.limit(), limit_of(&sizes, most));
+        }
+    }
 }

@@ -5,11 +5,12 @@
 //!   whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not known is read exactly, too.
 //! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all of which are read
 //!   ([`heavy`]).
-//! - A rung is chosen before anything is drawn, by summaries alone; there are [`LOOKS`] looks at samples, planned; then everything
-//!   is read, and the answer is exact.
+//! - A rung is chosen before anything is drawn, by summaries alone ([`foresee`]); there are [`LOOKS`] looks at samples, planned; then
+//!   everything is read, and the answer is exact.
 //! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in full, or
 //!   everything is, or the answer says that it may lack groups.
-//! - A sample that cannot pay is not drawn: where few rows are cut, or no rung promises to suffice, the answer is exact at once.
+//! - A sample that is not expected to pay is not drawn: what the exact answer and each rung cost is counted ([`cost`]) from a few of the
+//!   cut nodes ([`glimpse`]) before all are looked at, and where few rows are cut the answer is exact without asking.
 //!
 //! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
 //! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
@@ -18,9 +19,11 @@
 //!
 //! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact answer.
 
+mod cost;
 mod draw;
 mod facts;
 mod foresee;
+mod glimpse;
 mod heavy;
 mod knowns;
 mod moments;
@@ -33,33 +36,27 @@ use crate::answer::{Answer, BoxQuery, CodeSet, CutNode, FANOUT, SegmentRows, can
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
-use facts::{Facts, Gathered};
+use facts::Facts;
+use glimpse::{Reading, glimpse};
 pub(crate) use heavy::{Heavy, each_value};
 pub(crate) use knowns::NodeKnowns;
 pub(crate) use moments::moments;
 use strata::Strata;
 use tally::Look;
 
+pub use cost::{Kind, Work};
+pub use foresee::Foreseen;
 pub use refine::{Refine, Refiner, Reseeded, Step};
 
 /// Looks at samples; a look at everything does not count.
 pub const LOOKS: u32 = 2;
 
-/// Cut rows below which a sample cannot pay, unless told otherwise.
+/// Cut rows below which a sample cannot pay: then nothing is foreseen, either.
 pub const SAMPLE_ROWS_MIN: u64 = 64 * crate::layout::BLOCK_ROWS as u64;
 
-/// What drawing a row costs, with all that estimates cost beside it, in rows that are filtered and summed exactly: measured by
-/// `examples/sample_speed` (at 1/16 of 20M rows 2.9). So the thickest rung costs less than half of an exact answer.
-const DRAWN_ROW: f64 = 3.0;
-
-/// The second look may cost this share of an exact answer, which may have to follow it.
-const SECOND_LOOK_SHARE: f64 = 0.4;
-
-/// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
-const LOOK_INTO_DRAWN: f64 = 16_384.0;
-
-/// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
-const LOOK_INTO_SHARE: f64 = 0.1;
+/// Groups in nodes are looked for up to so many times as many as were foreseen, and this many always.
+const CELLS_TIMES: f64 = 2.0;
+const CELLS_MIN: f64 = 4096.0;
 
 /// One value of each group of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,8 +108,9 @@ pub struct Asked<'a> {
     pub otherwise: Otherwise,
     /// Where rows are drawn from.
     pub source: Source<'a>,
-    /// Cut rows below which the answer is exact at once: [`SAMPLE_ROWS_MIN`].
-    pub rows_min: u64,
+    /// Whether an estimate is only made of [`SAMPLE_ROWS_MIN`] rows and more, and where it is expected to cost less than the exact
+    /// answer. If not, it is made wherever it promises to be good enough, to try how good intervals are.
+    pub by_cost: bool,
     /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
 }
@@ -145,6 +143,8 @@ pub struct Estimates {
     pub groups_unseen: u64,
     /// Whether every value is good enough and no group may lack.
     pub holds: bool,
+    /// What was foreseen of the first look; `None` of a refinement, which is made whatever it costs.
+    pub foreseen: Option<Box<Foreseen>>,
 }
 
 /// What came of it.
@@ -167,21 +167,30 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
         }
     }
     let cut = walk_all(asked, segments, into)?;
-    let Some(gathered) = facts::gather(asked, segments, &cut, into)? else {
+    let Some((reading, cells_max)) = first_glance(asked, segments, &cut, into)? else {
+        strata::read_nodes(asked, segments, cut.iter(), into)?;
+        return Ok(Sampled::Exact);
+    };
+    let Some(gathered) = facts::gather(asked, segments, &cut, cells_max, into)? else {
         strata::read_nodes(asked, segments, cut.iter(), into)?;
         return Ok(Sampled::Exact);
     };
     strata::read_exactly(asked, segments, &gathered.exact, into)?;
     let facts = gathered.facts;
-    let Some(rung) = first_rung(asked, segments, &facts, into) else {
+    // Now of all nodes: what was seen of a few may have misled.
+    let Some(foreseen) = foreseen_of(asked, segments, &facts, 1.0, &reading, into) else {
+        // What is spoilt is not given, exact or not.
+        if into.totals.is_spoilt() {
+            return Ok(Sampled::Exact);
+        }
         strata::read_nodes(asked, segments, facts.iter().map(|facts| &facts.cut), into)?;
         return Ok(Sampled::Exact);
     };
-    let refined = look_into(asked, segments, facts, rung, into)?;
+    let refined = facts::refine(asked, segments, facts, rung_rate(foreseen.rung), into)?;
     strata::read_exactly(asked, segments, &refined.exact, into)?;
-    let (strata, few) = Strata::new(asked, segments, refined.facts, rung)?;
+    let (strata, few) = Strata::new(asked, segments, refined.facts, foreseen.rung)?;
     strata::read_nodes(asked, segments, few.iter(), into)?;
-    look_on(asked, segments, strata, into)
+    look_on(asked, segments, strata, (&foreseen, &reading), into)
 }
 
 /// Answers what summaries can; the nodes that are cut.
@@ -193,21 +202,6 @@ fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> R
     Ok(cut)
 }
 
-/// Looks into those nodes of which many rows are drawn at a rung.
-fn look_into(
-    asked: &Asked<'_>,
-    segments: &[SegmentRows],
-    facts: Vec<Facts>,
-    rung: u32,
-    into: &mut Answer,
-) -> Result<Gathered> {
-    let is_large = |facts: &Facts| {
-        let drawn = facts.rows as f64 * rung_rate(rung);
-        drawn >= if facts.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN }
-    };
-    facts::refine(asked, segments, facts, is_large, into)
-}
-
 /// The height that a segment is walked to at first: blocks only where they must be told apart.
 fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
     let is_large = rows.segment.blocks() > FANOUT;
@@ -215,21 +209,60 @@ fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
     usize::from(is_large && may_stop)
 }
 
-/// The rung to read first; `None` where everything is better read at once.
-fn first_rung(asked: &Asked<'_>, segments: &[SegmentRows], facts: &[Facts], into: &Answer) -> Option<u32> {
-    let rows: u64 = facts.iter().map(|facts| facts.rows).sum();
-    if rows < asked.rows_min || rows == 0 || into.totals.is_spoilt() || asked.goals.is_empty() {
+/// What reading takes, by a few of the cut nodes, and how many groups in nodes are worth looking for; `None` where everything is better
+/// read at once.
+fn first_glance(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    cut: &[CutNode],
+    into: &Answer,
+) -> Result<Option<(Reading, usize)>> {
+    if into.totals.is_spoilt() || asked.goals.is_empty() {
+        return Ok(None);
+    }
+    let may_be_drawn = |cut: &&CutNode| cut.is_of_all_versions() && !segments[cut.segment].segment.rungs().is_empty();
+    let nodes: Vec<CutNode> = cut.iter().filter(may_be_drawn).copied().collect();
+    let mut rows = 0;
+    for &node in &nodes {
+        rows += glimpse::rows_of(segments, node)?;
+    }
+    if rows == 0 || asked.by_cost && rows < SAMPLE_ROWS_MIN {
+        return Ok(None);
+    }
+    let seen = glimpse(asked, segments, &nodes, rows, into)?;
+    if !asked.by_cost {
+        let reading = seen.map_or_else(Reading::default, |seen| seen.reading);
+        return Ok(Some((reading, possible::CELLS_MAX)));
+    }
+    let Some(seen) = seen else { return Ok(None) };
+    let foreseen = foreseen_of(asked, segments, &seen.facts, seen.weight, &seen.reading, into);
+    let cells_max = (CELLS_TIMES * seen.cells).max(CELLS_MIN) as usize;
+    Ok(foreseen.map(|_| (seen.reading, cells_max.min(possible::CELLS_MAX))))
+}
+
+/// What is foreseen of the rung to begin with; `None` where everything is better read at once.
+fn foreseen_of(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    facts: &[Facts],
+    weight: f64,
+    reading: &Reading,
+    into: &Answer,
+) -> Option<Foreseen> {
+    if facts.is_empty() || into.totals.is_spoilt() {
         return None;
     }
-    let foreseen = foresee::rung(asked, segments, facts, possible::count(facts), into);
-    match (foreseen, asked.otherwise) {
-        (None, Otherwise::Reached) => segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).min(),
-        (foreseen, _) => foreseen,
-    }
+    foresee::choose(asked, &foresee::foresee(asked, segments, facts, weight, reading, into))
 }
 
 /// Looks as often as planned, reading more between the looks.
-fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into: &mut Answer) -> Result<Sampled> {
+fn look_on(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    mut strata: Strata,
+    (foreseen, reading): (&Foreseen, &Reading),
+    into: &mut Answer,
+) -> Result<Sampled> {
     let plan = Plan::new(LOOKS, asked.confidence);
     strata.draw_first(asked, segments, into)?;
     for number in 1..=LOOKS {
@@ -240,24 +273,20 @@ fn look_on(asked: &Asked<'_>, segments: &[SegmentRows], mut strata: Strata, into
         let look = strata.look(asked, &plan, into);
         let is_last = number == LOOKS;
         if look.holds || is_last && asked.otherwise == Otherwise::Reached {
-            return Ok(Sampled::Estimates(strata.estimates(look, number)));
+            return Ok(Sampled::Estimates(strata.estimates(look, number, Some(Box::new(*foreseen)))));
         }
         let reads = if is_last { Vec::new() } else { next_reads(asked, &strata, &look, &plan) };
-        let cost: f64 = reads.iter().map(|&(run, rung)| strata.runs[run].rows as f64 * cost_of(rung)).sum();
-        let pays = !reads.is_empty() && cost <= SECOND_LOOK_SHARE * strata.rows_cut as f64;
+        let pays = !reads.is_empty() && (!asked.by_cost || strata.second_pays(&reads, foreseen, reading));
         match (pays, asked.otherwise) {
             (true, _) => strata.read_on(asked, segments, &reads, into)?,
             (false, Otherwise::Exact) => break,
-            (false, Otherwise::Reached) => return Ok(Sampled::Estimates(strata.estimates(look, number))),
+            (false, Otherwise::Reached) => {
+                return Ok(Sampled::Estimates(strata.estimates(look, number, Some(Box::new(*foreseen)))));
+            }
         }
     }
     strata.read_rest(asked, segments, into)?;
     Ok(Sampled::Exact)
-}
-
-/// What reading a row's share of a rung costs, in rows that are read exactly.
-fn cost_of(rung: u32) -> f64 {
-    if rung == 0 { 1.0 } else { DRAWN_ROW * rung_rate(rung) }
 }
 
 /// Which runs to read at which rungs before the next look; rung 0 is everything.

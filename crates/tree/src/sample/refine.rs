@@ -10,7 +10,9 @@
 //!   contradict one another, of which one is then wrong, the later stands alone.
 //! - Strata are the same at all looks: runs as of the first rung, and their heavy rows, which are taken in once.
 //! - A step is a bounded piece of work: of a few million rows, or one run's draw; between steps nothing runs, and a [`Refiner`] that is dropped has left nothing behind.
-//! - What ends [`Step::Exact`] is the exact answer, with every row added once.
+//!   What has to be known of a measure before anything can be planned (its heavy rows) is found step by step, too, a segment at a time.
+//! - What ends [`Step::Exact`] is the exact answer, with every row added once. Where that is spoilt (NaN), nobody is given it, nor any look:
+//!   then nothing more is read.
 //!
 //! Why the union bound (Bonferroni; as O'Brien and Fleming's boundaries, 1979, a rule for looks fixed in advance) and no confidence
 //! sequence: the module documentation of [`crate::estimate`] says why for two looks, and at most some ten change little. With seven
@@ -23,11 +25,11 @@
 
 use super::facts::{self, Facts, Gathered};
 use super::strata::{self, Run, Strata};
-use super::{Asked, Estimates, Goal, Otherwise, Source};
+use super::{Asked, Estimates, Goal, Otherwise, Source, possible};
 use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
 use crate::ladder::rung_rate;
-use alluvia_types::Result;
+use alluvia_types::{ColumnId, Result};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -90,7 +92,7 @@ impl Refine {
                 None => Source::Ladder,
                 Some(Reseeded { seed, identities }) => Source::Seeded { seed: *seed, identities },
             },
-            rows_min: self.rows_min,
+            by_cost: false,
             threads: self.threads,
         }
     }
@@ -110,6 +112,10 @@ pub enum Step {
 /// A piece of work.
 #[derive(Debug)]
 enum Work {
+    /// Finds out what must be known of a measure of a segment.
+    Know(usize, ColumnId),
+    /// Answers what summaries can, and plans the rest.
+    Plan,
     /// Adds cut blocks to the answer.
     Blocks(Vec<CutBlock>),
     /// Adds what is below cut nodes to the answer.
@@ -141,44 +147,51 @@ pub struct Refiner {
 }
 
 impl Refiner {
-    /// Answers what summaries can, and plans the rest. `into` has the rows of the tail. `None` if a segment cannot answer.
-    pub fn new(refine: Refine, segments: Vec<SegmentRows>, mut into: Answer) -> Result<Option<Refiner>> {
+    /// Nothing is read yet: the first steps find out what there is to do. `into` has the rows of the tail. `None` if a segment cannot
+    /// answer.
+    pub fn new(refine: Refine, segments: Vec<SegmentRows>, into: Answer) -> Result<Option<Refiner>> {
         for rows in &segments {
             if !can_answer(&refine.question, &rows.segment)? {
                 return Ok(None);
             }
         }
-        let cut = super::walk_all(&refine.asked(), &segments, &mut into)?;
-        let mut refiner = Refiner {
+        let has_ladder = |at: &usize| !segments[*at].segment.rungs().is_empty();
+        let columns = || refine.question.measures.iter().map(|of| of.column);
+        let known = (0..segments.len()).filter(has_ladder).flat_map(|at| columns().map(move |of| Work::Know(at, of)));
+        let work = known.chain([Work::Plan]).map(|work| (work, 0.0)).collect();
+        Ok(Some(Refiner {
             refine,
             segments,
             into,
             strata: None,
             plan: None,
-            work: VecDeque::new(),
+            work,
             rows_cut: 0,
             rows_read: 0.0,
             known: HashMap::new(),
-        };
-        refiner.begin(&cut)?;
-        refiner.rows_cut = refiner.work.iter().map(|(_, rows)| rows).sum::<f64>().round() as u64;
-        Ok(Some(refiner))
+        }))
     }
 
-    /// Plans all work.
-    fn begin(&mut self, cut: &[CutNode]) -> Result<()> {
+    /// Answers what summaries can, and plans all work.
+    fn begin(&mut self) -> Result<()> {
+        let cut = super::walk_all(&self.refine.asked(), &self.segments, &mut self.into)?;
+        self.plan_all(&cut)?;
+        self.rows_cut = self.work.iter().map(|(_, rows)| rows).sum::<f64>().round() as u64;
+        Ok(())
+    }
+
+    fn plan_all(&mut self, cut: &[CutNode]) -> Result<()> {
         let Refiner { refine, segments, into, .. } = self;
         let asked = refine.asked();
-        let Some(Gathered { facts, exact }) = facts::gather(&asked, segments, cut, into)? else {
+        let Some(Gathered { facts, exact }) = facts::gather(&asked, segments, cut, possible::CELLS_MAX, into)? else {
             return self.read_nodes(cut);
         };
-        let rung = if into.totals.is_spoilt() { None } else { first_rung(refine, segments, &facts) };
-        let Some(rung) = rung else {
+        let Some(rung) = first_rung(refine, segments, &facts) else {
             self.read_blocks(&exact);
             let nodes: Vec<CutNode> = facts.iter().map(|facts| facts.cut).collect();
             return self.read_nodes(&nodes);
         };
-        let refined = super::look_into(&asked, segments, facts, rung, into)?;
+        let refined = facts::refine(&asked, segments, facts, rung_rate(rung), into)?;
         let (strata, few) = Strata::new(&asked, segments, refined.facts, rung)?;
         self.read_blocks(&exact);
         self.read_blocks(&refined.exact);
@@ -277,24 +290,11 @@ impl Refiner {
     /// The next piece of work. After [`Step::Exact`] there is none, and it is said again.
     pub fn step(&mut self) -> Result<Step> {
         let Some((work, rows)) = self.work.pop_front() else { return Ok(Step::Exact) };
-        let Refiner { refine, segments, into, strata, .. } = self;
-        let asked = refine.asked();
-        let mut told = None;
-        match (work, strata) {
-            (Work::Blocks(cut), _) => strata::read_exactly(&asked, segments, &cut, into)?,
-            (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
-            (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
-            (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,
-            (Work::Heavy, Some(strata)) => strata.add_heavy(&asked, segments, into)?,
-            (Work::Look(number), Some(strata)) => {
-                // What is spoilt is not given.
-                if let (Some(plan), false) = (&self.plan, into.totals.is_spoilt()) {
-                    told = Some(strata.estimates(strata.look(&asked, plan, into), number));
-                }
-            }
-            (_, None) => unreachable!("work on strata without strata"),
-        }
+        let told = self.work_on(work)?;
         self.rows_read += rows;
+        if self.into.totals.is_spoilt() {
+            self.work.clear();
+        }
         if let Some(mut estimates) = told {
             self.narrow(&mut estimates);
             return Ok(Step::Look(estimates));
@@ -302,17 +302,42 @@ impl Refiner {
         Ok(if self.work.is_empty() { Step::Exact } else { Step::Read })
     }
 
+    /// Does a piece of work; gives what a look says.
+    fn work_on(&mut self, work: Work) -> Result<Option<Estimates>> {
+        if let Work::Plan = work {
+            return self.begin().map(|()| None);
+        }
+        let Refiner { refine, segments, into, strata, .. } = self;
+        let asked = refine.asked();
+        match (work, strata) {
+            (Work::Know(at, column), _) => drop(segments[at].segment.knowns(column)?),
+            (Work::Blocks(cut), _) => strata::read_exactly(&asked, segments, &cut, into)?,
+            (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
+            (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
+            (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,
+            (Work::Heavy, Some(strata)) => strata.add_heavy(&asked, segments, into)?,
+            (Work::Look(number), Some(strata)) => {
+                if let Some(plan) = &self.plan {
+                    return Ok(Some(strata.estimates(strata.look(&asked, plan, into), number, None)));
+                }
+            }
+            (Work::Plan, _) => unreachable!("what is to be done was planned"),
+            (_, None) => unreachable!("work on strata without strata"),
+        }
+        Ok(None)
+    }
+
     /// What was counted exactly so far.
     pub fn answer(&self) -> &Answer {
         &self.into
     }
 
-    /// Looks at samples that are planned; 0 if nothing is drawn.
+    /// Looks at samples that are planned; 0 if nothing is drawn, or nothing is planned yet.
     pub fn looks(&self) -> u32 {
         self.plan.map_or(0, |plan| plan.looks())
     }
 
-    /// Rows of all nodes that are cut: the exact answer reads no more.
+    /// Rows of all nodes that are cut: the exact answer reads no more. 0 as long as nothing is planned.
     pub fn rows(&self) -> u64 {
         self.rows_cut
     }

@@ -6,8 +6,9 @@
 //!   exact answer, and its stratum is empty.
 
 use super::facts::Facts;
+use super::glimpse::Reading;
 use super::tally::{Look, Tally};
-use super::{Asked, Estimates, Heavy, draw, knowns};
+use super::{Asked, Estimates, Foreseen, Heavy, draw, knowns};
 use crate::answer::{Answer, CutBlock, CutNode, SegmentRows, read_cut, walk_below};
 use crate::estimate::{Known, Plan, Stratum};
 use crate::ladder::rung_rate;
@@ -56,6 +57,16 @@ pub(super) struct Strata {
     rungs: u32,
 }
 
+/// Rows drawn of each run where so many are drawn in all.
+fn drawn_min(drawn: f64) -> f64 {
+    (drawn / RUNS).max(DRAWN_MIN)
+}
+
+/// About how many runs there are where so many rows are drawn in all.
+pub(super) fn runs_of(drawn: f64) -> f64 {
+    drawn / drawn_min(drawn)
+}
+
 /// Adds cut blocks to an answer.
 pub(super) fn read_exactly(
     asked: &Asked<'_>,
@@ -91,7 +102,7 @@ impl Strata {
         let available: Vec<Vec<u32>> =
             segments.iter().map(|rows| rows.segment.rungs().iter().map(|rung| rung.rung).collect()).collect();
         let rows_cut: u64 = facts.iter().map(|facts| facts.rows).sum();
-        let drawn_min = (rows_cut as f64 * rung_rate(rung) / RUNS).max(DRAWN_MIN);
+        let drawn_min = drawn_min(rows_cut as f64 * rung_rate(rung));
         let mut runs: Vec<Run> = Vec::new();
         for facts in facts {
             match runs.last_mut() {
@@ -240,6 +251,16 @@ impl Strata {
         self.draw(asked, segments, &drawn, into)
     }
 
+    /// Whether reading runs again at these rungs pays, rather than reading everything that is left.
+    pub(super) fn second_pays(&self, reads: &[(usize, u32)], foreseen: &Foreseen, reading: &Reading) -> bool {
+        let rows = |run: usize| self.runs[run].rows as f64;
+        let (whole, drawn): (Vec<_>, Vec<_>) = reads.iter().partition(|(_, rung)| *rung == 0);
+        let drawn = drawn.into_iter().map(|&(run, rung)| rows(run) * rung_rate(rung)).sum();
+        let whole = whole.into_iter().map(|&(run, _)| rows(run)).sum();
+        let left = self.runs.iter().filter(|run| run.rung > 0).map(|run| run.rows as f64).sum();
+        foreseen.second_pays(reading, drawn, whole, left)
+    }
+
     /// Forgets what was drawn of runs that are read again, at these rungs. Those of rung 0 are no strata any more.
     pub(super) fn restart(&mut self, reads: &[(usize, u32)]) {
         let runs = self.runs.len();
@@ -289,7 +310,7 @@ impl Strata {
     }
 
     /// What is given of a look.
-    pub(super) fn estimates(&self, look: Look, number: u32) -> Estimates {
+    pub(super) fn estimates(&self, look: Look, number: u32, foreseen: Option<Box<Foreseen>>) -> Estimates {
         Estimates {
             look: number,
             rungs: self.rungs,
@@ -299,6 +320,7 @@ impl Strata {
             groups_unseen: look.unseen.len() as u64,
             holds: look.holds,
             groups: look.groups,
+            foreseen,
         }
     }
 }

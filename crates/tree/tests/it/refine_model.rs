@@ -4,7 +4,7 @@
 use crate::common::Random;
 use crate::sample_model::*;
 use alluvia_tree::sample::{Estimated, Estimates, Refine, Refiner, Reseeded, Step};
-use alluvia_tree::{Answer, BoxQuery};
+use alluvia_tree::{Answer, BoxQuery, Counters};
 use std::sync::Arc;
 
 const CONFIDENCE: f64 = 0.95;
@@ -190,6 +190,38 @@ fn heavy_values_are_in_every_look_and_once_in_the_answer() {
             if groups.is_empty() { last > 50 } else { of_groups > 0 },
             "{last} runs and {of_groups} looks at groups"
         );
+    }
+}
+
+#[test]
+fn nothing_is_read_before_the_first_step_and_nothing_that_nan_has_spoilt() {
+    let data = data_spoilt(21, &[150_000, 50_000, 900], 30, 1.0, Some(7));
+    for (items, is_spoilt) in [(codes(8..20), false), (codes(5..20), true)] {
+        let question = question(&data, &[(ITEM, items)], &[]);
+        let into = Answer::new(&question, keys(&data, &question));
+        let mut refiner =
+            Refiner::new(refine(&question, None), data.segments.clone(), into).expect("asks").expect("it can");
+        assert_eq!((refiner.rows(), refiner.looks(), refiner.answer().counters), (0, 0, Counters::default()));
+        let (mut steps, mut looks, mut planned) = (0, 0, 0);
+        loop {
+            match refiner.step().expect("reads") {
+                Step::Exact => break,
+                Step::Look(_) => looks += 1,
+                Step::Read => {}
+            }
+            steps += 1;
+            planned = planned.max(refiner.rows());
+        }
+        assert!(steps > 2 * question.measures.len(), "{steps} steps for two segments with ladders");
+        assert_eq!(refiner.answer().totals.is_spoilt(), is_spoilt);
+        assert_eq!(refiner.rows_read(), refiner.rows());
+        if is_spoilt {
+            let read = refiner.answer().counters.rows_filtered;
+            assert!(looks == 0 && read < planned / 2, "{looks} looks, {read} of {planned} rows for nobody");
+        } else {
+            assert!(looks > 1, "{looks} looks");
+            assert_same(refiner.answer(), &exact(&data, &question));
+        }
     }
 }
 

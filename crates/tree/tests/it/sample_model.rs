@@ -66,7 +66,7 @@ pub fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
 }
 
 /// With NaN in one row of each segment that has that item.
-fn data_spoilt(seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: Option<u32>) -> Data {
+pub fn data_spoilt(seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: Option<u32>) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
     let table = table(true);
@@ -173,7 +173,7 @@ fn ask(data: &Data, question: &BoxQuery, keys: &GroupKeys, how: &How<'_>) -> (Sa
         confidence: 0.95,
         otherwise: how.otherwise,
         source,
-        rows_min: 0,
+        by_cost: false,
         threads: 2,
     };
     let mut into = Answer::new(question, keys.clone());
@@ -383,6 +383,52 @@ pub fn check_groups(found: &Estimates, expected: &Answer) {
     if found.holds {
         assert_eq!(lost, 0);
     }
+}
+
+/// Where what is read decides: no estimate is begun that is expected to be dearer than the exact answer, and what is read in full is exact.
+#[test]
+fn estimates_are_made_where_they_are_expected_to_cost_less() {
+    let mut data = data(19, &[560_000, 140_000, 700], 60);
+    let mut random = Random(191);
+    let (mut sampled, mut exactly) = (0, 0);
+    for round in 0..60 {
+        let question = if round % 3 == 0 {
+            data.segments.iter_mut().for_each(|rows| (rows.above, rows.through) = (None, None));
+            question(&data, &[(ITEM, codes(1..40)), (CITY, codes(2..50))], &[])
+        } else {
+            any_question(&mut data, &mut random)
+        };
+        let (keys, expected) = (keys(&data, &question), exact(&data, &question));
+        let asked = Asked {
+            question: &question,
+            group_codes: &[],
+            goals: &GOALS[..1 + random.below(6) as usize],
+            max_error: [0.0001, 0.01, 0.1, 0.5][random.below(4) as usize],
+            confidence: 0.95,
+            otherwise: if random.below(2) == 0 { Otherwise::Exact } else { Otherwise::Reached },
+            source: Source::Ladder,
+            by_cost: true,
+            threads: 1 + random.below(3) as usize,
+        };
+        let mut into = Answer::new(&question, keys);
+        match sample(&asked, &data.segments, &mut into).expect("samples") {
+            Sampled::Estimates(found) => {
+                sampled += 1;
+                check_groups(&found, &expected);
+                let foreseen = found.foreseen.as_ref().expect("it was foreseen");
+                assert!(foreseen.nanos() < foreseen.exact_nanos(), "{foreseen:?}");
+                if asked.otherwise == Otherwise::Exact {
+                    assert!(found.holds && foreseen.cost() < 1.0, "{foreseen:?}");
+                }
+            }
+            Sampled::Exact => {
+                exactly += 1;
+                assert_same(&into, &expected);
+            }
+            Sampled::Cannot => panic!("it can"),
+        }
+    }
+    assert!(sampled > 5 && exactly > 5, "{sampled} were sampled, {exactly} read in full");
 }
 
 /// A group of a handful of rows is in the answer whatever the seed.

@@ -1,0 +1,286 @@
+//! What an answer will have to read, seen from a few of its cut nodes.
+//!
+//! Invariants:
+//! - At most one node in [`ONE_IN`] is looked at, or [`NODES_MIN`], and never more than [`NODES_MAX`]; an exact answer walks them all. So
+//!   deciding costs a small share of what the exact answer does, which must be given where it decides for that.
+//! - Nothing is added to the answer, and no stream is read.
+//!
+//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should.
+
+use super::cost::{Kind, Work};
+use super::facts::{self, Facts, Found};
+use super::{Asked, possible};
+use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted, walk_below};
+use crate::segment::{BlockIndex, Segment};
+use crate::side::Encoding;
+use alluvia_types::Result;
+
+/// Of so many cut nodes one is looked at.
+const ONE_IN: usize = 16;
+/// So many are, if there are so many.
+const NODES_MIN: usize = 2;
+/// More tell little that is new.
+const NODES_MAX: usize = 64;
+/// Words of a mask are passed over if no row of them matches.
+const WORD_ROWS: f64 = 64.0;
+
+/// What a few of the cut nodes say of all.
+pub(super) struct Glimpse {
+    /// Of the nodes that were looked at.
+    pub(super) facts: Vec<Facts>,
+    /// How many times as many rows all nodes have.
+    pub(super) weight: f64,
+    /// Groups that may be in nodes, over all nodes.
+    pub(super) cells: f64,
+    pub(super) reading: Reading,
+}
+
+/// What reading costs, for one row of a cut node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Reading {
+    /// To read it exactly, with the walk to its block.
+    pub(super) exact: Work,
+    /// To draw it; of what is read at a rate the rate's share.
+    pub(super) drawn: Work,
+    /// Heavy rows, times what is looked at of each.
+    pub(super) heavy: f64,
+    /// Blocks that are cut.
+    pub(super) blocks: f64,
+    /// The share of rows that lie in cut blocks.
+    pub(super) cut: f64,
+}
+
+/// Which of so many nodes are looked at, ascending.
+fn chosen(nodes: usize) -> impl Iterator<Item = usize> {
+    let count = (nodes / ONE_IN).clamp(NODES_MIN, NODES_MAX).min(nodes);
+    (0..count).map(move |at| (2 * at + 1) * nodes / (2 * count))
+}
+
+/// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be drawn, either, or
+/// there are more groups than is worth looking for.
+pub(super) fn glimpse(
+    asked: &Asked<'_>,
+    segments: &[SegmentRows],
+    nodes: &[CutNode],
+    rows_of_nodes: u64,
+    into: &Answer,
+) -> Result<Option<Glimpse>> {
+    let mut seen = Vec::new();
+    let mut reading = Reading::default();
+    let (mut rows_seen, mut cells) = (0.0, 0);
+    for at in chosen(nodes.len()) {
+        let node = nodes[at];
+        let rows = &segments[node.segment];
+        let knowns = facts::knowns_of(asked.question, rows)?;
+        match facts::facts_of(asked, rows, &knowns, node, None, into)? {
+            Found::Facts(facts) => {
+                cells += facts.groups.len();
+                rows_seen += facts.rows as f64;
+                look_at(asked, rows, &facts, &mut reading)?;
+                seen.push(facts);
+            }
+            // It is read exactly whatever is decided.
+            Found::Unknown => {}
+            Found::TooManyGroups => return Ok(None),
+        }
+    }
+    let weight = rows_of_nodes as f64 / rows_seen;
+    let cells = cells as f64 * weight;
+    if rows_seen == 0.0 || cells > possible::CELLS_MAX as f64 {
+        return Ok(None);
+    }
+    let of_row = 1.0 / rows_seen;
+    let reading = Reading {
+        exact: reading.exact * of_row,
+        drawn: reading.drawn * of_row,
+        heavy: reading.heavy * of_row,
+        blocks: reading.blocks * of_row,
+        cut: reading.cut * of_row,
+    };
+    Ok(Some(Glimpse { facts: seen, weight, cells, reading }))
+}
+
+/// Rows below a node.
+pub(super) fn rows_of(segments: &[SegmentRows], node: CutNode) -> Result<u64> {
+    let segment = &segments[node.segment].segment;
+    let blocks = match node.height {
+        0 => node.node..node.node + 1,
+        height => segment.nodes()?.blocks_below(height, node.node),
+    };
+    Ok(segment.block_rows(blocks.end - 1).end - segment.block_rows(blocks.start).start)
+}
+
+/// Counts what reading one node takes.
+fn look_at(asked: &Asked<'_>, rows: &SegmentRows, facts: &Facts, into: &mut Reading) -> Result<()> {
+    let (question, cut, segment) = (asked.question, facts.cut, &rows.segment);
+    if cut.height > 0 {
+        into.exact.count(Kind::Node, f64::from(FANOUT as u32 * cut.open.count_ones()));
+    }
+    let mut blocks = Vec::new();
+    walk_below(question, rows, cut, &mut nothing(question)?, &mut blocks)?;
+    let index = segment.index()?;
+    let rows_of = |block: &CutBlock| {
+        let rows = segment.block_rows(block.block);
+        (rows.end - rows.start) as f64
+    };
+    let all = facts.rows as f64;
+    let in_cut: f64 = blocks.iter().map(rows_of).sum();
+    into.blocks += blocks.len() as f64;
+    into.cut += in_cut;
+    // Rows that match lie in blocks that are not disjoint.
+    let share = if in_cut > 0.0 { (facts.share * all / in_cut).min(1.0) } else { 0.0 };
+    for block in &blocks {
+        exact_block(question, segment, &index, block, rows_of(block), share, &mut into.exact);
+    }
+    drawn_rows(question, segment, &index, facts, &mut into.drawn)?;
+    into.heavy += heavy_of(question, segment, &index, facts)?;
+    Ok(())
+}
+
+/// An answer that is thrown away.
+fn nothing(question: &BoxQuery) -> Result<Answer> {
+    // Of a question with groups nodes are blocks, and nothing is added for those.
+    let keys = crate::answer::GroupKeys::new(Vec::new());
+    let keys = keys.ok_or_else(|| alluvia_types::Error::internal("one group is too many"))?;
+    Ok(Answer::new(&BoxQuery { groups: Vec::new(), filters: Vec::new(), measures: question.measures.clone() }, keys))
+}
+
+/// Counts reading a cut block exactly.
+fn exact_block(
+    question: &BoxQuery,
+    segment: &Segment,
+    index: &BlockIndex,
+    block: &CutBlock,
+    rows: f64,
+    share: f64,
+    work: &mut Work,
+) {
+    work.count(Kind::Piece, 1.0);
+    for (_, filter) in question.filters.iter().enumerate().filter(|(place, _)| block.open >> place & 1 == 1) {
+        let width = index.table.levels[filter.level].code_bounds(block.block).width();
+        codes(&filter.codes, width, rows, work);
+    }
+    let is_of_one_group = question.groups.iter().all(|&level| {
+        let bounds = index.table.levels[level].code_bounds(block.block);
+        bounds.min == bounds.max && !bounds.has_null
+    });
+    if !is_of_one_group {
+        let columns = 1 + question.groups.len() + question.measures.len();
+        work.count(Kind::Scattered, rows * share * columns as f64);
+        return;
+    }
+    for measure in &question.measures {
+        let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
+        let (count, has_nulls) = crate::answer::values_of(index, place, segment, block.block);
+        if count > 0 && (has_nulls || measure.wanted != Wanted::default()) {
+            values(index.table.measures[place].1.encodings[block.block], measure.wanted, rows, share, work);
+        }
+    }
+}
+
+/// Counts drawing all rows of a node: a rate's share of that is what a rung costs.
+fn drawn_rows(
+    question: &BoxQuery,
+    segment: &Segment,
+    index: &BlockIndex,
+    facts: &Facts,
+    work: &mut Work,
+) -> Result<()> {
+    let rows = facts.rows as f64;
+    let nodes = segment.nodes()?;
+    for (_, filter) in question.filters.iter().enumerate().filter(|(place, _)| facts.cut.open >> place & 1 == 1) {
+        // A rung's block has rows of many blocks, so its codes are as wide as the segment's, nearly.
+        codes(&filter.codes, nodes.width(filter.level), rows, work);
+    }
+    if !question.groups.is_empty() {
+        let columns = 1 + question.groups.len() + question.measures.len();
+        work.count(Kind::Sown, rows * facts.share * columns as f64);
+        return Ok(());
+    }
+    for measure in &question.measures {
+        let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
+        let wanted = Wanted { sum: true, squares: true, min_max: false };
+        values(index.table.measures[place].1.encodings[facts.blocks.start], wanted, rows, facts.share, work);
+    }
+    Ok(())
+}
+
+/// How much of heavy rows is looked at below a node.
+fn heavy_of(question: &BoxQuery, segment: &std::sync::Arc<Segment>, index: &BlockIndex, facts: &Facts) -> Result<f64> {
+    let rows = segment.block_rows(facts.blocks.start).start..segment.block_rows(facts.blocks.end - 1).end;
+    let columns = (1 + facts.cut.open.count_ones()) as usize + question.groups.len();
+    let mut heavy = 0;
+    for measure in &question.measures {
+        let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
+        heavy += segment.heavy(place)?.places(rows.clone()).len() * columns;
+    }
+    Ok(heavy as f64)
+}
+
+/// Counts holding so many rows' codes against a set, as [`crate::answer::filter_codes`] does it.
+fn codes(set: &CodeSet, width: usize, rows: f64, work: &mut Work) {
+    match width {
+        0 => {}
+        _ if set.runs().len() == 1 => work.count(Kind::Code, rows * width as f64),
+        4 => work.count(Kind::Singly, rows),
+        _ if set.has_bitmap() => work.count(Kind::LookedUp, rows),
+        _ => work.count(Kind::Singly, rows),
+    }
+}
+
+/// Counts summing the values of those among so many rows that match.
+fn values(encoding: Encoding, wanted: Wanted, rows: f64, share: f64, work: &mut Work) {
+    let touched = rows * (WORD_ROWS * share).min(1.0);
+    match encoding {
+        Encoding::Integers { width: 0, .. } => return,
+        Encoding::Integers { .. } => work.count(Kind::Integer, touched),
+        Encoding::Floats => work.count(Kind::Float, touched),
+        Encoding::Wide => work.count(Kind::Scattered, rows * share),
+    }
+    if wanted.squares || wanted.min_max {
+        work.count(Kind::Square, touched);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_nodes_are_looked_at_evenly() {
+        for nodes in (0..2_000).chain([100_000, 1 << 22]) {
+            let at: Vec<usize> = chosen(nodes).collect();
+            assert!(at.len() <= NODES_MIN.max(nodes / ONE_IN).min(NODES_MAX), "{} of {nodes}", at.len());
+            assert!(at.len() >= NODES_MIN.min(nodes));
+            assert!(at.is_sorted_by(|a, b| a < b) && at.iter().all(|&at| at < nodes), "{at:?} of {nodes}");
+            if let Some((first, last)) = at.first().zip(at.last()) {
+                // As much is left before the first as behind the last.
+                assert!(first.abs_diff(nodes - 1 - last) <= 1, "{at:?} of {nodes}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_need_not_be_read_costs_nothing() {
+        let (range, list) = (CodeSet::of_range(3, 9), CodeSet::of_codes(vec![1, 5, 9]));
+        let counted = |set: &CodeSet, width| {
+            let mut work = Work::default();
+            codes(set, width, 100.0, &mut work);
+            [Kind::Code, Kind::LookedUp, Kind::Singly].map(|kind| work.of(kind))
+        };
+        assert_eq!([0, 1, 2, 4].map(|width| counted(&range, width)[0]), [0.0, 100.0, 200.0, 400.0]);
+        assert_eq!([0, 1, 2].map(|width| counted(&list, width)[1]), [0.0, 100.0, 100.0]);
+        assert_eq!(counted(&list, 4), [0.0, 0.0, 100.0]);
+        let summed = |encoding, share| {
+            let mut work = Work::default();
+            let wanted = Wanted { sum: true, ..Wanted::default() };
+            values(encoding, wanted, 6_400.0, share, &mut work);
+            [Kind::Integer, Kind::Float, Kind::Scattered, Kind::Square].map(|kind| work.of(kind))
+        };
+        let integers = |width| Encoding::Integers { base: 0, width, scale: 0 };
+        assert_eq!(summed(integers(0), 1.0), [0.0; 4]);
+        assert_eq!(summed(integers(2), 0.5), [6_400.0, 0.0, 0.0, 0.0]);
+        assert_eq!(summed(Encoding::Floats, 0.001), [0.0, 6_400.0 * 0.064, 0.0, 0.0]);
+        assert_eq!(summed(Encoding::Wide, 0.25), [0.0, 0.0, 1_600.0, 0.0]);
+    }
+}
