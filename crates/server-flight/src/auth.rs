@@ -1,8 +1,8 @@
 //! Who calls.
 //!
 //! Invariants:
-//! - No rows and no names are told, no session made and no message read before a call has shown its user's password, or a token that
-//!   was given for one.
+//! - No rows and no names are told, no session made and no message read ([`crate::gate`]) before a call has shown its user's password,
+//!   or a token that was given for one.
 //! - Wrong passwords are slowed down with those of all other protocols.
 //! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's.
 
@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, STANDARD_NO_PAD as BASE64_NO_PAD};
 use std::sync::Arc;
 use tonic::Extensions;
-use tonic::metadata::MetadataMap;
+use tonic::codegen::http::HeaderMap;
 
 /// What sessions and the audit log call it.
 pub(crate) const PROTOCOL: &str = "flight";
@@ -40,15 +40,11 @@ fn connection(extensions: &Extensions) -> Result<Arc<Connection>> {
 }
 
 /// Who calls, if they may.
-pub(crate) async fn caller(
-    shared: &Arc<Shared>,
-    metadata: &MetadataMap,
-    extensions: &Extensions,
-) -> Result<Arc<Caller>> {
+pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<Arc<Caller>> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
     let busy = Busy::new(Arc::clone(&connection), move || there.now());
-    let login = match shown(metadata)? {
+    let login = match shown(headers)? {
         Shown::Token(token) => shared.logins.get(&token).ok_or_else(|| {
             Error::new(ErrorKind::Authentication, "the token is not known, or has expired")
                 .with_hint("log in again: a handshake gives a new one")
@@ -63,11 +59,11 @@ pub(crate) async fn caller(
 }
 
 /// A handshake: a token for a user's password.
-pub(crate) async fn handshake(shared: &Arc<Shared>, metadata: &MetadataMap, extensions: &Extensions) -> Result<String> {
+pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<String> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
     let _busy = Busy::new(Arc::clone(&connection), move || there.now());
-    let shown = match shown(metadata)? {
+    let shown = match shown(headers)? {
         Shown::Token(_) => return Err(unreadable("a token gives no other token")),
         shown => shown,
     };
@@ -108,8 +104,8 @@ fn unreadable(what: &str) -> Error {
 }
 
 /// What the header of a call says.
-fn shown(metadata: &MetadataMap) -> Result<Shown> {
-    let Some(value) = metadata.get(AUTHORIZATION) else { return Ok(Shown::Nothing) };
+fn shown(headers: &HeaderMap) -> Result<Shown> {
+    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Shown::Nothing) };
     let text = value.to_str().map_err(|_| unreadable("it is no text"))?;
     let (scheme, rest) = text.split_once(' ').ok_or_else(|| unreadable("it names no scheme"))?;
     let rest = rest.trim();
@@ -147,10 +143,10 @@ mod tests {
             ("Basic", None),
             ("Basic /////w==", None),
         ] {
-            let mut metadata = MetadataMap::new();
-            metadata.insert(AUTHORIZATION, header.parse().unwrap());
-            assert_eq!(shown(&metadata).ok(), wanted, "{header}");
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, header.parse().unwrap());
+            assert_eq!(shown(&headers).ok(), wanted, "{header}");
         }
-        assert_eq!(shown(&MetadataMap::new()).unwrap(), Shown::Nothing);
+        assert_eq!(shown(&HeaderMap::new()).unwrap(), Shown::Nothing);
     }
 }

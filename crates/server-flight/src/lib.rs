@@ -16,6 +16,7 @@ mod arriving;
 mod auth;
 mod catalog;
 mod failure;
+mod gate;
 mod info;
 mod ingest;
 mod login;

@@ -4,6 +4,7 @@
 //! - Whatever a client opens and leaves is closed in time: see [`crate::places`], [`crate::socket`], [`crate::login`].
 //! - Stopping: new calls are refused; statements have a time to finish, are then cancelled, and are waited for.
 
+use crate::gate::Gate;
 use crate::login::Logins;
 use crate::places::{Connection, Places};
 use crate::service::Service;
@@ -172,6 +173,7 @@ impl Server {
             let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)))
                 .max_decoding_message_size(shared.options.message_bytes_max)
                 .max_encoding_message_size(usize::MAX);
+            let service = Gate::new(service, Arc::clone(&shared));
             let mut stopping = shared.stop.clone();
             let serving = GrpcServer::builder()
                 .max_concurrent_streams(STREAMS_MAX)

@@ -1,6 +1,6 @@
 //! The calls of Flight, and which command of Flight SQL is answered by what.
 //!
-//! Invariant: every call is of a [`Caller`] before anything else is looked at; a handshake makes one.
+//! Invariant: every call is of a [`Caller`], whom the gate before this service ([`crate::gate`]) has let in; a handshake makes one.
 
 use crate::answer::{Messages, Sending, messages, one_batch, plain};
 use crate::arriving::{Arriving, descriptor, first};
@@ -11,7 +11,7 @@ use crate::places::Connection;
 use crate::server::Shared;
 use crate::statement::{Answered, Kept, end, run};
 use crate::work::beside;
-use crate::{auth, catalog, parameters};
+use crate::{auth, catalog, gate, parameters};
 use alluvia_query::{Command as Sort, Described};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::{Field, Schema};
@@ -60,6 +60,12 @@ type Answer<T> = std::result::Result<Response<T>, Status>;
 
 fn sent<T>(result: Result<T>) -> Answer<T> {
     result.map(Response::new).map_err(|error| status(&error))
+}
+
+/// Who calls, and what with.
+fn entered<T>(request: Request<T>) -> std::result::Result<(Arc<Caller>, T), Status> {
+    let (_, extensions, asked) = request.into_parts();
+    Ok((gate::entered(&extensions)?, asked))
 }
 
 /// A message within another.
@@ -362,7 +368,7 @@ impl FlightService for Service {
 
     async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Self::HandshakeStream> {
         let (metadata, extensions, _) = request.into_parts();
-        let token = auth::handshake(&self.shared, &metadata, &extensions).await;
+        let token = auth::handshake(&self.shared, metadata.as_ref(), &extensions).await;
         let token = token.map_err(|error| status(&error))?;
         let header = MetadataValue::try_from(format!("Bearer {token}"));
         let header = header.map_err(|_| status(&Error::internal("a token is no header")))?;
@@ -373,49 +379,49 @@ impl FlightService for Service {
     }
 
     async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
-        self.entered(request).await?;
+        entered(request)?;
         sent(Err(refused("ListFlights", "ask for tables with the command GetTables")))
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
-        let (caller, asked) = self.entered(request).await?;
+        let (caller, asked) = entered(request)?;
         sent(self.info(&caller, asked).await)
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<PollInfo> {
-        self.entered(request).await?;
-        sent(Err(refused("PollFlightInfo", "GetFlightInfo returns as soon as the statement has begun")))
+        let (caller, asked) = entered(request)?;
+        sent(self.poll(&caller, asked).await)
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
-        let (caller, asked) = self.entered(request).await?;
+        let (caller, asked) = entered(request)?;
         sent(self.schema(&caller, &asked).await)
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
-        let (caller, ticket) = self.entered(request).await?;
+        let (caller, ticket) = entered(request)?;
         sent(self.get(caller, ticket).await)
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
-        let (caller, sent_rows) = self.entered(request).await?;
+        let (caller, sent_rows) = entered(request)?;
         sent(self.put(&caller, sent_rows).await.map(|result| messages(vec![result])))
     }
 
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {
-        self.entered(request).await?;
+        entered(request)?;
         sent(Err(refused("DoExchange", "ingest with DoPut, and fetch with DoGet")))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let (caller, action) = self.entered(request).await?;
+        let (caller, action) = entered(request)?;
         let results = self.act(&caller, connection.as_ref(), action).await;
         sent(results.map(|results| messages(results.into_iter().map(|body| arrow_flight::Result { body }).collect())))
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Answer<Self::ListActionsStream> {
-        self.entered(request).await?;
+        entered(request)?;
         let action = |(name, what): (&str, &str)| ActionType { r#type: name.to_owned(), description: what.to_owned() };
         sent(Ok(messages(ACTIONS.map(action).into_iter().collect())))
     }
