@@ -74,6 +74,7 @@ pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensi
 
 fn login(shared: &Arc<Shared>, connection: &Connection, user: String) -> Arc<Login> {
     let session = shared.engine.session();
+    session.limit_statements(shared.options.statement_timeout);
     session.introduce(Client { user, protocol: PROTOCOL, address: connection.peer.to_string() });
     Login::new(session, shared.now())
 }

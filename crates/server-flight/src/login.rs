@@ -4,7 +4,8 @@
 //! - A login has one session for its settings and own writes, and one more for each transaction, which begins with the first
 //!   statement in it.
 //! - What a login holds is found by keys of 144 random bits, by that login alone.
-//! - All of it is bounded and ends by itself: answers that nobody fetches, tokens that nobody uses, and with a login what it holds.
+//! - All of it is bounded and ends by itself: answers that nobody fetches, transactions and tokens that nobody uses, and with a login
+//!   what it holds.
 //!   A login with a call under way does not end.
 
 use crate::places::Busy;
@@ -35,21 +36,39 @@ pub(crate) struct Lane {
     has_ended: AtomicBool,
     /// Held by whoever's turn it is; whether the transaction has begun.
     turn: tokio::sync::Mutex<bool>,
+    /// When something was last asked of it, or came to its end.
+    used: Mutex<Duration>,
 }
 
 impl Lane {
-    fn new(session: Session, is_transaction: bool) -> Arc<Lane> {
+    fn new(session: Session, is_transaction: bool, now: Duration) -> Arc<Lane> {
         Arc::new(Lane {
             session,
             is_transaction,
             has_ended: AtomicBool::new(false),
             turn: tokio::sync::Mutex::new(false),
+            used: Mutex::new(now),
         })
     }
 
     /// A transaction beside this lane.
-    pub(crate) fn transaction(&self) -> Result<Arc<Lane>> {
-        Ok(Lane::new(self.session.sibling()?, true))
+    pub(crate) fn transaction(&self, now: Duration) -> Result<Arc<Lane>> {
+        Ok(Lane::new(self.session.sibling()?, true, now))
+    }
+
+    /// Something begins or ends here.
+    pub(crate) fn used(&self, now: Duration) {
+        *self.used.lock() = now;
+    }
+
+    /// Ends it if nothing was asked of it since `before`, and it has nobody's turn; whether it has.
+    fn end_if_idle(&self, before: Duration) -> bool {
+        let Ok(_turn) = self.turn.try_lock() else { return false };
+        let is_idle = *self.used.lock() <= before;
+        if is_idle {
+            self.end();
+        }
+        is_idle
     }
 
     /// Whether statements here are part of a transaction.
@@ -135,7 +154,7 @@ impl Login {
     /// With a new session, which has been introduced.
     pub(crate) fn new(session: Session, now: Duration) -> Arc<Login> {
         let used = Used { calls: 0, last: now };
-        Arc::new(Login { lane: Lane::new(session, false), held: Mutex::default(), used: Mutex::new(used) })
+        Arc::new(Login { lane: Lane::new(session, false, now), held: Mutex::default(), used: Mutex::new(used) })
     }
 
     /// Where a statement runs that states a transaction, or none.
@@ -166,8 +185,8 @@ impl Login {
     }
 
     /// Names a new transaction.
-    pub(crate) fn begin(&self) -> Result<String> {
-        let (name, lane) = (key()?, self.lane.transaction()?);
+    pub(crate) fn begin(&self, now: Duration) -> Result<String> {
+        let (name, lane) = (key()?, self.lane.transaction(now)?);
         let mut held = self.held.lock();
         if held.transactions.len() >= TRANSACTIONS_MAX {
             return Err(full("open transactions", TRANSACTIONS_MAX, "end one of them"));
@@ -232,8 +251,10 @@ impl Login {
     }
 
     /// An answer has been sent.
-    pub(crate) fn sent(&self, name: &Bytes) {
-        self.held.lock().sending.remove(text(name));
+    pub(crate) fn sent(&self, name: &Bytes, now: Duration) {
+        let mut held = self.held.lock();
+        held.sending.remove(text(name));
+        held.transactions.values().for_each(|lane| lane.used(now));
     }
 
     /// Ends an answer that waits or is being sent; whether there was one.
@@ -266,8 +287,9 @@ impl Login {
 }
 
 fn unknown_transaction() -> Error {
-    Error::new(ErrorKind::UndefinedObject, "there is no transaction of this name")
-        .with_hint("transactions end with their login; begin another")
+    Error::new(ErrorKind::UndefinedObject, "there is no transaction of this name").with_hint(
+        "transactions end with their login, and when they are not used for transaction_idle_timeout; begin another",
+    )
 }
 
 fn unknown_statement() -> Error {
@@ -347,9 +369,9 @@ impl Logins {
         drop(late);
     }
 
-    /// Drops answers that have waited for longer than `wait`, of these logins and of all with a token.
-    pub(crate) fn expire_answers(&self, others: Vec<Arc<Login>>, now: Duration, wait: Duration) {
+    /// Drops what nobody has used in time of what these logins hold, and all with a token.
+    pub(crate) fn expire_held(&self, others: Vec<Arc<Login>>, now: Duration, options: &ServerOptions) {
         let all: Vec<Arc<Login>> = self.by_token.lock().values().cloned().chain(others).collect();
-        all.iter().for_each(|login| login.expire(now, wait));
+        all.iter().for_each(|login| login.expire(now, options));
     }
 }

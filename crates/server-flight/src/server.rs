@@ -58,8 +58,12 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// What a new connection has to log in.
     pub authentication_timeout: Duration,
+    /// What a statement may take, unless its role or client sets another limit; zero is no limit.
+    pub statement_timeout: Duration,
     /// A connection without a call for so long is closed; zero never does. Its token stays good.
     pub idle_timeout: Duration,
+    /// A transaction of a client that is not used for so long is rolled back; zero never is.
+    pub transaction_idle_timeout: Duration,
     /// A token that is not used for so long is no more, with its session, its transactions and prepared statements.
     pub session_timeout: Duration,
     /// A statement that has begun, and whose rows nobody fetches for so long, is ended.
@@ -80,7 +84,9 @@ impl Default for ServerOptions {
             tls: None,
             connections_max: 200,
             authentication_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::ZERO,
+            statement_timeout: Duration::from_secs(3_600),
+            idle_timeout: Duration::from_secs(8 * 3_600),
+            transaction_idle_timeout: Duration::from_secs(600),
             session_timeout: Duration::from_secs(3_600),
             ticket_timeout: Duration::from_secs(60),
             transfer_timeout: Duration::from_secs(60),
@@ -113,7 +119,7 @@ impl Shared {
     fn sweep(&self) {
         let (now, options) = (self.now(), &self.options);
         self.logins.expire(now, options.session_timeout);
-        self.logins.expire_answers(self.places.logins(), now, options.ticket_timeout);
+        self.logins.expire_held(self.places.logins(), now, options);
         if !options.idle_timeout.is_zero()
             && let Some(before) = now.checked_sub(options.idle_timeout)
         {

@@ -284,7 +284,8 @@ impl Service {
                 Ok(Vec::new())
             }
             "BeginTransaction" => {
-                let result = ActionBeginTransactionResult { transaction_id: caller.login.begin()?.into() };
+                let result =
+                    ActionBeginTransactionResult { transaction_id: caller.login.begin(self.shared.now())?.into() };
                 Ok(vec![result.as_any().encode_to_vec().into()])
             }
             "EndTransaction" => {

@@ -10,7 +10,7 @@ use crate::cancel::Registered;
 use crate::io::{Io, gone, is_gone};
 use crate::portal::{Portal, Prepared};
 use crate::report::Reported;
-use crate::server::Shared;
+use crate::server::{ServerOptions, Shared};
 use crate::wire::{Message, Severity};
 use alluvia_access::{Stopping, reached};
 use alluvia_query::{Command, Outcome, Session, Statement, TransactionStatus};
@@ -95,7 +95,7 @@ impl Connection {
 
     /// The next message, unless the connection was idle for too long or the server stops.
     async fn next(&mut self) -> Result<Message> {
-        let idle = self.shared.options.idle_timeout;
+        let (idle, setting) = self.idle_limit();
         let mut stop = self.shared.stop.clone();
         let too_long = async {
             match idle.is_zero() {
@@ -108,8 +108,19 @@ impl Connection {
             message = self.io.next() => message,
             () = reached(&mut stop, Stopping::Idle) => Err(stopped()),
             () = too_long => Err(Error::new(ErrorKind::Shutdown, "the connection was idle for too long")
-                .with_hint("the server ends connections that are idle for idle_timeout")),
+                .with_hint(format!("the server ends connections that are idle for {setting}"))),
         }
+    }
+
+    /// How long the connection may be idle, and which setting says so: less where others wait for what it holds.
+    fn idle_limit(&self) -> (Duration, &'static str) {
+        let ServerOptions { idle_timeout, transaction_idle_timeout, .. } = self.shared.options;
+        let is_shorter =
+            !transaction_idle_timeout.is_zero() && (idle_timeout.is_zero() || transaction_idle_timeout < idle_timeout);
+        if is_shorter && (self.session.in_transaction() || self.portals.values().any(|portal| portal.begun.is_some())) {
+            return (transaction_idle_timeout, "transaction_idle_timeout, with an open transaction or portal");
+        }
+        (idle_timeout, "idle_timeout")
     }
 
     async fn messages(&mut self) -> Result<()> {

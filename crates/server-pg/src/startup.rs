@@ -168,6 +168,7 @@ async fn password(io: &mut Io) -> Result<bytes::Bytes> {
 async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, shared: &Arc<Shared>) -> Option<Connection> {
     let session = Arc::new((shared.sessions)());
     let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone());
+    session.limit_statements(shared.options.statement_timeout);
     session.introduce(Client { user: user.unwrap_or_default(), protocol: PROTOCOL, address: peer.to_string() });
     let registered = shared.cancels.register(session.cancel_handle());
     let (process, secret) = (registered.process, registered.secret);

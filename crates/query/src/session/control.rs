@@ -197,6 +197,14 @@ impl Session {
         Ok(())
     }
 
+    /// Limits statements, unless a role or the client states another limit later: RESET goes back to this one. Zero is none. For
+    /// sessions of clients whom nobody watches.
+    pub fn limit_statements(&self, statement_timeout: Duration) {
+        let mut state = self.state.lock();
+        state.settings.statement_timeout = statement_timeout;
+        state.defaults.statement_timeout = statement_timeout;
+    }
+
     /// DISCARD ALL.
     pub(crate) fn discard(&self) -> Result<Outcome> {
         self.cursors.clear();

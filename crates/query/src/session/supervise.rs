@@ -36,16 +36,18 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// When the token is cancelled, or after `timeout`, unless that is zero.
+    /// When the token is cancelled, or after `timeout` from now on, unless that is zero.
     pub(crate) fn new(token: CancelToken, timeout: Duration) -> Stop {
         let watched = token.clone();
+        // Counted from here, not from when it is first asked: rows that are taken a few at a time are of one statement.
+        let too_long = limit(timeout).map(tokio::time::sleep);
         let stopped = async move {
-            match limit(timeout) {
+            match too_long {
                 None => watched.cancelled().await,
-                Some(timeout) => {
+                Some(too_long) => {
                     tokio::select! {
                         () = watched.cancelled() => {}
-                        () = tokio::time::sleep(timeout) => watched.time_out(),
+                        () = too_long => watched.time_out(),
                     }
                 }
             }

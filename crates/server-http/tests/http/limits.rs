@@ -270,3 +270,14 @@ async fn ten_thousand_half_open_connections_starve_nobody() {
     assert!(answer.status == 200 && answer.whole, "{}", answer.text());
     println!("{count} half-open connections");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_have_a_time_that_requests_change() {
+    let statement_timeout = Duration::from_millis(300);
+    let served = serve_with(ServerOptions { statement_timeout, ..ServerOptions::default() }).await;
+    let long = "SELECT count(*) FROM generate_series(1, 1000000000000)";
+    assert_eq!(served.ask("POST", "/query").body(long).send().await.error(), (504, "57014".to_owned()));
+    let shown = served.ask("POST", "/query?statement_timeout=2h").body("SHOW statement_timeout").send().await;
+    assert_eq!(shown.status, 200);
+    assert!(shown.text().contains("120min"), "{}", shown.text());
+}
