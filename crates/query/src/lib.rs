@@ -28,7 +28,7 @@ pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
     Appended, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind, Outcome, Prepared, Refinement,
-    Refinements, Refining, Session, TransactionStatus, from_datafusion,
+    Refinements, Refining, Report, Session, TransactionStatus, from_datafusion,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};

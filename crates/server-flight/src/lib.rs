@@ -22,6 +22,7 @@ mod ingest;
 mod login;
 mod parameters;
 mod places;
+mod poll;
 mod server;
 mod service;
 mod socket;

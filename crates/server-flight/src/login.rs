@@ -9,7 +9,8 @@
 //!   A login with a call under way does not end.
 
 use crate::places::Busy;
-use crate::server::Shared;
+use crate::poll::Polled;
+use crate::server::{ServerOptions, Shared};
 use crate::statement::{Kept, Waiting};
 use alluvia_access::random_password;
 use alluvia_query::Session;
@@ -132,6 +133,8 @@ struct Held {
     prepared: HashMap<String, Arc<Kept>>,
     /// Answers that nobody has fetched yet, and since when they wait.
     waiting: HashMap<String, (Waiting, Duration)>,
+    /// Statements that are asked about until their answer is there.
+    polled: HashMap<String, Arc<Polled>>,
     /// Answers that are being sent; telling them ends them.
     sending: HashMap<String, Arc<Notify>>,
 }
@@ -236,6 +239,32 @@ impl Login {
         Ok(name)
     }
 
+    /// Begins a statement that is asked about; gives its key.
+    pub(crate) fn poll(&self, begin: impl FnOnce() -> Arc<Polled>) -> Result<(String, Arc<Polled>)> {
+        let name = key()?;
+        let mut held = self.held.lock();
+        if held.polled.len() >= WAITING_MAX {
+            return Err(full("statements that are asked about", WAITING_MAX, "wait for, or cancel, those of before"));
+        }
+        let polled = begin();
+        held.polled.insert(name.clone(), Arc::clone(&polled));
+        Ok((name, polled))
+    }
+
+    /// A statement that is asked about.
+    pub(crate) fn polled(&self, name: &Bytes) -> Result<Arc<Polled>> {
+        self.held.lock().polled.get(text(name)).cloned().ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedObject, "there is no statement to be asked about with this descriptor").with_hint(
+                "a descriptor is good until the statement's end was told, and while it is asked about; run the statement again",
+            )
+        })
+    }
+
+    /// The end of a statement was told.
+    pub(crate) fn told(&self, name: &Bytes) {
+        self.held.lock().polled.remove(text(name));
+    }
+
     /// An answer to be sent, once; and what tells it to end.
     pub(crate) fn fetch(&self, name: &Bytes) -> Result<(Waiting, Arc<Notify>)> {
         let mut held = self.held.lock();
@@ -257,26 +286,41 @@ impl Login {
         held.transactions.values().for_each(|lane| lane.used(now));
     }
 
-    /// Ends an answer that waits or is being sent; whether there was one.
+    /// Ends an answer that waits or is being sent, or a statement that is asked about; whether there was one.
     pub(crate) fn cancel(&self, name: &Bytes) -> bool {
-        let (waited, sending) = {
+        let (waited, sending, polled) = {
             let mut held = self.held.lock();
-            (held.waiting.remove(text(name)), held.sending.get(text(name)).cloned())
+            let polled = held.polled.get(text(name)).cloned();
+            (held.waiting.remove(text(name)), held.sending.get(text(name)).cloned(), polled)
         };
         if let Some(end) = &sending {
             end.notify_one();
         }
-        waited.is_some() || sending.is_some()
+        if let Some(polled) = &polled {
+            polled.cancel();
+        }
+        waited.is_some() || sending.is_some() || polled.is_some()
     }
 
-    /// Drops answers that have waited for longer.
-    fn expire(&self, now: Duration, wait: Duration) {
-        let late: Vec<_> = {
+    /// Drops answers that nobody has fetched in time, and transactions that nobody has used.
+    fn expire(&self, now: Duration, options: &ServerOptions) {
+        let idle = options.transaction_idle_timeout;
+        let before = now.checked_sub(idle).filter(|_| !idle.is_zero());
+        let (answers, polled, transactions): (Vec<_>, Vec<_>, Vec<_>) = {
             let mut held = self.held.lock();
-            held.waiting.extract_if(|_, (_, since)| now.saturating_sub(*since) > wait).collect()
+            let is_late = |since: &Duration| now.saturating_sub(*since) > options.ticket_timeout;
+            let answers = held.waiting.extract_if(|_, (_, since)| is_late(since)).collect();
+            // An answer that is being sent may be of any of them.
+            let before = before.filter(|_| held.sending.is_empty());
+            let is_idle = |lane: &Lane| before.is_some_and(|before| lane.end_if_idle(before));
+            let polled = held.polled.extract_if(|_, polled| polled.is_late(now, options.ticket_timeout)).collect();
+            (answers, polled, held.transactions.extract_if(|_, lane| is_idle(lane)).collect())
         };
-        // Ending statements takes its time: without the lock.
-        drop(late);
+        // Ending statements takes its time: without the lock. A prepared statement may hold its transaction's session for longer.
+        drop((answers, polled));
+        for (_, lane) in transactions {
+            tokio::spawn(async move { drop(lane.session.sql("ROLLBACK").await) });
+        }
     }
 
     /// Since when no call is under way; `None` while one is.

@@ -8,6 +8,7 @@ use crate::failure::{malformed, refused, status};
 use crate::ingest::ingest;
 use crate::login::Caller;
 use crate::places::Connection;
+use crate::poll::{self, Polled, Told};
 use crate::server::Shared;
 use crate::statement::{Answered, Kept, end, run};
 use crate::work::beside;
@@ -113,30 +114,33 @@ impl Service {
         Service { shared }
     }
 
-    /// Who calls, if they may, and what with.
-    async fn entered<T>(&self, request: Request<T>) -> Result<(Arc<Caller>, T), Status> {
-        let (metadata, extensions, asked) = request.into_parts();
-        let caller = auth::caller(&self.shared, &metadata, &extensions).await;
-        Ok((caller.map_err(|error| status(&error))?, asked))
-    }
-
     /// Begins what a descriptor asks for.
     async fn info(&self, caller: &Arc<Caller>, asked: FlightDescriptor) -> Result<FlightInfo> {
         let command = command(&asked.cmd)?;
         if let Some(schema) = catalog::schema_of(&command)? {
             return flight(&schema, asked.clone(), Some(asked.cmd));
         }
-        let answered = match command {
+        let answered = self.begun(caller, command, "GetFlightInfo").await?;
+        self.answered(caller, asked, answered)
+    }
+
+    /// Begins a statement.
+    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str) -> Result<Answered> {
+        match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
                 let prepared = lane.session.prepare(&query.query)?;
-                run(&self.shared, caller, &lane, prepared, Vec::new()).await?
+                run(&self.shared, caller, &lane, prepared, Vec::new()).await
             }
             Command::CommandPreparedStatementQuery(query) => {
-                self.run_kept(caller, &query.prepared_statement_handle, None).await?
+                self.run_kept(caller, &query.prepared_statement_handle, None).await
             }
-            other => return Err(unknown(&other, "GetFlightInfo")),
-        };
+            other => Err(unknown(&other, call)),
+        }
+    }
+
+    /// What is told of a statement that has begun, or has run.
+    fn answered(&self, caller: &Caller, asked: FlightDescriptor, answered: Answered) -> Result<FlightInfo> {
         match answered {
             Answered::Rows(waiting) => {
                 let schema = Arc::clone(&waiting.schema);
@@ -148,6 +152,52 @@ impl Service {
             Answered::Done(count, told) => {
                 let info = flight(&Schema::empty(), asked, None)?;
                 Ok(info.with_total_records(count).with_app_metadata(told.to_string()))
+            }
+        }
+    }
+
+    /// Begins what a descriptor asks for, or tells how far it is.
+    async fn poll(&self, caller: &Arc<Caller>, asked: FlightDescriptor) -> Result<PollInfo> {
+        let whole = |info: FlightInfo| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() };
+        let command = command(&asked.cmd)?;
+        if let Some(schema) = catalog::schema_of(&command)? {
+            return Ok(whole(flight(&schema, asked.clone(), Some(asked.cmd))?));
+        }
+        let (handle, polled, wait) = match command {
+            Command::TicketStatementQuery(TicketStatementQuery { statement_handle }) => {
+                let polled = caller.login.polled(&statement_handle)?;
+                (statement_handle, polled, poll::WAIT)
+            }
+            command => {
+                let lane = match &command {
+                    Command::CommandStatementQuery(query) => caller.login.lane(query.transaction_id.as_ref())?,
+                    Command::CommandPreparedStatementQuery(query) => {
+                        let kept = caller.login.prepared(&query.prepared_statement_handle)?;
+                        caller.login.lane_of(&kept)?
+                    }
+                    other => return Err(unknown(other, "PollFlightInfo")),
+                };
+                let (service, who) = (Service::new(Arc::clone(&self.shared)), Arc::clone(caller));
+                let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo").await });
+                let (handle, polled) = caller.login.poll(|| Polled::begin(&self.shared, caller, lane, work))?;
+                (handle.into(), polled, poll::FIRST_WAIT)
+            }
+        };
+        match polled.ask(&self.shared, wait).await {
+            Told::End(result) => {
+                caller.login.told(&handle);
+                Ok(whole(self.answered(caller, asked, result?)?))
+            }
+            Told::Running(report) => {
+                let ticket = TicketStatementQuery { statement_handle: handle };
+                let again = FlightDescriptor::new_cmd(ticket.as_any().encode_to_vec());
+                let info = flight(&Schema::empty(), again.clone(), None)?;
+                Ok(PollInfo {
+                    info: Some(info.with_app_metadata(poll::progress(report).to_string())),
+                    flight_descriptor: Some(again),
+                    progress: report.and_then(|report| report.fraction),
+                    ..PollInfo::default()
+                })
             }
         }
     }
@@ -337,9 +387,13 @@ fn refuse_rows(sort: Sort) -> Result<()> {
 }
 
 fn cancel(caller: &Caller, info: &FlightInfo) -> Result<CancelStatus> {
+    let tickets = info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref());
+    let mut commands = tickets.map(|ticket| command(&ticket.ticket)).collect::<Result<Vec<Command>>>()?;
+    // A statement that is asked about has no ticket yet; the descriptor of another is whatever its client asked for.
+    commands.extend(info.flight_descriptor.iter().filter_map(|descriptor| command(&descriptor.cmd).ok()));
     let mut found = false;
-    for ticket in info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref()) {
-        if let Command::TicketStatementQuery(ticket) = command(&ticket.ticket)? {
+    for command in commands {
+        if let Command::TicketStatementQuery(ticket) = command {
             found |= caller.login.cancel(&ticket.statement_handle);
         }
     }

@@ -207,6 +207,7 @@ impl Connection {
             }
             _ => {}
         }
+        self.tell_progress_from_now();
         let session = Arc::clone(&self.session);
         let outcome = self.watched(async move { session.execute(statement).await }).await?;
         match command {
@@ -226,16 +227,31 @@ impl Connection {
         Ok(outcome)
     }
 
-    /// Waits for work of the session; if the client goes meanwhile, the work is cancelled and its end waited for.
+    /// Waits for work of the session, and tells how far it is if the client wants that; if the client goes meanwhile, the work is
+    /// cancelled and its end waited for.
     pub(crate) async fn watched<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::pin!(work);
-        tokio::select! {
-            biased;
-            result = &mut work => result,
-            () = self.io.closed() => {
-                self.session.cancel_handle().cancel();
-                let _ = work.await;
-                Err(gone())
+        let mut is_telling = false;
+        loop {
+            let due = self.progress_due();
+            let client_goes = async {
+                match is_telling {
+                    true => self.io.attended().await,
+                    false => self.io.closed().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = client_goes => {
+                    self.session.cancel_handle().cancel();
+                    let _ = work.await;
+                    return Err(gone());
+                }
+                () = due => {
+                    self.tell_progress();
+                    is_telling = true;
+                }
             }
         }
     }

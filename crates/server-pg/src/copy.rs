@@ -141,11 +141,18 @@ impl Connection {
         tokio::pin!(work);
         let mut sender = Some(send);
         let mut lost = None;
+        self.tell_progress_from_now();
         let outcome = loop {
+            let due = self.progress_due();
             let message = tokio::select! {
                 biased;
                 result = &mut work => break result,
                 message = self.io.receive(), if sender.is_some() => message,
+                () = due => {
+                    self.tell_progress();
+                    self.io.send_some().await;
+                    continue;
+                }
             };
             let part = match message {
                 Ok(Message::CopyData(bytes)) => Part::Data(bytes),

@@ -26,6 +26,7 @@ mod prepared;
 pub mod progress;
 mod refine;
 mod registry;
+mod report;
 mod roles;
 mod savepoint;
 mod select;
@@ -46,6 +47,7 @@ pub use outcome::Outcome;
 pub use prepared::Prepared;
 pub use refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};
 pub use registry::Client;
+pub use report::Report;
 pub use stream_in::Appended;
 
 pub(crate) use errors::{error_of, wrap};

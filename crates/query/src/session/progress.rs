@@ -27,10 +27,11 @@ pub struct Progress {
 }
 
 /// What a long statement is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Phase {
     /// Nothing that takes long.
+    #[default]
     Idle = 0,
     /// Reading its input (or running its query) and writing its output.
     Running = 1,

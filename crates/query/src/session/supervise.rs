@@ -75,7 +75,7 @@ impl Record {
     /// The statement begins.
     pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
         let clock = engine.store().clock();
-        let start_micros = clock.wall_micros();
+        let (start_micros, start) = (clock.wall_micros(), clock.monotonic());
         let id = engine.queries().begin(session.id, &session.client.lock().user, text, start_micros);
         let sql = cut(text).to_owned();
         let span = info_span!(
@@ -85,9 +85,9 @@ impl Record {
             rows = field::Empty,
             error = field::Empty
         );
-        *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros });
+        *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros, start });
         let (engine, session, kind) = (Arc::clone(engine), Arc::clone(session), kind_of(text));
-        Record { id, kind, start: clock.monotonic(), session, engine, span }
+        Record { id, kind, start, session, engine, span }
     }
 
     /// Its id in the ring.

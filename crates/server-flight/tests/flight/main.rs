@@ -4,6 +4,7 @@ mod access;
 mod ingest;
 mod limits;
 mod metadata;
+mod poll;
 mod query;
 mod support;
 mod transactions;
