@@ -21,6 +21,7 @@ mod skipping;
 mod system;
 mod table;
 
+pub use alluvia_access::LogIn;
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement, array_elements};

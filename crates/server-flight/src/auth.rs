@@ -9,7 +9,7 @@
 use crate::login::{Caller, Login};
 use crate::places::{Busy, Connection};
 use crate::server::Shared;
-use alluvia_access::Access;
+use alluvia_access::{Access, LogIn};
 use alluvia_query::Client;
 use alluvia_types::{Error, ErrorKind, Result};
 use base64::Engine as _;
@@ -50,7 +50,7 @@ pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions
                 .with_hint("log in again: a handshake gives a new one")
         })?,
         shown => {
-            let user = user(shared, &connection, shown).await?;
+            let user = user(shared, &connection, shown, LogIn::Request).await?;
             connection.login(&user, || login(shared, &connection, user.clone()))?
         }
     };
@@ -67,7 +67,7 @@ pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensi
         Shown::Token(_) => return Err(unreadable("a token gives no other token")),
         shown => shown,
     };
-    let user = user(shared, &connection, shown).await?;
+    let user = user(shared, &connection, shown, LogIn::Lasting).await?;
     connection.known();
     shared.logins.add(login(shared, &connection, user), shared.options.connections_max)
 }
@@ -80,19 +80,21 @@ fn login(shared: &Arc<Shared>, connection: &Connection, user: String) -> Arc<Log
 }
 
 /// The user whose password is shown, or who needs none.
-async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown) -> Result<String> {
+async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown, kind: LogIn) -> Result<String> {
+    let peer = connection.peer.ip();
     let Access::Passwords(passwords) = &shared.options.access else {
-        return Ok(match shown {
+        let user = match shown {
             Shown::Password(user, _) if !user.is_empty() => user,
             _ => NOBODY.to_owned(),
-        });
+        };
+        shared.engine.trusted(&user, PROTOCOL, peer, kind).await;
+        return Ok(user);
     };
     let Shown::Password(user, password) = shown else {
         return Err(Error::new(ErrorKind::Authentication, "the call shows no token and no password")
             .with_hint("give the client a user name and a password"));
     };
-    let shown =
-        alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer: connection.peer.ip() };
+    let shown = alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer, kind };
     let now = || shared.now();
     let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &now).await;
     let_in.map_err(|turned| turned.error)?;

@@ -12,10 +12,12 @@
 
 mod audit;
 mod directory;
+mod log_ins;
 mod words;
 
 pub(crate) use audit::{AUDIT, Audit, AuditEvent, is_refusal, rows as audit_rows};
 pub(crate) use directory::Trust;
+pub(crate) use log_ins::LogIns;
 pub(crate) use words::{aclitem, quoted};
 
 use crate::copy::{CopyStatement, Source, Target};

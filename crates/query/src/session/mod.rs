@@ -50,6 +50,7 @@ pub use registry::Client;
 pub use report::Report;
 pub use stream_in::Appended;
 
+pub(crate) use core::blocking;
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};
 pub(crate) use planning::stoppable_rules;
