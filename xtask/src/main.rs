@@ -152,6 +152,8 @@ fn timed(kind: &str, rest: &[&str]) {
         "wire",
         "--test",
         "http",
+        "--test",
+        "flight",
         "--",
         &format!("{kind}::"),
         "--nocapture",

@@ -1,6 +1,7 @@
 //! Clients that send too much, too little, or nothing; and the server's end.
 
 use crate::client::answered;
+use crate::descriptors::descriptors;
 use crate::support::{serve, serve_with};
 use alluvia_server_http::ServerOptions;
 use serde_json::json;
@@ -231,15 +232,6 @@ async fn a_batch_that_has_failed_is_answered_although_its_body_stalls() {
     let count = stalls.read(&mut all).await.unwrap();
     let told = String::from_utf8_lossy(&all[..count]);
     assert!(told.starts_with("HTTP/1.1 400") && told.contains("the body, line 2, column a"), "{told}");
-}
-
-/// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
-fn descriptors() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    10_000.min(most.saturating_sub(1_000)) as usize
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Messages as bytes: what no driver sends.
 
+use crate::descriptors::descriptors;
 use crate::support::{Served, serve, serve_with, texts};
 use alluvia_server_pg::ServerOptions;
 use std::time::Duration;
@@ -158,15 +159,6 @@ async fn a_client_that_goes_cancels_what_runs_for_it() {
     while texts(&client, running).await != ["0"] {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
-fn descriptors() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    10_000.min(most.saturating_sub(1_000)) as usize
 }
 
 #[tokio::test(flavor = "multi_thread")]
