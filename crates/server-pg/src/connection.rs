@@ -7,7 +7,7 @@
 //! - Portals end with their transaction.
 
 use crate::cancel::Registered;
-use crate::io::{Io, gone, is_gone};
+use crate::io::{Io, gone, is_gone, stalled};
 use crate::portal::{Portal, Prepared};
 use crate::report::Reported;
 use crate::server::{ServerOptions, Shared};
@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) skipping: bool,
     /// A transaction that the client did not begin: statements of one pipeline.
     pub(crate) implicit: bool,
+    /// When the time of the last statement is over, by the monotonic clock.
+    pub(crate) until: Option<Duration>,
     /// The span of the messages up to the next Sync.
     pipeline: Span,
     /// BEGIN, COMMIT, ROLLBACK.
@@ -62,6 +64,7 @@ impl Connection {
             portals: HashMap::new(),
             skipping: false,
             implicit: false,
+            until: None,
             pipeline: Span::none(),
             brackets,
             _registered: registered,
@@ -208,6 +211,8 @@ impl Connection {
             _ => {}
         }
         self.tell_progress_from_now();
+        let time = self.session.statement_timeout();
+        self.until = (!time.is_zero()).then(|| self.shared.now().saturating_add(time));
         let session = Arc::clone(&self.session);
         let outcome = self.watched(async move { session.execute(statement).await }).await?;
         match command {
@@ -225,6 +230,14 @@ impl Connection {
             _ => {}
         }
         Ok(outcome)
+    }
+
+    /// Sends rows if they are many, as long as their statement has time: a client that takes nothing does not keep it. What is cut
+    /// by that ends the connection.
+    pub(crate) async fn send_if_long(&mut self, until: Option<Duration>) -> Result<()> {
+        let Some(until) = until.filter(|_| self.io.is_long()) else { return self.io.flush_if_long().await };
+        let left = until.saturating_sub(self.shared.now());
+        timeout(left, self.io.flush()).await.unwrap_or_else(|_| Err(stalled()))
     }
 
     /// Waits for work of the session, and tells how far it is if the client wants that; if the client goes meanwhile, the work is

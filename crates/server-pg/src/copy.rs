@@ -227,7 +227,7 @@ impl Connection {
         let rows = Rows::new(batch, schema, &vec![0; batch.num_columns()])?;
         for from in (0..rows.len()).step_by(ROWS_AT_A_TIME) {
             rows.copy(from, (from + ROWS_AT_A_TIME).min(rows.len()), form, &mut self.io.out)?;
-            self.io.flush_if_long().await?;
+            self.send_if_long(self.until).await?;
         }
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Connection {
         let bytes = std::mem::take(&mut *written.0.lock());
         for chunk in bytes.chunks(crate::io::SEND_BYTES) {
             self.io.out.copy_data(chunk);
-            self.io.flush_if_long().await?;
+            self.send_if_long(self.until).await?;
         }
         Ok(())
     }

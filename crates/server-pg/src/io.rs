@@ -72,6 +72,11 @@ pub(crate) fn gone() -> Error {
     Error::new(ErrorKind::Io, format!("{CONNECTION} was closed"))
 }
 
+/// The error of a client that does not take what its statement gives.
+pub(crate) fn stalled() -> Error {
+    Error::new(ErrorKind::Io, format!("{CONNECTION} took nothing for as long as its statement may take"))
+}
+
 /// Whether an error says that there is nobody to tell it to.
 pub(crate) fn is_gone(error: &Error) -> bool {
     error.kind() == ErrorKind::Io && error.message().starts_with(CONNECTION)
@@ -168,7 +173,12 @@ impl Io {
 
     /// Sends what waits if it is much.
     pub(crate) async fn flush_if_long(&mut self) -> Result<()> {
-        if self.out.bytes.len() >= SEND_BYTES { self.flush().await } else { Ok(()) }
+        if self.is_long() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Whether much waits to be sent.
+    pub(crate) fn is_long(&self) -> bool {
+        self.out.bytes.len() >= SEND_BYTES
     }
 
     /// Completes when the client has gone; what it sends meanwhile is kept, up to a bound.

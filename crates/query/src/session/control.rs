@@ -205,6 +205,11 @@ impl Session {
         state.defaults.statement_timeout = statement_timeout;
     }
 
+    /// What a statement that begins now may take; zero is no limit.
+    pub fn statement_timeout(&self) -> Duration {
+        self.state.lock().settings.statement_timeout
+    }
+
     /// DISCARD ALL.
     pub(crate) fn discard(&self) -> Result<Outcome> {
         self.cursors.clear();

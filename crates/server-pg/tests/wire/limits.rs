@@ -60,6 +60,28 @@ async fn a_suspended_portal_and_an_open_copy_are_their_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_nothing_keeps_its_statement_no_longer_than_others() {
+    let served = with_statements_of(1_000).await;
+    let client = served.client().await;
+    let many = "SELECT repeat('x', 1000) AS x FROM generate_series(1, 100000000)";
+    let mut stalled = [Bare::start(&served).await, Bare::start(&served).await];
+    stalled[0].send(b'Q', format!("{many}\0").as_bytes()).await;
+    stalled[1].send(b'Q', format!("COPY ({many}) TO STDOUT\0").as_bytes()).await;
+    let begun = "SELECT count(*) FROM alluvia.queries WHERE sql LIKE '%100000000)%' AND sql NOT LIKE '%alluvia%'";
+    while texts(&client, begun).await != ["2"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    while texts(&client, &format!("{begun} AND status = 'running'")).await != ["0"] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // What is cut is not taken for whole: the connection ends before a last message.
+    let [mut first, _second] = stalled;
+    while let Some((kind, _)) = first.receive().await {
+        assert!(kind != b'C' && kind != b'Z', "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_end_sooner_with_something_open() {
     let options = ServerOptions {
         idle_timeout: Duration::from_secs(3_600),
