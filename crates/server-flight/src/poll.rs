@@ -21,9 +21,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// What the first question waits: what is over by then needs no second one.
-pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(100);
+const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// What later ones wait at most for something else to tell.
-pub(crate) const WAIT: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(5);
 /// How often it is looked how far a statement is.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -87,7 +87,7 @@ impl Polled {
             if let Answered::Rows(waiting) = &mut answered {
                 waiting.outcome.ready().await?;
             }
-            Ok(answered)
+            Ok::<Answered, Error>(answered)
         };
         tokio::pin!(begun);
         let mut stop = shared.stop.clone();
@@ -148,14 +148,19 @@ impl Polled {
         self.end.notify_one();
     }
 
-    /// Waits until there is something to tell: what it gave, once it has ended, or else how far it is.
-    pub(crate) async fn ask(&self, shared: &Shared, wait: Duration) -> Told {
+    /// Waits until there is something to tell: what it gave, once it has ended, or else how far it is. What may be over soon is
+    /// waited for a little when it is first asked about.
+    pub(crate) async fn ask(&self, shared: &Shared, is_first: bool) -> Told {
         self.asked.lock().now += 1;
         let _question = Question { shared, polled: self };
         let mut told = self.told.clone();
         told.mark_unchanged();
         // An error says that the statement has ended.
-        let _ = timeout(wait, told.changed()).await;
+        if is_first {
+            let _ = timeout(FIRST_WAIT, async { while told.changed().await.is_ok() {} }).await;
+        } else {
+            let _ = timeout(WAIT, told.changed()).await;
+        }
         match self.result.lock().take() {
             Some(result) => Told::End(result),
             None => Told::Running(*told.borrow()),

@@ -163,10 +163,10 @@ impl Service {
         if let Some(schema) = catalog::schema_of(&command)? {
             return Ok(whole(flight(&schema, asked.clone(), Some(asked.cmd))?));
         }
-        let (handle, polled, wait) = match command {
+        let (handle, polled, is_first) = match command {
             Command::TicketStatementQuery(TicketStatementQuery { statement_handle }) => {
                 let polled = caller.login.polled(&statement_handle)?;
-                (statement_handle, polled, poll::WAIT)
+                (statement_handle, polled, false)
             }
             command => {
                 let lane = match &command {
@@ -180,10 +180,10 @@ impl Service {
                 let (service, who) = (Service::new(Arc::clone(&self.shared)), Arc::clone(caller));
                 let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo").await });
                 let (handle, polled) = caller.login.poll(|| Polled::begin(&self.shared, caller, lane, work))?;
-                (handle.into(), polled, poll::FIRST_WAIT)
+                (handle.into(), polled, true)
             }
         };
-        match polled.ask(&self.shared, wait).await {
+        match polled.ask(&self.shared, is_first).await {
             Told::End(result) => {
                 caller.login.told(&handle);
                 Ok(whole(self.answered(caller, asked, result?)?))
