@@ -35,5 +35,5 @@ deb: ## The Debian package, from this checkout's program or from PROGRAM=FILE; s
 soak: ## Crash tests for DURATION (default 1h), then the models of the index on random tables, and 100,000 generated statements.
 	@$(XTASK) soak $(or $(DURATION),1h)
 
-fuzz: ## SQL text, messages of PostgreSQL's clients and HTTP requests against the server, for DURATION (default 1m each). ALLUVIA_TEST_SEED replays.
+fuzz: ## SQL text, messages of PostgreSQL's clients, HTTP requests and Flight's calls against the server, for DURATION (default 1m each). ALLUVIA_TEST_SEED replays.
 	@$(XTASK) fuzz $(or $(DURATION),1m)

@@ -155,7 +155,7 @@ fn timed(modules: &[&str], seconds: u64, variables: &[(&str, &str)]) {
     println!("seed and progress are printed by the tests; {seconds} s");
     let filters: Vec<String> = modules.iter().map(|module| format!("{module}::")).collect();
     let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-    let tests = ["test", "--workspace", "--test", "it", "--test", "wire", "--test", "http"];
+    let tests = ["test", "--workspace", "--test", "it", "--test", "wire", "--test", "http", "--test", "flight"];
     let mut step = cargo(&[tests.as_slice(), CHECKED, &["--", "--nocapture"], filters.as_slice()].concat());
     for (name, value) in [("ALLUVIA_TEST_SECONDS", seconds.to_string().as_str())].iter().chain(variables) {
         step = step.env(name, value);

@@ -77,7 +77,7 @@ impl Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::Directory;
+    use crate::directory::{Directory, LogIn};
     use alluvia_types::Result;
     use std::net::IpAddr;
     use std::sync::Arc;
@@ -91,7 +91,7 @@ mod tests {
             (role == "role").then(|| self.0.lock().clone()).flatten()
         }
 
-        fn admit(&self, _: &str, _: &'static str, _: IpAddr) -> Result<()> {
+        fn admit(&self, _: &str, _: &'static str, _: IpAddr, _: LogIn) -> Result<()> {
             Ok(())
         }
 

@@ -8,13 +8,22 @@ use alluvia_types::Result;
 use std::fmt;
 use std::net::IpAddr;
 
+/// What a log-in is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogIn {
+    /// Something that lasts, and whose requests show nothing any more: a connection, a token.
+    Lasting,
+    /// One of many requests, each of which shows the password.
+    Request,
+}
+
 /// The port to them. Its calls may block: they read and write what is kept on disk.
 pub trait Directory: fmt::Debug + Send + Sync {
     /// What is known of a role's password; `None` if it has none, or if there is no such role.
     fn verifier(&self, role: &str) -> Option<Verifier>;
 
     /// A client has shown that it is `user`: gives whether it may log in. `protocol` is one of a session's `Client`.
-    fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr) -> Result<()>;
+    fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()>;
 
     /// A client was turned away.
     fn refused(&self, user: &str, protocol: &'static str, peer: IpAddr, reason: &str);

@@ -6,6 +6,7 @@
 
 use crate::attempts::Attempts;
 use crate::basic::Checked;
+use crate::directory::LogIn;
 use crate::passwords::Passwords;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::net::IpAddr;
@@ -36,6 +37,8 @@ pub struct Shown<'a> {
     pub protocol: &'static str,
     /// From where.
     pub peer: IpAddr,
+    /// What for.
+    pub kind: LogIn,
 }
 
 /// Why somebody is not let in.
@@ -61,7 +64,7 @@ impl Door {
         shown: Shown<'_>,
         now: &(dyn Fn() -> Duration + Sync),
     ) -> Result<(), Turned> {
-        let Shown { user, password, protocol, peer } = shown;
+        let Shown { user, password, protocol, peer, .. } = shown;
         let too_many = |error| Turned { error, is_for_many: true };
         attempts.check(peer, now()).map_err(too_many)?;
         if self.checked.is_known(user, password) {
@@ -93,9 +96,9 @@ impl Door {
 
 /// Whether whoever has shown the right password may log in. Waits for the audit log, so where a thread may.
 async fn admit(passwords: &Passwords, shown: Shown<'_>) -> Result<(), Turned> {
-    let Shown { user, protocol, peer, .. } = shown;
+    let Shown { user, protocol, peer, kind, .. } = shown;
     let (passwords, user) = (passwords.clone(), user.to_owned());
-    let admitted = spawn_blocking(move || passwords.admit(&user, protocol, peer)).await;
+    let admitted = spawn_blocking(move || passwords.admit(&user, protocol, peer, kind)).await;
     let admitted = admitted.unwrap_or_else(|error| Err(Error::internal(format!("a log-in failed: {error}"))));
     admitted.map_err(|error| Turned { error, is_for_many: false })
 }

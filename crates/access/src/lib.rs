@@ -18,7 +18,7 @@ mod tls;
 mod work;
 
 pub use attempts::Attempts;
-pub use directory::Directory;
+pub use directory::{Directory, LogIn};
 pub use door::{Door, Shown, Turned};
 pub use listening::{Listener, Stopping, reached};
 pub use passwords::{Access, Passwords};

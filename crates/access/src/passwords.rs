@@ -1,6 +1,6 @@
 //! Who may connect: users of a file, and roles of a database.
 
-use crate::directory::Directory;
+use crate::directory::{Directory, LogIn};
 use crate::scram::Verifier;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ impl Passwords {
     }
 
     /// As [`Directory::admit`]; who is in the file and no role may always. May block.
-    pub fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr) -> Result<()> {
-        self.directory.as_ref().map_or(Ok(()), |directory| directory.admit(user, protocol, peer))
+    pub fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()> {
+        self.directory.as_ref().map_or(Ok(()), |directory| directory.admit(user, protocol, peer, kind))
     }
 
     /// As [`Directory::refused`]. May block.

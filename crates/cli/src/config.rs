@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 21] = [
+const SETTINGS: [(&str, &str, &str); 23] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -26,7 +26,17 @@ const SETTINGS: [(&str, &str, &str); 21] = [
     ("tls_key", "", "File with its private key, in PEM."),
     ("connections_max", "200", "Connections that may be logged in at once, of each protocol."),
     ("authentication_timeout", "10s", "What a client has to log in."),
-    ("idle_timeout", "0s", "A connection that sends nothing for so long is ended; 0s never does."),
+    (
+        "statement_timeout",
+        "1h",
+        "What a statement of a client may take, unless its role, SET or the request says otherwise; 0 is no limit.",
+    ),
+    ("idle_timeout", "8h", "A connection that sends nothing for so long is ended; 0 never does."),
+    (
+        "transaction_idle_timeout",
+        "10min",
+        "Likewise one with an open transaction, or a statement whose rows were not all taken; a transaction of Flight SQL.",
+    ),
     ("message_bytes_max", "64MB", "The longest message of a client."),
     ("body_bytes_max", "1GB", "The longest body of rows over HTTP, also unpacked."),
     (
@@ -44,7 +54,7 @@ const SETTINGS: [(&str, &str, &str); 21] = [
         "1h",
         "A token of Flight SQL that is not used for so long is no more, nor what is kept for it.",
     ),
-    ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0s logs none."),
+    ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0 logs none."),
     (
         "otlp_endpoint",
         "",
@@ -239,6 +249,9 @@ impl Config {
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
     let unit = text.find(|c: char| !c.is_ascii_digit())?;
     let number: u64 = text[..unit].parse().ok()?;
     Some(match text[unit..].trim() {
@@ -295,5 +308,22 @@ mod tests {
         }
         let (config, _) = load("idle_timeout = 'soon'\nconnections_max = 0", &[], &ConfigArgs::default()).unwrap();
         assert!(config.duration("idle_timeout").is_err() && config.number("connections_max").is_err());
+    }
+
+    #[test]
+    fn whatever_a_client_may_take_is_bounded_unless_somebody_lifts_it() {
+        let (config, _) = load("", &[], &ConfigArgs::default()).unwrap();
+        let timeouts: Vec<&str> =
+            SETTINGS.iter().map(|(name, ..)| *name).filter(|name| name.ends_with("_timeout")).collect();
+        assert_eq!(timeouts.len(), 8);
+        for name in timeouts {
+            assert!(!config.duration(name).unwrap().is_zero(), "{name}");
+        }
+        for name in ["connections_max", "message_bytes_max", "body_bytes_max"] {
+            assert!(!config.get(name).is_empty(), "{name}");
+        }
+        let (config, _) =
+            load("statement_timeout = 0", &[("ALLUVIA_IDLE_TIMEOUT", "0s")], &ConfigArgs::default()).unwrap();
+        assert!(["statement_timeout", "idle_timeout"].iter().all(|name| config.duration(name).unwrap().is_zero()));
     }
 }

@@ -9,7 +9,7 @@ use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::checked;
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
-use crate::rights::Trust;
+use crate::rights::{LogIns, Trust};
 use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
@@ -87,6 +87,7 @@ pub struct Engine {
     sessions_made: AtomicU64,
     sessions: Arc<Sessions>,
     trust: Trust,
+    log_ins: LogIns,
     statements: Statements,
     /// Statements that take longer are logged; zero is never. Microseconds.
     slow_micros: AtomicU64,
@@ -129,6 +130,7 @@ impl Engine {
             sessions_made: AtomicU64::new(0),
             sessions: Arc::default(),
             trust: Trust::default(),
+            log_ins: LogIns::default(),
             statements: Statements::default(),
             slow_micros: AtomicU64::new(0),
             store,
@@ -151,6 +153,11 @@ impl Engine {
     /// Whom servers let in without a role.
     pub(crate) fn trust(&self) -> &Trust {
         &self.trust
+    }
+
+    /// Which log-ins have lines in the audit log.
+    pub(crate) fn log_ins(&self) -> &LogIns {
+        &self.log_ins
     }
 
     /// Counters of statements.

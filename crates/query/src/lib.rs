@@ -21,6 +21,7 @@ mod skipping;
 mod system;
 mod table;
 
+pub use alluvia_access::LogIn;
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement, array_elements};
@@ -29,7 +30,7 @@ pub use rights::is_audit_line;
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
     Appended, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind, Outcome, Prepared, Refinement,
-    Refinements, Refining, Session, TransactionStatus, from_datafusion,
+    Refinements, Refining, Report, Session, TransactionStatus, from_datafusion,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};

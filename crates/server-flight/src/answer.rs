@@ -148,7 +148,7 @@ impl Sending {
             let result = self.all(answer, &send).await;
             *ending.lock() = result.err();
             drop(send);
-            self.caller.login.sent(&self.ticket);
+            self.caller.login.sent(&self.ticket, self.shared.now());
         });
         Box::pin(stream::poll_fn(move |context| {
             let polled = sent.poll_recv(context);

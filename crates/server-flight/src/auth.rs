@@ -1,22 +1,22 @@
 //! Who calls.
 //!
 //! Invariants:
-//! - No rows and no names are told, no session made and no message read before a call has shown its user's password, or a token that
-//!   was given for one.
+//! - No rows and no names are told, no session made and no message read ([`crate::gate`]) before a call has shown its user's password,
+//!   or a token that was given for one.
 //! - Wrong passwords are slowed down with those of all other protocols.
 //! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's.
 
 use crate::login::{Caller, Login};
 use crate::places::{Busy, Connection};
 use crate::server::Shared;
-use alluvia_access::Access;
+use alluvia_access::{Access, LogIn};
 use alluvia_query::Client;
 use alluvia_types::{Error, ErrorKind, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, STANDARD_NO_PAD as BASE64_NO_PAD};
 use std::sync::Arc;
 use tonic::Extensions;
-use tonic::metadata::MetadataMap;
+use tonic::codegen::http::HeaderMap;
 
 /// What sessions and the audit log call it.
 pub(crate) const PROTOCOL: &str = "flight";
@@ -40,21 +40,17 @@ fn connection(extensions: &Extensions) -> Result<Arc<Connection>> {
 }
 
 /// Who calls, if they may.
-pub(crate) async fn caller(
-    shared: &Arc<Shared>,
-    metadata: &MetadataMap,
-    extensions: &Extensions,
-) -> Result<Arc<Caller>> {
+pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<Arc<Caller>> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
     let busy = Busy::new(Arc::clone(&connection), move || there.now());
-    let login = match shown(metadata)? {
+    let login = match shown(headers)? {
         Shown::Token(token) => shared.logins.get(&token).ok_or_else(|| {
             Error::new(ErrorKind::Authentication, "the token is not known, or has expired")
                 .with_hint("log in again: a handshake gives a new one")
         })?,
         shown => {
-            let user = user(shared, &connection, shown).await?;
+            let user = user(shared, &connection, shown, LogIn::Request).await?;
             connection.login(&user, || login(shared, &connection, user.clone()))?
         }
     };
@@ -63,39 +59,42 @@ pub(crate) async fn caller(
 }
 
 /// A handshake: a token for a user's password.
-pub(crate) async fn handshake(shared: &Arc<Shared>, metadata: &MetadataMap, extensions: &Extensions) -> Result<String> {
+pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<String> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
     let _busy = Busy::new(Arc::clone(&connection), move || there.now());
-    let shown = match shown(metadata)? {
+    let shown = match shown(headers)? {
         Shown::Token(_) => return Err(unreadable("a token gives no other token")),
         shown => shown,
     };
-    let user = user(shared, &connection, shown).await?;
+    let user = user(shared, &connection, shown, LogIn::Lasting).await?;
     connection.known();
     shared.logins.add(login(shared, &connection, user), shared.options.connections_max)
 }
 
 fn login(shared: &Arc<Shared>, connection: &Connection, user: String) -> Arc<Login> {
     let session = shared.engine.session();
+    session.limit_statements(shared.options.statement_timeout);
     session.introduce(Client { user, protocol: PROTOCOL, address: connection.peer.to_string() });
     Login::new(session, shared.now())
 }
 
 /// The user whose password is shown, or who needs none.
-async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown) -> Result<String> {
+async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown, kind: LogIn) -> Result<String> {
+    let peer = connection.peer.ip();
     let Access::Passwords(passwords) = &shared.options.access else {
-        return Ok(match shown {
+        let user = match shown {
             Shown::Password(user, _) if !user.is_empty() => user,
             _ => NOBODY.to_owned(),
-        });
+        };
+        shared.engine.trusted(&user, PROTOCOL, peer, kind).await;
+        return Ok(user);
     };
     let Shown::Password(user, password) = shown else {
         return Err(Error::new(ErrorKind::Authentication, "the call shows no token and no password")
             .with_hint("give the client a user name and a password"));
     };
-    let shown =
-        alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer: connection.peer.ip() };
+    let shown = alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer, kind };
     let now = || shared.now();
     let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &now).await;
     let_in.map_err(|turned| turned.error)?;
@@ -108,8 +107,8 @@ fn unreadable(what: &str) -> Error {
 }
 
 /// What the header of a call says.
-fn shown(metadata: &MetadataMap) -> Result<Shown> {
-    let Some(value) = metadata.get(AUTHORIZATION) else { return Ok(Shown::Nothing) };
+fn shown(headers: &HeaderMap) -> Result<Shown> {
+    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Shown::Nothing) };
     let text = value.to_str().map_err(|_| unreadable("it is no text"))?;
     let (scheme, rest) = text.split_once(' ').ok_or_else(|| unreadable("it names no scheme"))?;
     let rest = rest.trim();
@@ -147,10 +146,10 @@ mod tests {
             ("Basic", None),
             ("Basic /////w==", None),
         ] {
-            let mut metadata = MetadataMap::new();
-            metadata.insert(AUTHORIZATION, header.parse().unwrap());
-            assert_eq!(shown(&metadata).ok(), wanted, "{header}");
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, header.parse().unwrap());
+            assert_eq!(shown(&headers).ok(), wanted, "{header}");
         }
-        assert_eq!(shown(&MetadataMap::new()).unwrap(), Shown::Nothing);
+        assert_eq!(shown(&HeaderMap::new()).unwrap(), Shown::Nothing);
     }
 }

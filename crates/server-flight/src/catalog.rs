@@ -8,7 +8,7 @@
 use crate::answer::plain;
 use crate::failure::refused;
 use crate::login::{Caller, Lane};
-use crate::server::Shared;
+use crate::server::{ServerOptions, Shared};
 use crate::work::beside;
 use alluvia_query::Session;
 use alluvia_types::{Error, Result};
@@ -42,7 +42,7 @@ pub(crate) fn schema_of(command: &Command) -> Result<Option<SchemaRef>> {
         Command::CommandGetExportedKeys(_)
         | Command::CommandGetImportedKeys(_)
         | Command::CommandGetCrossReference(_) => Arc::new(foreign_keys()),
-        Command::CommandGetSqlInfo(_) => crate::info::sql_info()?.schema(),
+        Command::CommandGetSqlInfo(_) => crate::info::sql_info(&ServerOptions::default())?.schema(),
         Command::CommandGetXdbcTypeInfo(_) => crate::info::types()?.schema(),
         _ => return Ok(None),
     }))
@@ -63,7 +63,9 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
             TYPES.iter().for_each(|(_, name)| builder.append(name));
             builder.build().map_err(unmade)
         }
-        Command::CommandGetSqlInfo(command) => command.into_builder(&crate::info::sql_info()?).build().map_err(unmade),
+        Command::CommandGetSqlInfo(command) => {
+            command.into_builder(&crate::info::sql_info(&shared.options)?).build().map_err(unmade)
+        }
         Command::CommandGetXdbcTypeInfo(command) => {
             command.into_builder(&crate::info::types()?).build().map_err(unmade)
         }

@@ -76,6 +76,7 @@ pub(crate) fn of_flight(error: FlightError) -> Error {
                     .with_hint("send batches of fewer rows, or raise message_bytes_max")
             }
             Code::Cancelled => alluvia_access::gone(),
+            Code::DeadlineExceeded => Error::new(ErrorKind::Timeout, status.message()),
             _ => malformed(format!("the stream ended before its end: {}", status.message())),
         },
         FlightError::Arrow(error) => unreadable(error.to_string()),

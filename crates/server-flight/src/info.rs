@@ -1,6 +1,7 @@
 //! What the server says of itself: what it can do, and the types it has.
 
 use crate::catalog::unmade;
+use crate::server::ServerOptions;
 use alluvia_types::Result;
 use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
@@ -10,6 +11,7 @@ use arrow_flight::sql::{
     SqlSupportedGroupBy, SqlSupportedSubqueries, SqlSupportedTransaction, SqlSupportedUnions, SupportedSqlGrammar,
     XdbcDataType, XdbcDatetimeSubcode,
 };
+use std::time::Duration;
 
 /// Of the format, not of a library.
 const ARROW_VERSION: &str = "1.5";
@@ -19,7 +21,8 @@ fn bits(members: &[i32]) -> i32 {
 }
 
 /// What GetSqlInfo tells.
-pub(crate) fn sql_info() -> Result<SqlInfoData> {
+pub(crate) fn sql_info(options: &ServerOptions) -> Result<SqlInfoData> {
+    let millis = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "Alluvia");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
@@ -31,8 +34,9 @@ pub(crate) fn sql_info() -> Result<SqlInfoData> {
     info.append(SqlInfo::FlightSqlServerCancel, true);
     info.append(SqlInfo::FlightSqlServerBulkIngestion, true);
     info.append(SqlInfo::FlightSqlServerIngestTransactionsSupported, true);
-    info.append(SqlInfo::FlightSqlServerStatementTimeout, 0_i32);
-    info.append(SqlInfo::FlightSqlServerTransactionTimeout, 0_i32);
+    // How long the handle of a prepared statement is good without being used; and a transaction.
+    info.append(SqlInfo::FlightSqlServerStatementTimeout, millis(options.session_timeout));
+    info.append(SqlInfo::FlightSqlServerTransactionTimeout, millis(options.transaction_idle_timeout));
     info.append(SqlInfo::SqlDdlCatalog, false);
     info.append(SqlInfo::SqlDdlSchema, false);
     info.append(SqlInfo::SqlDdlTable, true);

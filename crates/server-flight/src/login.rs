@@ -4,11 +4,13 @@
 //! - A login has one session for its settings and own writes, and one more for each transaction, which begins with the first
 //!   statement in it.
 //! - What a login holds is found by keys of 144 random bits, by that login alone.
-//! - All of it is bounded and ends by itself: answers that nobody fetches, tokens that nobody uses, and with a login what it holds.
+//! - All of it is bounded and ends by itself: answers that nobody fetches, transactions and tokens that nobody uses, and with a login
+//!   what it holds.
 //!   A login with a call under way does not end.
 
 use crate::places::Busy;
-use crate::server::Shared;
+use crate::poll::Polled;
+use crate::server::{ServerOptions, Shared};
 use crate::statement::{Kept, Waiting};
 use alluvia_access::random_password;
 use alluvia_query::Session;
@@ -35,21 +37,39 @@ pub(crate) struct Lane {
     has_ended: AtomicBool,
     /// Held by whoever's turn it is; whether the transaction has begun.
     turn: tokio::sync::Mutex<bool>,
+    /// When something was last asked of it, or came to its end.
+    used: Mutex<Duration>,
 }
 
 impl Lane {
-    fn new(session: Session, is_transaction: bool) -> Arc<Lane> {
+    fn new(session: Session, is_transaction: bool, now: Duration) -> Arc<Lane> {
         Arc::new(Lane {
             session,
             is_transaction,
             has_ended: AtomicBool::new(false),
             turn: tokio::sync::Mutex::new(false),
+            used: Mutex::new(now),
         })
     }
 
     /// A transaction beside this lane.
-    pub(crate) fn transaction(&self) -> Result<Arc<Lane>> {
-        Ok(Lane::new(self.session.sibling()?, true))
+    pub(crate) fn transaction(&self, now: Duration) -> Result<Arc<Lane>> {
+        Ok(Lane::new(self.session.sibling()?, true, now))
+    }
+
+    /// Something begins or ends here.
+    pub(crate) fn used(&self, now: Duration) {
+        *self.used.lock() = now;
+    }
+
+    /// Ends it if nothing was asked of it since `before`, and it has nobody's turn; whether it has.
+    fn end_if_idle(&self, before: Duration) -> bool {
+        let Ok(_turn) = self.turn.try_lock() else { return false };
+        let is_idle = *self.used.lock() <= before;
+        if is_idle {
+            self.end();
+        }
+        is_idle
     }
 
     /// Whether statements here are part of a transaction.
@@ -113,6 +133,8 @@ struct Held {
     prepared: HashMap<String, Arc<Kept>>,
     /// Answers that nobody has fetched yet, and since when they wait.
     waiting: HashMap<String, (Waiting, Duration)>,
+    /// Statements that are asked about until their answer is there.
+    polled: HashMap<String, Arc<Polled>>,
     /// Answers that are being sent; telling them ends them.
     sending: HashMap<String, Arc<Notify>>,
 }
@@ -135,7 +157,7 @@ impl Login {
     /// With a new session, which has been introduced.
     pub(crate) fn new(session: Session, now: Duration) -> Arc<Login> {
         let used = Used { calls: 0, last: now };
-        Arc::new(Login { lane: Lane::new(session, false), held: Mutex::default(), used: Mutex::new(used) })
+        Arc::new(Login { lane: Lane::new(session, false, now), held: Mutex::default(), used: Mutex::new(used) })
     }
 
     /// Where a statement runs that states a transaction, or none.
@@ -166,8 +188,8 @@ impl Login {
     }
 
     /// Names a new transaction.
-    pub(crate) fn begin(&self) -> Result<String> {
-        let (name, lane) = (key()?, self.lane.transaction()?);
+    pub(crate) fn begin(&self, now: Duration) -> Result<String> {
+        let (name, lane) = (key()?, self.lane.transaction(now)?);
         let mut held = self.held.lock();
         if held.transactions.len() >= TRANSACTIONS_MAX {
             return Err(full("open transactions", TRANSACTIONS_MAX, "end one of them"));
@@ -217,6 +239,32 @@ impl Login {
         Ok(name)
     }
 
+    /// Begins a statement that is asked about; gives its key.
+    pub(crate) fn poll(&self, begin: impl FnOnce() -> Arc<Polled>) -> Result<(String, Arc<Polled>)> {
+        let name = key()?;
+        let mut held = self.held.lock();
+        if held.polled.len() >= WAITING_MAX {
+            return Err(full("statements that are asked about", WAITING_MAX, "wait for, or cancel, those of before"));
+        }
+        let polled = begin();
+        held.polled.insert(name.clone(), Arc::clone(&polled));
+        Ok((name, polled))
+    }
+
+    /// A statement that is asked about.
+    pub(crate) fn polled(&self, name: &Bytes) -> Result<Arc<Polled>> {
+        self.held.lock().polled.get(text(name)).cloned().ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedObject, "there is no statement to be asked about with this descriptor").with_hint(
+                "a descriptor is good until the statement's end was told, and while it is asked about; run the statement again",
+            )
+        })
+    }
+
+    /// The end of a statement was told.
+    pub(crate) fn told(&self, name: &Bytes) {
+        self.held.lock().polled.remove(text(name));
+    }
+
     /// An answer to be sent, once; and what tells it to end.
     pub(crate) fn fetch(&self, name: &Bytes) -> Result<(Waiting, Arc<Notify>)> {
         let mut held = self.held.lock();
@@ -232,30 +280,47 @@ impl Login {
     }
 
     /// An answer has been sent.
-    pub(crate) fn sent(&self, name: &Bytes) {
-        self.held.lock().sending.remove(text(name));
+    pub(crate) fn sent(&self, name: &Bytes, now: Duration) {
+        let mut held = self.held.lock();
+        held.sending.remove(text(name));
+        held.transactions.values().for_each(|lane| lane.used(now));
     }
 
-    /// Ends an answer that waits or is being sent; whether there was one.
+    /// Ends an answer that waits or is being sent, or a statement that is asked about; whether there was one.
     pub(crate) fn cancel(&self, name: &Bytes) -> bool {
-        let (waited, sending) = {
+        let (waited, sending, polled) = {
             let mut held = self.held.lock();
-            (held.waiting.remove(text(name)), held.sending.get(text(name)).cloned())
+            let polled = held.polled.get(text(name)).cloned();
+            (held.waiting.remove(text(name)), held.sending.get(text(name)).cloned(), polled)
         };
         if let Some(end) = &sending {
             end.notify_one();
         }
-        waited.is_some() || sending.is_some()
+        if let Some(polled) = &polled {
+            polled.cancel();
+        }
+        waited.is_some() || sending.is_some() || polled.is_some()
     }
 
-    /// Drops answers that have waited for longer.
-    fn expire(&self, now: Duration, wait: Duration) {
-        let late: Vec<_> = {
+    /// Drops answers that nobody has fetched in time, and transactions that nobody has used.
+    fn expire(&self, now: Duration, options: &ServerOptions) {
+        let idle = options.transaction_idle_timeout;
+        let before = now.checked_sub(idle).filter(|_| !idle.is_zero());
+        let (answers, polled, transactions): (Vec<_>, Vec<_>, Vec<_>) = {
             let mut held = self.held.lock();
-            held.waiting.extract_if(|_, (_, since)| now.saturating_sub(*since) > wait).collect()
+            let is_late = |since: &Duration| now.saturating_sub(*since) > options.ticket_timeout;
+            let answers = held.waiting.extract_if(|_, (_, since)| is_late(since)).collect();
+            // An answer that is being sent may be of any of them.
+            let before = before.filter(|_| held.sending.is_empty());
+            let is_idle = |lane: &Lane| before.is_some_and(|before| lane.end_if_idle(before));
+            let polled = held.polled.extract_if(|_, polled| polled.is_late(now, options.ticket_timeout)).collect();
+            (answers, polled, held.transactions.extract_if(|_, lane| is_idle(lane)).collect())
         };
-        // Ending statements takes its time: without the lock.
-        drop(late);
+        // Ending statements takes its time: without the lock. A prepared statement may hold its transaction's session for longer.
+        drop((answers, polled));
+        for (_, lane) in transactions {
+            tokio::spawn(async move { drop(lane.session.sql("ROLLBACK").await) });
+        }
     }
 
     /// Since when no call is under way; `None` while one is.
@@ -266,8 +331,9 @@ impl Login {
 }
 
 fn unknown_transaction() -> Error {
-    Error::new(ErrorKind::UndefinedObject, "there is no transaction of this name")
-        .with_hint("transactions end with their login; begin another")
+    Error::new(ErrorKind::UndefinedObject, "there is no transaction of this name").with_hint(
+        "transactions end with their login, and when they are not used for transaction_idle_timeout; begin another",
+    )
 }
 
 fn unknown_statement() -> Error {
@@ -347,9 +413,9 @@ impl Logins {
         drop(late);
     }
 
-    /// Drops answers that have waited for longer than `wait`, of these logins and of all with a token.
-    pub(crate) fn expire_answers(&self, others: Vec<Arc<Login>>, now: Duration, wait: Duration) {
+    /// Drops what nobody has used in time of what these logins hold, and all with a token.
+    pub(crate) fn expire_held(&self, others: Vec<Arc<Login>>, now: Duration, options: &ServerOptions) {
         let all: Vec<Arc<Login>> = self.by_token.lock().values().cloned().chain(others).collect();
-        all.iter().for_each(|login| login.expire(now, wait));
+        all.iter().for_each(|login| login.expire(now, options));
     }
 }

@@ -4,6 +4,7 @@
 //! - Whatever a client opens and leaves is closed in time: see [`crate::places`], [`crate::socket`], [`crate::login`].
 //! - Stopping: new calls are refused; statements have a time to finish, are then cancelled, and are waited for.
 
+use crate::gate::Gate;
 use crate::login::Logins;
 use crate::places::{Connection, Places};
 use crate::service::Service;
@@ -57,8 +58,12 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// What a new connection has to log in.
     pub authentication_timeout: Duration,
+    /// What a statement may take, unless its role or client sets another limit; zero is no limit.
+    pub statement_timeout: Duration,
     /// A connection without a call for so long is closed; zero never does. Its token stays good.
     pub idle_timeout: Duration,
+    /// A transaction of a client that is not used for so long is rolled back; zero never is.
+    pub transaction_idle_timeout: Duration,
     /// A token that is not used for so long is no more, with its session, its transactions and prepared statements.
     pub session_timeout: Duration,
     /// A statement that has begun, and whose rows nobody fetches for so long, is ended.
@@ -79,7 +84,9 @@ impl Default for ServerOptions {
             tls: None,
             connections_max: 200,
             authentication_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::ZERO,
+            statement_timeout: Duration::from_secs(3_600),
+            idle_timeout: Duration::from_secs(8 * 3_600),
+            transaction_idle_timeout: Duration::from_secs(600),
             session_timeout: Duration::from_secs(3_600),
             ticket_timeout: Duration::from_secs(60),
             transfer_timeout: Duration::from_secs(60),
@@ -112,7 +119,7 @@ impl Shared {
     fn sweep(&self) {
         let (now, options) = (self.now(), &self.options);
         self.logins.expire(now, options.session_timeout);
-        self.logins.expire_answers(self.places.logins(), now, options.ticket_timeout);
+        self.logins.expire_held(self.places.logins(), now, options);
         if !options.idle_timeout.is_zero()
             && let Some(before) = now.checked_sub(options.idle_timeout)
         {
@@ -172,6 +179,7 @@ impl Server {
             let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)))
                 .max_decoding_message_size(shared.options.message_bytes_max)
                 .max_encoding_message_size(usize::MAX);
+            let service = Gate::new(service, Arc::clone(&shared));
             let mut stopping = shared.stop.clone();
             let serving = GrpcServer::builder()
                 .max_concurrent_streams(STREAMS_MAX)

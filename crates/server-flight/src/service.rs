@@ -1,6 +1,6 @@
 //! The calls of Flight, and which command of Flight SQL is answered by what.
 //!
-//! Invariant: every call is of a [`Caller`] before anything else is looked at; a handshake makes one.
+//! Invariant: every call is of a [`Caller`], whom the gate before this service ([`crate::gate`]) has let in; a handshake makes one.
 
 use crate::answer::{Messages, Sending, messages, one_batch, plain};
 use crate::arriving::{Arriving, descriptor, first};
@@ -8,10 +8,11 @@ use crate::failure::{malformed, refused, status};
 use crate::ingest::ingest;
 use crate::login::Caller;
 use crate::places::Connection;
+use crate::poll::{self, Polled, Told};
 use crate::server::Shared;
 use crate::statement::{Answered, Kept, end, run};
 use crate::work::beside;
-use crate::{auth, catalog, parameters};
+use crate::{auth, catalog, gate, parameters};
 use alluvia_query::{Command as Sort, Described};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::{Field, Schema};
@@ -62,6 +63,12 @@ fn sent<T>(result: Result<T>) -> Answer<T> {
     result.map(Response::new).map_err(|error| status(&error))
 }
 
+/// Who calls, and what with.
+fn entered<T>(request: Request<T>) -> std::result::Result<(Arc<Caller>, T), Status> {
+    let (_, extensions, asked) = request.into_parts();
+    Ok((gate::entered(&extensions)?, asked))
+}
+
 /// A message within another.
 fn any(bytes: &[u8]) -> Result<Any> {
     Any::decode(bytes).map_err(|error| malformed(format!("a command cannot be read: {error}")))
@@ -107,30 +114,33 @@ impl Service {
         Service { shared }
     }
 
-    /// Who calls, if they may, and what with.
-    async fn entered<T>(&self, request: Request<T>) -> Result<(Arc<Caller>, T), Status> {
-        let (metadata, extensions, asked) = request.into_parts();
-        let caller = auth::caller(&self.shared, &metadata, &extensions).await;
-        Ok((caller.map_err(|error| status(&error))?, asked))
-    }
-
     /// Begins what a descriptor asks for.
     async fn info(&self, caller: &Arc<Caller>, asked: FlightDescriptor) -> Result<FlightInfo> {
         let command = command(&asked.cmd)?;
         if let Some(schema) = catalog::schema_of(&command)? {
             return flight(&schema, asked.clone(), Some(asked.cmd));
         }
-        let answered = match command {
+        let answered = self.begun(caller, command, "GetFlightInfo").await?;
+        self.answered(caller, asked, answered)
+    }
+
+    /// Begins a statement.
+    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str) -> Result<Answered> {
+        match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
                 let prepared = lane.session.prepare(&query.query)?;
-                run(&self.shared, caller, &lane, prepared, Vec::new()).await?
+                run(&self.shared, caller, &lane, prepared, Vec::new()).await
             }
             Command::CommandPreparedStatementQuery(query) => {
-                self.run_kept(caller, &query.prepared_statement_handle, None).await?
+                self.run_kept(caller, &query.prepared_statement_handle, None).await
             }
-            other => return Err(unknown(&other, "GetFlightInfo")),
-        };
+            other => Err(unknown(&other, call)),
+        }
+    }
+
+    /// What is told of a statement that has begun, or has run.
+    fn answered(&self, caller: &Caller, asked: FlightDescriptor, answered: Answered) -> Result<FlightInfo> {
         match answered {
             Answered::Rows(waiting) => {
                 let schema = Arc::clone(&waiting.schema);
@@ -142,6 +152,52 @@ impl Service {
             Answered::Done(count, told) => {
                 let info = flight(&Schema::empty(), asked, None)?;
                 Ok(info.with_total_records(count).with_app_metadata(told.to_string()))
+            }
+        }
+    }
+
+    /// Begins what a descriptor asks for, or tells how far it is.
+    async fn poll(&self, caller: &Arc<Caller>, asked: FlightDescriptor) -> Result<PollInfo> {
+        let whole = |info: FlightInfo| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() };
+        let command = command(&asked.cmd)?;
+        if let Some(schema) = catalog::schema_of(&command)? {
+            return Ok(whole(flight(&schema, asked.clone(), Some(asked.cmd))?));
+        }
+        let (handle, polled, is_first) = match command {
+            Command::TicketStatementQuery(TicketStatementQuery { statement_handle }) => {
+                let polled = caller.login.polled(&statement_handle)?;
+                (statement_handle, polled, false)
+            }
+            command => {
+                let lane = match &command {
+                    Command::CommandStatementQuery(query) => caller.login.lane(query.transaction_id.as_ref())?,
+                    Command::CommandPreparedStatementQuery(query) => {
+                        let kept = caller.login.prepared(&query.prepared_statement_handle)?;
+                        caller.login.lane_of(&kept)?
+                    }
+                    other => return Err(unknown(other, "PollFlightInfo")),
+                };
+                let (service, who) = (Service::new(Arc::clone(&self.shared)), Arc::clone(caller));
+                let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo").await });
+                let (handle, polled) = caller.login.poll(|| Polled::begin(&self.shared, caller, lane, work))?;
+                (handle.into(), polled, true)
+            }
+        };
+        match polled.ask(&self.shared, is_first).await {
+            Told::End(result) => {
+                caller.login.told(&handle);
+                Ok(whole(self.answered(caller, asked, result?)?))
+            }
+            Told::Running(report) => {
+                let ticket = TicketStatementQuery { statement_handle: handle };
+                let again = FlightDescriptor::new_cmd(ticket.as_any().encode_to_vec());
+                let info = flight(&Schema::empty(), again.clone(), None)?;
+                Ok(PollInfo {
+                    info: Some(info.with_app_metadata(poll::progress(report).to_string())),
+                    flight_descriptor: Some(again),
+                    progress: report.and_then(|report| report.fraction),
+                    ..PollInfo::default()
+                })
             }
         }
     }
@@ -278,7 +334,8 @@ impl Service {
                 Ok(Vec::new())
             }
             "BeginTransaction" => {
-                let result = ActionBeginTransactionResult { transaction_id: caller.login.begin()?.into() };
+                let result =
+                    ActionBeginTransactionResult { transaction_id: caller.login.begin(self.shared.now())?.into() };
                 Ok(vec![result.as_any().encode_to_vec().into()])
             }
             "EndTransaction" => {
@@ -330,9 +387,13 @@ fn refuse_rows(sort: Sort) -> Result<()> {
 }
 
 fn cancel(caller: &Caller, info: &FlightInfo) -> Result<CancelStatus> {
+    let tickets = info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref());
+    let mut commands = tickets.map(|ticket| command(&ticket.ticket)).collect::<Result<Vec<Command>>>()?;
+    // A statement that is asked about has no ticket yet; the descriptor of another is whatever its client asked for.
+    commands.extend(info.flight_descriptor.iter().filter_map(|descriptor| command(&descriptor.cmd).ok()));
     let mut found = false;
-    for ticket in info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref()) {
-        if let Command::TicketStatementQuery(ticket) = command(&ticket.ticket)? {
+    for command in commands {
+        if let Command::TicketStatementQuery(ticket) = command {
             found |= caller.login.cancel(&ticket.statement_handle);
         }
     }
@@ -362,7 +423,7 @@ impl FlightService for Service {
 
     async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Self::HandshakeStream> {
         let (metadata, extensions, _) = request.into_parts();
-        let token = auth::handshake(&self.shared, &metadata, &extensions).await;
+        let token = auth::handshake(&self.shared, metadata.as_ref(), &extensions).await;
         let token = token.map_err(|error| status(&error))?;
         let header = MetadataValue::try_from(format!("Bearer {token}"));
         let header = header.map_err(|_| status(&Error::internal("a token is no header")))?;
@@ -373,49 +434,49 @@ impl FlightService for Service {
     }
 
     async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
-        self.entered(request).await?;
+        entered(request)?;
         sent(Err(refused("ListFlights", "ask for tables with the command GetTables")))
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
-        let (caller, asked) = self.entered(request).await?;
+        let (caller, asked) = entered(request)?;
         sent(self.info(&caller, asked).await)
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<PollInfo> {
-        self.entered(request).await?;
-        sent(Err(refused("PollFlightInfo", "GetFlightInfo returns as soon as the statement has begun")))
+        let (caller, asked) = entered(request)?;
+        sent(self.poll(&caller, asked).await)
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
-        let (caller, asked) = self.entered(request).await?;
+        let (caller, asked) = entered(request)?;
         sent(self.schema(&caller, &asked).await)
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
-        let (caller, ticket) = self.entered(request).await?;
+        let (caller, ticket) = entered(request)?;
         sent(self.get(caller, ticket).await)
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
-        let (caller, sent_rows) = self.entered(request).await?;
+        let (caller, sent_rows) = entered(request)?;
         sent(self.put(&caller, sent_rows).await.map(|result| messages(vec![result])))
     }
 
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {
-        self.entered(request).await?;
+        entered(request)?;
         sent(Err(refused("DoExchange", "ingest with DoPut, and fetch with DoGet")))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let (caller, action) = self.entered(request).await?;
+        let (caller, action) = entered(request)?;
         let results = self.act(&caller, connection.as_ref(), action).await;
         sent(results.map(|results| messages(results.into_iter().map(|body| arrow_flight::Result { body }).collect())))
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Answer<Self::ListActionsStream> {
-        self.entered(request).await?;
+        entered(request)?;
         let action = |(name, what): (&str, &str)| ActionType { r#type: name.to_owned(), description: what.to_owned() };
         sent(Ok(messages(ACTIONS.map(action).into_iter().collect())))
     }

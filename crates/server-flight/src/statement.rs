@@ -81,7 +81,7 @@ pub(crate) async fn run(
     if lane.is_in_transaction() {
         return beside(shared, caller, lane, move |lane| async move { insert(&lane, &prepared, &rows).await }).await;
     }
-    let own = lane.transaction()?;
+    let own = lane.transaction(shared.now())?;
     let home = Arc::clone(lane);
     let work = move |own: Arc<Lane>| async move {
         let answered = insert(&own, &prepared, &rows).await?;

@@ -36,12 +36,15 @@ where
         let result = match turn {
             Ok(mut turn) => {
                 let there = Arc::clone(&lane);
+                lane.used(shared.now());
                 let work = async {
                     lane.begin(&mut turn).await?;
                     work(there).await
                 };
                 let cancel = || lane.session.cancel_handle().cancel();
-                watched(&shared.stop, cancel, tell.closed(), work).await
+                let result = watched(&shared.stop, cancel, tell.closed(), work).await;
+                lane.used(shared.now());
+                result
             }
             Err(error) => Err(error),
         };

@@ -8,7 +8,7 @@
 
 use crate::failure::Failure;
 use crate::server::Shared;
-use alluvia_access::{Access, Shown, Turned};
+use alluvia_access::{Access, LogIn, Shown, Turned};
 use alluvia_types::{Error, ErrorKind};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
@@ -33,7 +33,9 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
     refuse_other_origins(headers)?;
     let Access::Passwords(passwords) = &shared.options.access else {
         refuse_other_names(headers)?;
-        return Ok(credentials(headers).ok().flatten().map_or_else(|| NOBODY.to_owned(), |(user, _)| user));
+        let user = credentials(headers).ok().flatten().map_or_else(|| NOBODY.to_owned(), |(user, _)| user);
+        shared.engine.trusted(&user, PROTOCOL, peer.0.ip(), LogIn::Request).await;
+        return Ok(user);
     };
     let peer: IpAddr = peer.0.ip();
     let Some((user, password)) = credentials(headers)? else {
@@ -41,7 +43,7 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
             .of("header Authorization")
             .with_hint("send Authorization: Basic, or Bearer with the same base64 of user:password"));
     };
-    let shown = Shown { user: &user, password: &password, protocol: PROTOCOL, peer };
+    let shown = Shown { user: &user, password: &password, protocol: PROTOCOL, peer, kind: LogIn::Request };
     match shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now()).await {
         Ok(()) => Ok(user),
         Err(Turned { error, is_for_many: true }) => {

@@ -47,7 +47,7 @@ fn event(name: &str, data: &str) -> Bytes {
 }
 
 async fn tell(shared: &Arc<Shared>, asked: &Asked, chunks: &Chunks) -> Result<Value, Failure> {
-    let mut teller = Teller { shared, asked, chunks, since: shared.now(), ticks: interval(TICK) };
+    let mut teller = Teller { shared, asked, chunks, ticks: interval(TICK) };
     teller.ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     teller.ticks.reset();
     let mut outcome: Outcome = if asked.session.is_progressive() {
@@ -114,7 +114,6 @@ struct Teller<'a> {
     shared: &'a Arc<Shared>,
     asked: &'a Asked,
     chunks: &'a Chunks,
-    since: Duration,
     ticks: Interval,
 }
 
@@ -157,24 +156,20 @@ impl Teller<'_> {
     }
 
     fn progress(&self) -> Value {
-        let progress = self.asked.session.progress();
-        let elapsed = self.shared.now().saturating_sub(self.since).as_secs_f64();
-        let read = self.asked.session.reading().map(|used| used.rows_read);
-        let rows = progress.rows().max(read.unwrap_or(0));
-        let fraction = progress.fraction();
-        let left = fraction.filter(|fraction| *fraction > 0.0).map(|fraction| elapsed * (1.0 - fraction) / fraction);
-        let phase = match progress.phase() {
+        // Before it begins there is nothing to tell.
+        let report = self.asked.session.report().unwrap_or_default();
+        let phase = match report.phase {
             Phase::Idle | Phase::Running => "running",
             Phase::Finishing => "finishing",
             Phase::Committing => "committing",
         };
         json!({
-            "elapsed_seconds": elapsed,
+            "elapsed_seconds": report.elapsed.as_secs_f64(),
             "phase": phase,
-            "rows": rows,
-            "rows_per_second": if elapsed > 0.0 { rows as f64 / elapsed } else { 0.0 },
-            "fraction": fraction,
-            "seconds_left": left,
+            "rows": report.rows,
+            "rows_per_second": report.rows_per_second,
+            "fraction": report.fraction,
+            "seconds_left": report.left.map(|left| left.as_secs_f64()),
         })
     }
 }

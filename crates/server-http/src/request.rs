@@ -53,6 +53,7 @@ pub(crate) fn session(
     settings: &[(String, String)],
 ) -> Result<Session, Failure> {
     let session = shared.engine.session();
+    session.limit_statements(shared.options.statement_timeout);
     session.introduce(Client { user, protocol: PROTOCOL, address });
     for (name, value) in settings {
         session.start_with(name, value).map_err(|error| Failure::from(error).of(format!("setting {name}")))?;

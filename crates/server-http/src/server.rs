@@ -41,6 +41,8 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// Connections at once.
     pub connections_max: usize,
+    /// What a statement may take, unless its role or request states another limit; zero is no limit.
+    pub statement_timeout: Duration,
     /// What a client has to send the head of a request, and a connection to send the next one.
     pub header_timeout: Duration,
     /// A client that sends nothing more of a body, or takes nothing of an answer, for so long is gone.
@@ -60,6 +62,7 @@ impl Default for ServerOptions {
             attempts: Arc::default(),
             tls: None,
             connections_max: 200,
+            statement_timeout: Duration::from_secs(3_600),
             header_timeout: Duration::from_secs(30),
             transfer_timeout: Duration::from_secs(60),
             statement_bytes_max: 64 << 20,

@@ -7,10 +7,10 @@
 //! - Portals end with their transaction.
 
 use crate::cancel::Registered;
-use crate::io::{Io, gone, is_gone};
+use crate::io::{Io, gone, is_gone, stalled};
 use crate::portal::{Portal, Prepared};
 use crate::report::Reported;
-use crate::server::Shared;
+use crate::server::{ServerOptions, Shared};
 use crate::wire::{Message, Severity};
 use alluvia_access::{Stopping, reached};
 use alluvia_query::{Command, Outcome, Session, Statement, TransactionStatus};
@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) skipping: bool,
     /// A transaction that the client did not begin: statements of one pipeline.
     pub(crate) implicit: bool,
+    /// When the time of the last statement is over, by the monotonic clock.
+    pub(crate) until: Option<Duration>,
     /// The span of the messages up to the next Sync.
     pipeline: Span,
     /// BEGIN, COMMIT, ROLLBACK.
@@ -62,6 +64,7 @@ impl Connection {
             portals: HashMap::new(),
             skipping: false,
             implicit: false,
+            until: None,
             pipeline: Span::none(),
             brackets,
             _registered: registered,
@@ -95,7 +98,7 @@ impl Connection {
 
     /// The next message, unless the connection was idle for too long or the server stops.
     async fn next(&mut self) -> Result<Message> {
-        let idle = self.shared.options.idle_timeout;
+        let (idle, setting) = self.idle_limit();
         let mut stop = self.shared.stop.clone();
         let too_long = async {
             match idle.is_zero() {
@@ -108,8 +111,19 @@ impl Connection {
             message = self.io.next() => message,
             () = reached(&mut stop, Stopping::Idle) => Err(stopped()),
             () = too_long => Err(Error::new(ErrorKind::Shutdown, "the connection was idle for too long")
-                .with_hint("the server ends connections that are idle for idle_timeout")),
+                .with_hint(format!("the server ends connections that are idle for {setting}"))),
         }
+    }
+
+    /// How long the connection may be idle, and which setting says so: less where others wait for what it holds.
+    fn idle_limit(&self) -> (Duration, &'static str) {
+        let ServerOptions { idle_timeout, transaction_idle_timeout, .. } = self.shared.options;
+        let is_shorter =
+            !transaction_idle_timeout.is_zero() && (idle_timeout.is_zero() || transaction_idle_timeout < idle_timeout);
+        if is_shorter && (self.session.in_transaction() || self.portals.values().any(|portal| portal.begun.is_some())) {
+            return (transaction_idle_timeout, "transaction_idle_timeout, with an open transaction or portal");
+        }
+        (idle_timeout, "idle_timeout")
     }
 
     async fn messages(&mut self) -> Result<()> {
@@ -196,6 +210,9 @@ impl Connection {
             }
             _ => {}
         }
+        self.tell_progress_from_now();
+        let time = self.session.statement_timeout();
+        self.until = (!time.is_zero()).then(|| self.shared.now().saturating_add(time));
         let session = Arc::clone(&self.session);
         let outcome = self.watched(async move { session.execute(statement).await }).await?;
         match command {
@@ -215,16 +232,39 @@ impl Connection {
         Ok(outcome)
     }
 
-    /// Waits for work of the session; if the client goes meanwhile, the work is cancelled and its end waited for.
+    /// Sends rows if they are many, as long as their statement has time: a client that takes nothing does not keep it. What is cut
+    /// by that ends the connection.
+    pub(crate) async fn send_if_long(&mut self, until: Option<Duration>) -> Result<()> {
+        let Some(until) = until.filter(|_| self.io.is_long()) else { return self.io.flush_if_long().await };
+        let left = until.saturating_sub(self.shared.now());
+        timeout(left, self.io.flush()).await.unwrap_or_else(|_| Err(stalled()))
+    }
+
+    /// Waits for work of the session, and tells how far it is if the client wants that; if the client goes meanwhile, the work is
+    /// cancelled and its end waited for.
     pub(crate) async fn watched<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::pin!(work);
-        tokio::select! {
-            biased;
-            result = &mut work => result,
-            () = self.io.closed() => {
-                self.session.cancel_handle().cancel();
-                let _ = work.await;
-                Err(gone())
+        let mut is_telling = false;
+        loop {
+            let due = self.progress_due();
+            let client_goes = async {
+                match is_telling {
+                    true => self.io.attended().await,
+                    false => self.io.closed().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = client_goes => {
+                    self.session.cancel_handle().cancel();
+                    let _ = work.await;
+                    return Err(gone());
+                }
+                () = due => {
+                    self.tell_progress();
+                    is_telling = true;
+                }
             }
         }
     }

@@ -141,11 +141,18 @@ impl Connection {
         tokio::pin!(work);
         let mut sender = Some(send);
         let mut lost = None;
+        self.tell_progress_from_now();
         let outcome = loop {
+            let due = self.progress_due();
             let message = tokio::select! {
                 biased;
                 result = &mut work => break result,
                 message = self.io.receive(), if sender.is_some() => message,
+                () = due => {
+                    self.tell_progress();
+                    self.io.send_some().await;
+                    continue;
+                }
             };
             let part = match message {
                 Ok(Message::CopyData(bytes)) => Part::Data(bytes),
@@ -220,7 +227,7 @@ impl Connection {
         let rows = Rows::new(batch, schema, &vec![0; batch.num_columns()])?;
         for from in (0..rows.len()).step_by(ROWS_AT_A_TIME) {
             rows.copy(from, (from + ROWS_AT_A_TIME).min(rows.len()), form, &mut self.io.out)?;
-            self.io.flush_if_long().await?;
+            self.send_if_long(self.until).await?;
         }
         Ok(())
     }
@@ -229,7 +236,7 @@ impl Connection {
         let bytes = std::mem::take(&mut *written.0.lock());
         for chunk in bytes.chunks(crate::io::SEND_BYTES) {
             self.io.out.copy_data(chunk);
-            self.io.flush_if_long().await?;
+            self.send_if_long(self.until).await?;
         }
         Ok(())
     }

@@ -202,7 +202,7 @@ impl Connection {
     async fn begin(&mut self, portal: &mut Portal) -> Result<()> {
         if let Some(statement) = portal.statement.take() {
             let outcome = self.run(statement).await?;
-            portal.begun = Some(Answer::new(outcome, portal.columns.clone(), &portal.formats)?);
+            portal.begun = Some(Answer::new(outcome, portal.columns.clone(), &portal.formats, self.until)?);
         }
         Ok(())
     }

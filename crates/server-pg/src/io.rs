@@ -2,9 +2,10 @@
 
 use crate::wire::{First, Message, Out, first, next};
 use alluvia_types::{Error, ErrorKind, Result};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -69,6 +70,11 @@ pub(crate) struct Io {
 /// The error of a client that is not there any more.
 pub(crate) fn gone() -> Error {
     Error::new(ErrorKind::Io, format!("{CONNECTION} was closed"))
+}
+
+/// The error of a client that does not take what its statement gives.
+pub(crate) fn stalled() -> Error {
+    Error::new(ErrorKind::Io, format!("{CONNECTION} took nothing for as long as its statement may take"))
 }
 
 /// Whether an error says that there is nobody to tell it to.
@@ -167,16 +173,63 @@ impl Io {
 
     /// Sends what waits if it is much.
     pub(crate) async fn flush_if_long(&mut self) -> Result<()> {
-        if self.out.bytes.len() >= SEND_BYTES { self.flush().await } else { Ok(()) }
+        if self.is_long() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Whether much waits to be sent.
+    pub(crate) fn is_long(&self) -> bool {
+        self.out.bytes.len() >= SEND_BYTES
     }
 
     /// Completes when the client has gone; what it sends meanwhile is kept, up to a bound.
     pub(crate) async fn closed(&mut self) {
+        poll_fn(|context| self.poll_closed(context)).await;
+    }
+
+    /// As [`Io::closed`]; meanwhile what waits to be sent is sent, as far as the client takes it. May be dropped at any time.
+    pub(crate) async fn attended(&mut self) {
+        poll_fn(|context| {
+            // Who takes nothing because they have gone is noticed by reading.
+            let _ = self.poll_send(context);
+            self.poll_closed(context)
+        })
+        .await;
+    }
+
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.input.len() < AHEAD_BYTES_MAX {
-            if self.fill().await.is_err() {
-                return;
+            // What was read is in the input at once: nothing of it is kept in the future.
+            let filled = pin!(self.fill()).poll(context);
+            match filled {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
             }
         }
-        std::future::pending().await
+        Poll::Pending
+    }
+
+    /// Sends what waits, as far as the client takes it now. May be dropped at any time.
+    pub(crate) async fn send_some(&mut self) {
+        poll_fn(|context| {
+            // Whether it has gone, or takes nothing, is noticed when it is read from, or when all has to be sent.
+            let _ = self.poll_send(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Ready when nothing is left to be sent, or nobody to take it.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while !self.out.bytes.is_empty() {
+            // What is taken is told at once: nothing of it is kept in the future.
+            let sent = pin!(self.socket.write(&self.out.bytes)).poll(context);
+            match sent {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(count)) => self.out.bytes.advance(count),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        pin!(self.socket.flush()).poll(context).map(|_| ())
     }
 }

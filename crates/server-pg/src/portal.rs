@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A statement that was parsed, and may be run many times.
 pub(crate) struct Prepared {
@@ -41,6 +42,8 @@ pub(crate) struct Answer {
     /// The batch that is being sent, and the row that comes next.
     current: Option<(Rows, usize)>,
     is_over: bool,
+    /// When the time of its statement is over, by the monotonic clock.
+    until: Option<Duration>,
 }
 
 /// How far sending rows came.
@@ -56,12 +59,17 @@ pub(crate) enum Sent {
 const ROWS_AT_A_TIME: usize = 256;
 
 impl Answer {
-    /// An answer that begins. `announced` is what the client believes of its columns.
-    pub(crate) fn new(outcome: Outcome, announced: Option<SchemaRef>, formats: &[i16]) -> Result<Answer> {
+    /// An answer that begins, of a statement that has time until then. `announced` is what the client believes of its columns.
+    pub(crate) fn new(
+        outcome: Outcome,
+        announced: Option<SchemaRef>,
+        formats: &[i16],
+        until: Option<Duration>,
+    ) -> Result<Answer> {
         let schema = outcome.rows.as_ref().map(|rows| announced.unwrap_or_else(|| rows.schema()));
         let columns = schema.as_ref().map_or(0, |schema| schema.fields().len());
         let formats = each_format(formats, columns)?;
-        Ok(Answer { outcome, schema, formats, current: None, is_over: false })
+        Ok(Answer { outcome, schema, formats, current: None, is_over: false, until })
     }
 
     /// Its columns; `None` if it gives no rows.
@@ -106,7 +114,7 @@ impl Connection {
                     *at += count;
                     left -= count;
                     sent_now += count as u64;
-                    self.io.flush_if_long().await?;
+                    self.send_if_long(answer.until).await?;
                 }
                 answer.current = None;
             }

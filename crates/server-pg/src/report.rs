@@ -1,8 +1,10 @@
-//! What a client is told beside its rows: parameters of the session, and notices.
+//! What a client is told beside its rows: parameters of the session, notices, and how far a long statement is.
 
 use crate::connection::Connection;
+use crate::io::SEND_BYTES;
 use crate::wire::Severity;
 use alluvia_query::Outcome;
+use std::time::Duration;
 
 /// The settings that PostgreSQL reports, by the names that it reports them under.
 const REPORTED: [&str; 13] = [
@@ -28,6 +30,8 @@ pub(crate) struct Reported {
     /// Whether notices are wanted: `client_min_messages`.
     notices: bool,
     warnings: bool,
+    /// How often the client is told how far a statement is, and when next, by the monotonic clock.
+    progress: Option<(Duration, Duration)>,
 }
 
 impl Connection {
@@ -64,6 +68,33 @@ impl Connection {
             && (used.segments + used.segments_skipped + used.rows_read > 0 || used.version.0 > 0)
         {
             self.io.out.notice(Severity::Notice, "00000", &format!("used {used}"));
+        }
+    }
+
+    /// A statement begins: the client is told how far it is from time to time, if it wants to be.
+    pub(crate) fn tell_progress_from_now(&mut self) {
+        let every = self.session.progress_interval().filter(|_| self.reported.notices);
+        self.reported.progress = every.map(|every| (every, self.shared.now() + every));
+    }
+
+    /// Completes when it is time to tell how far the statement is; never, if nobody wants to know.
+    pub(crate) fn progress_due(&self) -> impl Future<Output = ()> + use<> {
+        let wait = self.reported.progress.map(|(_, at)| at.saturating_sub(self.shared.now()));
+        async move {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Tells how far the statement is, unless the client has not taken what it was sent before.
+    pub(crate) fn tell_progress(&mut self) {
+        if let Some((every, at)) = &mut self.reported.progress {
+            *at = self.shared.now() + *every;
+        }
+        if let Some(report) = self.session.report().filter(|_| self.io.out.bytes.len() < SEND_BYTES) {
+            self.io.out.notice(Severity::Notice, "00000", &format!("progress: {report}"));
         }
     }
 

@@ -43,8 +43,12 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// What a client has to log in.
     pub authentication_timeout: Duration,
+    /// What a statement may take, unless its role or client sets another limit; zero is no limit.
+    pub statement_timeout: Duration,
     /// A connection that sends nothing for so long between statements is ended; zero never does.
     pub idle_timeout: Duration,
+    /// Likewise one with an open transaction, or with a statement whose rows were not taken to their end.
+    pub transaction_idle_timeout: Duration,
     /// The longest message.
     pub message_bytes_max: usize,
     /// What running statements get to finish when the server stops.
@@ -69,7 +73,9 @@ impl Default for ServerOptions {
             tls: None,
             connections_max: 200,
             authentication_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::ZERO,
+            statement_timeout: Duration::from_secs(3_600),
+            idle_timeout: Duration::from_secs(8 * 3_600),
+            transaction_idle_timeout: Duration::from_secs(600),
             message_bytes_max: 64 << 20,
             stop_wait: Duration::from_secs(10),
         }

@@ -63,7 +63,7 @@ impl Connection {
             _ => {}
         }
         let outcome = self.run(statement).await?;
-        let mut answer = Answer::new(outcome, None, &[])?;
+        let mut answer = Answer::new(outcome, None, &[], self.until)?;
         if let Some(fields) = answer.fields() {
             self.io.out.row_description(&fields);
         }

@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::io::{Io, Socket, is_gone};
 use crate::server::{LoggedIn, Shared};
 use crate::wire::{First, Message, PROTOCOL_3, Severity};
-use alluvia_access::{Access, Exchange, MECHANISM};
+use alluvia_access::{Access, Exchange, LogIn, MECHANISM};
 use alluvia_query::Client;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
@@ -142,7 +142,7 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
             shared.options.attempts.right(peer);
             // Waits for the audit log, so where a thread may.
             let (passwords, user) = (passwords.clone(), user.to_owned());
-            let admitted = spawn_blocking(move || passwords.admit(&user, PROTOCOL, peer)).await;
+            let admitted = spawn_blocking(move || passwords.admit(&user, PROTOCOL, peer, LogIn::Lasting)).await;
             admitted.unwrap_or_else(|error| Err(Error::internal(format!("a log-in failed: {error}"))))?;
             io.out.authentication(SASL_FINAL, answer.as_bytes());
             Ok(())
@@ -168,7 +168,11 @@ async fn password(io: &mut Io) -> Result<bytes::Bytes> {
 async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, shared: &Arc<Shared>) -> Option<Connection> {
     let session = Arc::new((shared.sessions)());
     let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone());
+    session.limit_statements(shared.options.statement_timeout);
     session.introduce(Client { user: user.unwrap_or_default(), protocol: PROTOCOL, address: peer.to_string() });
+    if let Access::Trust = &shared.options.access {
+        session.trusted(peer.ip(), LogIn::Lasting).await;
+    }
     let registered = shared.cancels.register(session.cancel_handle());
     let (process, secret) = (registered.process, registered.secret);
     let mut connection = match Connection::new(io, session, Arc::clone(shared), registered) {

@@ -6,6 +6,7 @@ use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
+use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,5 +90,47 @@ fn planning_is_stopped_too() {
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         session.sql("RESET statement_timeout").await.unwrap();
         assert_eq!(count(&session, "t").await, 0);
+    });
+}
+
+#[test]
+fn describing_is_stopped_and_leaves_a_suspended_statement_stoppable() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a BIGINT)").await.unwrap();
+        let long = session.prepare(&long_to_plan()).unwrap();
+        loop {
+            let mut describing = session.describe(long.statement(), &[]);
+            // What is not done at its first step is stopped at its second.
+            if futures::poll!(describing.as_mut()).is_pending() {
+                session.cancel_handle().cancel();
+                assert_eq!(describing.await.unwrap_err().kind(), ErrorKind::Cancelled);
+                break;
+            }
+        }
+        // It was that one alone.
+        let short = session.prepare("SELECT a FROM t").unwrap();
+        assert_eq!(session.describe(short.statement(), &[]).await.unwrap().columns.unwrap().fields().len(), 1);
+        session.sql("SET statement_timeout = '1ms'").await.unwrap();
+        let error = session.describe(long.statement(), &[]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        session.sql("RESET statement_timeout").await.unwrap();
+        // A statement whose rows are taken a few at a time, and another that is described meanwhile.
+        let mut outcome = session.sql("SELECT value FROM generate_series(1, 1000000000000)").await.unwrap();
+        let mut rows = outcome.rows.take().unwrap();
+        rows.next().await.unwrap().unwrap();
+        session.describe(short.statement(), &[]).await.unwrap();
+        rows.next().await.unwrap().unwrap();
+        session.cancel_handle().cancel();
+        let error = loop {
+            match rows.next().await.expect("it has no end") {
+                Ok(_) => {}
+                Err(error) => break alluvia_query::from_datafusion(error),
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
     });
 }

@@ -4,12 +4,14 @@
 use crate::support::shown_rows as rows;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::copy::{CopyOptions, Streams};
-use alluvia_query::{Client, Ingest, Session};
+use alluvia_query::{Client, Ingest, LogIn, Session};
 use alluvia_storage::{Disk, FaultDisk, Survival};
-use alluvia_types::{Error, ErrorKind, ManualClock, Result};
+use alluvia_types::{Clock, Error, ErrorKind, ManualClock, Result};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
@@ -464,33 +466,45 @@ fn lines_of_the_audit_log_are_as_they_are_specified() {
     let spill = tempfile::tempdir().unwrap();
     let options = DatabaseOptions { spill_dir: Some(spill.path().into()), ..options() };
     let (disk, clock) = (FaultDisk::new(), Arc::new(ManualClock::default()));
-    let db = Database::open_on(Arc::clone(&disk) as Arc<dyn Disk>, clock, Path::new("/db"), options).unwrap();
+    let there = Arc::clone(&clock) as Arc<dyn Clock>;
+    let db = Database::open_on(Arc::clone(&disk) as Arc<dyn Disk>, there, Path::new("/db"), options).unwrap();
     block_on(async {
         let admin = db.session();
-        all(&admin, "CREATE TABLE t (v INT); CREATE ROLE r LOGIN PASSWORD 'word'").await;
+        all(&admin, "CREATE TABLE t (v INT); CREATE ROLE r LOGIN PASSWORD 'word'; CREATE ROLE late").await;
     });
     block_on(async {
         let session = session_of(&db, "r");
         assert!(run(&session, "SELECT * FROM t").await.is_err());
     });
+    let (near, far) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    block_on(async {
+        // Without passwords: a connection each, and requests of an hour together.
+        for (user, protocol, kind) in [
+            ("r", "postgresql", LogIn::Lasting),
+            ("r", "postgresql", LogIn::Lasting),
+            ("anonymous", "http", LogIn::Request),
+            ("anonymous", "http", LogIn::Request),
+            ("late", "flight", LogIn::Lasting),
+        ] {
+            db.engine().trusted(user, protocol, near, kind).await;
+        }
+    });
+    // With passwords: a token each, and of those that are refused few lines, with one that says how many there were.
+    let directory = db.engine().directory(["alluvia"]);
+    directory.admit("r", "flight", near, LogIn::Lasting).unwrap();
+    directory.admit("r", "flight", near, LogIn::Lasting).unwrap();
+    assert!(directory.admit("late", "postgresql", near, LogIn::Lasting).is_err());
+    (0..25).for_each(|_| directory.refused("nobody", "http", far, "wrong password"));
+    clock.advance(Duration::from_secs(60));
+    directory.admit("alluvia", "http", near, LogIn::Request).unwrap();
+    directory.admit("alluvia", "http", near, LogIn::Request).unwrap();
     let file = disk.open(Path::new("/db/audit/00000001.ndjson")).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    let text = String::from_utf8(bytes).unwrap();
-    let head = r#"{"at":"1970-01-01T00:00:00.000000Z","event":"#;
-    let embedded = r#""user":"alluvia","protocol":"embedded","session":1"#;
-    let wanted = [
-        format!(r#"{head}"ddl","outcome":"begins",{embedded},"sql":"CREATE TABLE t (v INT)"}}"#),
-        format!(r#"{head}"ddl","outcome":"done",{embedded},"sql":"CREATE TABLE t (v INT)","version":1}}"#),
-        format!(r#"{head}"rights","outcome":"begins",{embedded},"sql":"CREATE ROLE r LOGIN PASSWORD '...'"}}"#),
-        format!(
-            r#"{head}"rights","outcome":"done",{embedded},"sql":"CREATE ROLE r LOGIN PASSWORD '...'","version":2}}"#
-        ),
-        format!(
-            r#"{head}"refused","outcome":"refused","user":"r","protocol":"postgresql","address":"10.0.0.1:77","session":2,"sql":"SELECT * FROM t","sqlstate":"42501","message":"permission denied for table 't': role r lacks SELECT"}}"#
-        ),
-    ];
-    assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+    let (found, wanted) = (String::from_utf8(bytes).unwrap(), include_str!("../golden/audit-01.ndjson"));
+    assert_eq!(found.lines().collect::<Vec<_>>(), wanted.lines().collect::<Vec<_>>());
+    let shown = "SELECT count(*), count(sqlstate), count(DISTINCT client_address) FROM alluvia.audit";
+    assert_eq!(block_on(rows(&db.session(), shown)), [format!("{}|13|3", wanted.lines().count())]);
 }
 
 /// Each statement is one batch: after a loss of power at any call of the disk, a prefix of them has happened, and each that was

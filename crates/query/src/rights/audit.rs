@@ -116,6 +116,12 @@ impl Audit {
         self
     }
 
+    /// With something that is said beside what happened.
+    pub(crate) fn saying(mut self, message: Option<&str>) -> Audit {
+        self.line.message = message.map(str::to_owned);
+        self
+    }
+
     /// Adds the line. Blocks until it is durable.
     pub(crate) fn write(&self, outcome: &str, version: Option<Version>, error: Option<&Error>) -> Result<()> {
         let mut line = self.line.clone();
@@ -123,7 +129,7 @@ impl Audit {
         line.outcome = outcome.to_owned();
         line.version = version.map(|version| version.0);
         line.sqlstate = error.map(|error| error.kind().sqlstate().to_owned());
-        line.message = error.map(|error| error.message().to_owned());
+        line.message = error.map(|error| error.message().to_owned()).or(line.message.take());
         let mut text =
             serde_json::to_vec(&line).map_err(|error| Error::internal(format!("a line of the audit log: {error}")))?;
         text.push(b'\n');

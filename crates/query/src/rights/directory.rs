@@ -2,28 +2,27 @@
 //!
 //! Invariants:
 //! - Somebody of whom the servers' own file knows is trusted as that file says; of all others the database's roles are asked.
-//! - A log-in that could not be written into the audit log is none.
+//! - A log-in with a password that could not be written into the audit log is none.
+//! - A log-in that needs no password is written likewise, and is one whether or not it could be: it protects nothing.
 //!
-//! Protocols without connections show the password with every request: of these one line an hour is written for each user and address.
+//! Which of them have lines is [`LogIns`](super::LogIns)'s to say.
 
 use crate::engine::Engine;
 use crate::rights::{Audit, AuditEvent, Authoriser, Who, quoted};
 use crate::session::Client;
-use alluvia_access::{Directory, Verifier};
+use crate::session::blocking;
+use alluvia_access::{Directory, LogIn, Verifier};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege};
 use alluvia_types::{Error, ErrorKind, Result};
+use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long the requests of one user and address are one log-in.
-const LOG_IN_HOLDS: Duration = Duration::from_secs(3_600);
-/// Log-ins that are remembered; past that all are forgotten, and written again.
-const REMEMBERED_MAX: usize = 10_000;
-/// The protocol whose log-ins are connections.
-const WITH_CONNECTIONS: &str = "postgresql";
+/// What the line of a log-in without a password says.
+const TRUSTED: &str = "no password was asked for";
 
 /// The names that servers trust, once there are any: until then everybody is trusted whom a server lets in.
 #[derive(Debug, Default)]
@@ -55,7 +54,31 @@ impl Engine {
     pub fn directory<'a>(self: &Arc<Engine>, trusted: impl IntoIterator<Item = &'a str>) -> Arc<dyn Directory> {
         let names: BTreeSet<String> = trusted.into_iter().map(str::to_owned).collect();
         *self.trust().names.lock() = Some(Arc::new(names));
-        Arc::new(Roles { engine: Arc::downgrade(self), log_ins: Mutex::default() })
+        Arc::new(Roles { engine: Arc::downgrade(self) })
+    }
+
+    /// Writes into the audit log that a server that asks for no password has let somebody in under this name, or that they may do
+    /// nothing here.
+    pub fn trusted(
+        self: &Arc<Engine>,
+        user: &str,
+        protocol: &'static str,
+        peer: IpAddr,
+        kind: LogIn,
+    ) -> BoxFuture<'static, ()> {
+        if self.log_ins().goes_on(user, protocol, peer, kind, self.store().clock().monotonic()) {
+            return Box::pin(ready(()));
+        }
+        let (engine, user) = (Arc::clone(self), user.to_owned());
+        Box::pin(async move {
+            let written = blocking(move || match allowed(&engine, &user) {
+                Ok(()) => write_admitted(&engine, &user, protocol, peer, kind, Some(TRUSTED)),
+                Err(refused) => write_refused(&engine, &user, protocol, peer, &refused),
+            });
+            if let Err(error) = written.await {
+                tracing::error!(%error, "a log-in without a password could not be written into the audit log");
+            }
+        })
     }
 }
 
@@ -64,49 +87,70 @@ impl Engine {
 struct Roles {
     /// Servers live as long as they like; the database ends when its owner says so.
     engine: Weak<Engine>,
-    log_ins: Mutex<HashMap<(String, &'static str, IpAddr), Duration>>,
 }
 
 impl Roles {
     fn engine(&self) -> Result<Arc<Engine>> {
         self.engine.upgrade().ok_or_else(|| Error::new(ErrorKind::Shutdown, "the database is closed"))
     }
+}
 
-    fn allowed(&self, engine: &Engine, user: &str) -> Result<()> {
-        let catalog = engine.store().catalog();
-        let Some(role) = catalog.rights().named(user).filter(|role| role.id != BOOTSTRAP) else {
-            let who = engine.trust().who(user, engine);
-            return Authoriser::new(who, "".into(), Arc::clone(&catalog)).database(Privilege::Connect);
-        };
-        if !role.login {
-            return Err(Error::new(ErrorKind::Authentication, format!("role {user:?} may not log in"))
-                .with_hint(format!("a superuser can ALTER ROLE {} LOGIN", quoted(user))));
-        }
-        let who = Who::Role(role.id, user.into());
-        Authoriser::new(who, "".into(), Arc::clone(&catalog)).database(Privilege::Connect)
+/// Whether they may log in.
+fn allowed(engine: &Engine, user: &str) -> Result<()> {
+    let catalog = engine.store().catalog();
+    let Some(role) = catalog.rights().named(user).filter(|role| role.id != BOOTSTRAP) else {
+        let who = engine.trust().who(user, engine);
+        return Authoriser::new(who, "".into(), Arc::clone(&catalog)).database(Privilege::Connect);
+    };
+    if !role.login {
+        return Err(Error::new(ErrorKind::Authentication, format!("role {user:?} may not log in"))
+            .with_hint(format!("a superuser can ALTER ROLE {} LOGIN", quoted(user))));
     }
+    let who = Who::Role(role.id, user.into());
+    Authoriser::new(who, "".into(), Arc::clone(&catalog)).database(Privilege::Connect)
+}
 
-    /// Whether this log-in goes on one that was written.
-    fn goes_on(&self, user: &str, protocol: &'static str, peer: IpAddr, now: Duration) -> bool {
-        if protocol == WITH_CONNECTIONS {
-            return false;
-        }
-        let log_ins = self.log_ins.lock();
-        let last = log_ins.get(&(user.to_owned(), protocol, peer));
-        last.is_some_and(|last| now.saturating_sub(*last) < LOG_IN_HOLDS)
+/// Writes that somebody was let in, unless that goes on what was written.
+fn write_admitted(
+    engine: &Engine,
+    user: &str,
+    protocol: &'static str,
+    peer: IpAddr,
+    kind: LogIn,
+    message: Option<&str>,
+) -> Result<()> {
+    let now = engine.store().clock().monotonic();
+    write_left_out(engine, now)?;
+    if !engine.log_ins().goes_on(user, protocol, peer, kind, now) {
+        audit(engine, user, protocol, Some(peer)).saying(message).write("ok", None, None)?;
+        engine.log_ins().written(user, protocol, peer, kind, now);
     }
+    Ok(())
+}
 
-    fn remember(&self, user: &str, protocol: &'static str, peer: IpAddr, now: Duration) {
-        let mut log_ins = self.log_ins.lock();
-        if log_ins.len() >= REMEMBERED_MAX {
-            log_ins.clear();
-        }
-        log_ins.insert((user.to_owned(), protocol, peer), now);
+/// Writes that somebody was turned away, unless there were too many from there.
+fn write_refused(engine: &Engine, user: &str, protocol: &'static str, peer: IpAddr, refused: &Error) -> Result<()> {
+    let now = engine.store().clock().monotonic();
+    write_left_out(engine, now)?;
+    match engine.log_ins().has_line(peer, now) {
+        true => audit(engine, user, protocol, Some(peer)).write("refused", None, Some(refused)),
+        false => Ok(()),
     }
 }
 
-fn audit(engine: &Engine, user: &str, protocol: &'static str, peer: IpAddr) -> Audit {
-    let client = Client { user: user.to_owned(), protocol, address: peer.to_string() };
+/// Writes how many refused log-ins have no lines.
+fn write_left_out(engine: &Engine, now: Duration) -> Result<()> {
+    for (peer, count) in engine.log_ins().left_out(now) {
+        let of = if peer.is_some() { "of this address" } else { "of other addresses" };
+        let message = format!("{count} refused log-ins {of} were left out");
+        audit(engine, "", "", peer).saying(Some(&message)).write("left_out", None, None)?;
+    }
+    Ok(())
+}
+
+fn audit(engine: &Engine, user: &str, protocol: &'static str, peer: Option<IpAddr>) -> Audit {
+    let address = peer.map_or_else(String::new, |peer| peer.to_string());
+    let client = Client { user: user.to_owned(), protocol, address };
     Audit::new(engine.store(), AuditEvent::LogIn, &client)
 }
 
@@ -117,25 +161,21 @@ impl Directory for Roles {
         Verifier::parse(catalog.rights().named(role)?.verifier.as_ref()?.reveal())
     }
 
-    fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr) -> Result<()> {
+    fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()> {
         let engine = self.engine()?;
-        let audit = audit(&engine, user, protocol, peer);
-        if let Err(refused) = self.allowed(&engine, user) {
-            audit.write("refused", None, Some(&refused))?;
-            return Err(refused);
+        match allowed(&engine, user) {
+            Ok(()) => write_admitted(&engine, user, protocol, peer, kind, None),
+            Err(refused) => {
+                write_refused(&engine, user, protocol, peer, &refused)?;
+                Err(refused)
+            }
         }
-        let now = engine.store().clock().monotonic();
-        if !self.goes_on(user, protocol, peer, now) {
-            audit.write("ok", None, None)?;
-            self.remember(user, protocol, peer, now);
-        }
-        Ok(())
     }
 
     fn refused(&self, user: &str, protocol: &'static str, peer: IpAddr, reason: &str) {
         let Ok(engine) = self.engine() else { return };
         let error = Error::new(ErrorKind::Authentication, reason);
-        if let Err(error) = audit(&engine, user, protocol, peer).write("refused", None, Some(&error)) {
+        if let Err(error) = write_refused(&engine, user, protocol, peer, &error) {
             tracing::error!(%error, "a refused log-in could not be written into the audit log");
         }
     }

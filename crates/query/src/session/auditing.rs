@@ -4,11 +4,20 @@
 
 use crate::rights::{Audit, AuditEvent, is_refusal};
 use crate::session::core::{Run, Session, blocking};
+use alluvia_access::LogIn;
 use alluvia_catalog::Change;
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_types::{Error, Result};
+use futures::future::BoxFuture;
+use std::net::IpAddr;
 
 impl Session {
+    /// As [`Engine::trusted`](crate::Engine::trusted), of whom the session was introduced to.
+    pub fn trusted(&self, peer: IpAddr, kind: LogIn) -> BoxFuture<'static, ()> {
+        let client = self.client();
+        self.engine.trusted(&client.user, client.protocol, peer, kind)
+    }
+
     fn audit_of(&self, event: AuditEvent, sql: &str) -> Audit {
         let authoriser = self.authoriser();
         Audit::new(self.engine.store(), event, &self.client()).of_statement(self.id, sql, &authoriser)

@@ -197,6 +197,19 @@ impl Session {
         Ok(())
     }
 
+    /// Limits statements, unless a role or the client states another limit later: RESET goes back to this one. Zero is none. For
+    /// sessions of clients whom nobody watches.
+    pub fn limit_statements(&self, statement_timeout: Duration) {
+        let mut state = self.state.lock();
+        state.settings.statement_timeout = statement_timeout;
+        state.defaults.statement_timeout = statement_timeout;
+    }
+
+    /// What a statement that begins now may take; zero is no limit.
+    pub fn statement_timeout(&self) -> Duration {
+        self.state.lock().settings.statement_timeout
+    }
+
     /// DISCARD ALL.
     pub(crate) fn discard(&self) -> Result<Outcome> {
         self.cursors.clear();

@@ -41,7 +41,7 @@ pub struct Session {
     pub(crate) state: Arc<Mutex<State>>,
     /// Held while a statement runs.
     pub(super) turn: tokio::sync::Mutex<()>,
-    cancel: CancelHandle,
+    pub(super) cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
     pub(crate) cursors: Cursors,
     pub(super) place: Place,

@@ -10,7 +10,8 @@ use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::guard::Guarded;
 use crate::session::insert::targets;
-use crate::session::progress::{CancelToken, Progress};
+use crate::session::progress::Progress;
+use crate::session::supervise::Stop;
 use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
@@ -30,24 +31,33 @@ pub struct Described {
 
 impl Session {
     /// The types of a statement's parameters, and its columns. `known[i]` is what the caller knows of parameter i+1. Names that
-    /// do not exist are errors here as they would be on execution; an open transaction stays as it is.
+    /// do not exist are errors here as they would be on execution; an open transaction stays as it is. It can be cancelled, and
+    /// takes no longer than `statement_timeout`, as a statement; a statement whose rows are still being taken is left alone.
     pub fn describe<'a>(
         &'a self,
         statement: &'a Statement,
         known: &'a [Option<DataType>],
     ) -> BoxFuture<'a, Result<Described>> {
         Box::pin(async move {
+            let settings = self.state.lock().settings.clone();
+            let beside = self.cancel.beside();
+            let mut stop = Stop::new(beside.token.clone(), settings.statement_timeout);
             let run = Run {
-                token: CancelToken::new(),
+                token: beside.token.clone(),
                 progress: Arc::new(Progress::default()),
-                settings: self.state.lock().settings.clone(),
+                settings,
                 text: "".into(),
                 // No statement has it: what describing reads is nobody's.
                 query_id: 0,
                 aim: Mutex::default(),
                 telling: OnceLock::new(),
             };
-            let described = Guarded::new(self.describe_here(&run, statement, known)).await;
+            let described = tokio::select! {
+                // First, since nothing is lost: what is stopped is stopped, however far it came.
+                biased;
+                () = stop.stopped() => Err(beside.token.error()),
+                described = Guarded::new(self.describe_here(&run, statement, known)) => described,
+            };
             if let Err(error) = &described {
                 self.audit_refusal(&statement.text, error).await;
             }

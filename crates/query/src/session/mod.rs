@@ -27,6 +27,7 @@ mod prepared;
 pub mod progress;
 mod refine;
 mod registry;
+mod report;
 mod roles;
 mod savepoint;
 mod select;
@@ -47,8 +48,10 @@ pub use outcome::Outcome;
 pub use prepared::Prepared;
 pub use refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};
 pub use registry::Client;
+pub use report::Report;
 pub use stream_in::Appended;
 
+pub(crate) use core::blocking;
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};
 pub(crate) use planning::stoppable_rules;

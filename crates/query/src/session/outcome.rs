@@ -7,7 +7,8 @@ use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;
 
@@ -51,6 +52,21 @@ impl Outcome {
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(Into::into);
         let rows = RecordBatchStreamAdapter::new(schema, futures::stream::once(async { batch }));
         Outcome::rows(tag, Box::pin(rows))
+    }
+
+    /// Waits until the first of its rows are there, or are known to be none: for a client that asks whether it is worth fetching.
+    /// May be dropped; then the statement is, too.
+    pub fn ready(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let Some(mut rows) = self.rows.take() else { return Ok(()) };
+            let (schema, first) = (rows.schema(), rows.next().await);
+            if let Some(Err(error)) = first {
+                return Err(from_datafusion(error));
+            }
+            let all = futures::stream::iter(first).chain(rows);
+            self.rows = Some(Box::pin(RecordBatchStreamAdapter::new(schema, all)));
+            Ok(())
+        })
     }
 
     /// An answer without rows that somebody else than the session gives.

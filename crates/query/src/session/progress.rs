@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! - A [`CancelToken`] belongs to one statement and is never reset: work that notices late still stops.
-//! - A [`CancelHandle`] belongs to a session and stops whatever runs now; with nothing running it does nothing.
+//! - A [`CancelHandle`] belongs to a session and stops whatever runs now; with nothing running it does nothing. What runs is one
+//!   statement, which may be suspended (its rows are taken a few at a time), and whatever is described beside it: describing takes
+//!   nothing from the statement, which can be stopped before, meanwhile and after.
 //! - Nothing here blocks, so that both can be used from a signal handler's task and from worker threads.
 //! - Phase and token are one handshake: a statement sets [`Phase::Committing`] and then looks at its token, whoever stops it
 //!   sets the token and then looks at the phase. Both are `SeqCst`, so at least one sees the other: a stopped statement does
@@ -25,10 +27,11 @@ pub struct Progress {
 }
 
 /// What a long statement is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Phase {
     /// Nothing that takes long.
+    #[default]
     Idle = 0,
     /// Reading its input (or running its query) and writing its output.
     Running = 1,
@@ -173,23 +176,53 @@ impl CancelToken {
     }
 }
 
-/// Stops whatever statement a session is running. Cheap to clone; outlives its session harmlessly.
+/// Stops whatever a session is running. Cheap to clone; outlives its session harmlessly.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle {
-    current: Arc<Mutex<CancelToken>>,
+    running: Arc<Mutex<Running>>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    /// The last statement that began.
+    statement: CancelToken,
+    beside: Vec<CancelToken>,
 }
 
 impl CancelHandle {
-    /// Stops the running statement at once.
+    /// Stops what runs at once.
     pub fn cancel(&self) {
-        self.current.lock().cancel();
+        let running = self.running.lock();
+        running.statement.cancel();
+        running.beside.iter().for_each(CancelToken::cancel);
     }
 
     /// A new statement begins.
     pub(crate) fn begin(&self) -> CancelToken {
         let token = CancelToken::new();
-        *self.current.lock() = token.clone();
+        self.running.lock().statement = token.clone();
         token
+    }
+
+    /// Something begins beside the statement, and ends with what is given.
+    pub(crate) fn beside(&self) -> Beside {
+        let token = CancelToken::new();
+        self.running.lock().beside.push(token.clone());
+        Beside { running: Arc::clone(&self.running), token }
+    }
+}
+
+/// What runs beside a statement, until this is dropped. Work of it that goes on then is stopped: nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    running: Arc<Mutex<Running>>,
+    pub(crate) token: CancelToken,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.token.cancel();
+        self.running.lock().beside.retain(|other| !Arc::ptr_eq(&other.inner, &self.token.inner));
     }
 }
 
@@ -205,6 +238,22 @@ mod tests {
         assert_eq!(first.check().unwrap_err().kind(), ErrorKind::Cancelled);
         let second = handle.begin();
         assert!(second.check().is_ok() && first.is_cancelled());
+    }
+
+    #[test]
+    fn what_runs_beside_a_statement_leaves_it_stoppable() {
+        let handle = CancelHandle::default();
+        let statement = handle.begin();
+        let (first, second) = (handle.beside(), handle.beside());
+        let late = first.token.clone();
+        drop(first);
+        assert!(late.is_cancelled(), "nobody waits for what goes on");
+        assert!(!statement.is_cancelled() && !second.token.is_cancelled());
+        drop(second);
+        let third = handle.beside();
+        handle.cancel();
+        assert!(statement.is_cancelled() && third.token.is_cancelled());
+        assert!(!handle.beside().token.is_cancelled() && !handle.begin().is_cancelled());
     }
 
     #[test]

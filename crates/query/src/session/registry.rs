@@ -11,6 +11,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Who a session is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct RunningNow {
     pub(crate) query_id: u64,
     pub(crate) sql: String,
     pub(crate) start_micros: i64,
+    /// By the monotonic clock.
+    pub(crate) start: Duration,
 }
 
 /// What is known of an open session.

@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) confidence: f64,
     /// What becomes of statements whose sample does not suffice.
     pub(crate) error_action: Missed,
+    /// How often clients of PostgreSQL's protocol are told how far a long statement is; zero is never.
+    pub(crate) progress: Duration,
     /// Whether who shows answers shows estimates on the way to them.
     pub(crate) progressive: bool,
     /// Empty is none.
@@ -60,7 +62,7 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 20] = [
+const SETTINGS: [(&str, &str); 21] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
@@ -77,6 +79,7 @@ const SETTINGS: [(&str, &str); 20] = [
     ("producer", "Name under which this session's batches are numbered; empty for none."),
     ("producer_epoch", "Epoch of the producer: a higher one shuts out the lower ones."),
     ("producer_sequence", "Number of the producer's next batch; counts up by itself."),
+    ("progress", "How often PostgreSQL's clients get a notice of how far a long statement is: '1s'; off for never."),
     (
         "progressive",
         "Whether the command line and HTTP's events show estimates that get better until the answer: on or off.",
@@ -91,6 +94,10 @@ const SETTINGS: [(&str, &str); 20] = [
 
 /// What `freshness` shows and takes while it is unset: then the tables' own options hold, which no time would leave alone.
 const FRESHNESS_UNSET: &str = "default";
+
+/// What `progress` shows and takes for never, and the least time that it takes.
+const NEVER: &str = "off";
+const PROGRESS_MIN: Duration = Duration::from_millis(10);
 
 /// Names that say the same.
 const SYNONYMS: [(&str, &str); 3] =
@@ -115,6 +122,7 @@ impl Settings {
             max_error: 0.0,
             confidence: 0.95,
             error_action: Missed::Escalate,
+            progress: Duration::ZERO,
             progressive: false,
             producer: String::new(),
             producer_epoch: 1,
@@ -201,6 +209,14 @@ impl Settings {
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "progress" => {
+                let takes = "a time of at least 10ms, such as '1s', or off";
+                let every = match text.eq_ignore_ascii_case(NEVER) {
+                    true => Some(Duration::ZERO),
+                    false => parse_duration(text).filter(|every| *every >= PROGRESS_MIN),
+                };
+                self.progress = every.ok_or_else(|| wrong(takes))?;
+            }
             "progressive" => self.progressive = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             // Whether it may be is for whoever knows the roles.
             "role" => self.role = if text.eq_ignore_ascii_case("none") { "".into() } else { text.into() },
@@ -265,6 +281,8 @@ impl Settings {
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "predicate_cache" => show_switch(self.predicate_cache),
+            "progress" if self.progress.is_zero() => NEVER.to_owned(),
+            "progress" => show_duration(self.progress),
             "progressive" => show_switch(self.progressive),
             "role" if self.role.is_empty() => "none".to_owned(),
             "role" => self.role.to_string(),
@@ -302,6 +320,7 @@ impl Settings {
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
+            "progress" => self.progress = other.progress,
             "progressive" => self.progressive = other.progressive,
             "role" => self.role = Arc::clone(&other.role),
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
@@ -497,6 +516,7 @@ mod tests {
             ("producer", "p"),
             ("producer_epoch", "3"),
             ("producer_sequence", "17"),
+            ("progress", "250ms"),
             ("progressive", "on"),
             ("role", "reader"),
             ("sample_fraction", "0.3"),
@@ -549,6 +569,9 @@ mod tests {
             ("threads", "two"),
             ("timezone", "Europe/Berlin"),
             ("statement_timeout", "-1"),
+            ("progress", "0"),
+            ("progress", "9ms"),
+            ("progress", "often"),
             ("sample_fraction", "0"),
             ("sample_fraction", "1.5"),
             ("sample_fraction", "NaN"),

@@ -36,16 +36,18 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// When the token is cancelled, or after `timeout`, unless that is zero.
+    /// When the token is cancelled, or after `timeout` from now on, unless that is zero.
     pub(crate) fn new(token: CancelToken, timeout: Duration) -> Stop {
         let watched = token.clone();
+        // Counted from here, not from when it is first asked: rows that are taken a few at a time are of one statement.
+        let too_long = limit(timeout).map(tokio::time::sleep);
         let stopped = async move {
-            match limit(timeout) {
+            match too_long {
                 None => watched.cancelled().await,
-                Some(timeout) => {
+                Some(too_long) => {
                     tokio::select! {
                         () = watched.cancelled() => {}
-                        () = tokio::time::sleep(timeout) => watched.time_out(),
+                        () = too_long => watched.time_out(),
                     }
                 }
             }
@@ -73,7 +75,7 @@ impl Record {
     /// The statement begins.
     pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
         let clock = engine.store().clock();
-        let start_micros = clock.wall_micros();
+        let (start_micros, start) = (clock.wall_micros(), clock.monotonic());
         let id = engine.queries().begin(session.id, &session.client.lock().user, text, start_micros);
         let sql = cut(text).to_owned();
         let span = info_span!(
@@ -83,9 +85,9 @@ impl Record {
             rows = field::Empty,
             error = field::Empty
         );
-        *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros });
+        *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros, start });
         let (engine, session, kind) = (Arc::clone(engine), Arc::clone(session), kind_of(text));
-        Record { id, kind, start: clock.monotonic(), session, engine, span }
+        Record { id, kind, start, session, engine, span }
     }
 
     /// Its id in the ring.

@@ -95,6 +95,7 @@ pub struct UsedCounters {
     blocks_read: AtomicU64,
     blocks_skipped: AtomicU64,
     rows_read: AtomicU64,
+    rows_to_read: AtomicU64,
     tail_rows: AtomicU64,
     bytes_read: AtomicU64,
     sample: Mutex<Option<SampleUsed>>,
@@ -120,6 +121,7 @@ impl UsedCounters {
             blocks_read: AtomicU64::new(0),
             blocks_skipped: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
+            rows_to_read: AtomicU64::new(0),
             tail_rows: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             sample: Mutex::default(),
@@ -145,6 +147,7 @@ impl UsedCounters {
             blocks_read: get(&self.blocks_read),
             blocks_skipped: get(&self.blocks_skipped),
             rows_read: get(&self.rows_read),
+            rows_to_read: get(&self.rows_to_read),
             tail_rows: get(&self.tail_rows),
             bytes_read: get(&self.bytes_read),
             sample: *self.sample.lock(),
@@ -163,6 +166,11 @@ impl UsedCounters {
     pub(crate) fn add_blocks(&self, read: u64, skipped: u64) {
         self.blocks_read.fetch_add(read, Ordering::Relaxed);
         self.blocks_skipped.fetch_add(skipped, Ordering::Relaxed);
+    }
+
+    /// A scan is planned that will read so many rows, if it is run.
+    pub(crate) fn plan_rows(&self, rows: u64) {
+        self.rows_to_read.fetch_add(rows, Ordering::Relaxed);
     }
 
     pub(crate) fn add_rows(&self, rows: u64) {
@@ -213,6 +221,8 @@ pub struct Used {
     pub blocks_skipped: u64,
     /// Rows in the blocks and tail runs that were read, before filters.
     pub rows_read: u64,
+    /// Rows that its scans were planned to read: of what they have chosen, before filters.
+    pub rows_to_read: u64,
     /// Of these, rows from the tail and from the open transaction.
     pub tail_rows: u64,
     /// Bytes fetched from segments, compressed.

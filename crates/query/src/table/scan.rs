@@ -339,6 +339,7 @@ impl Scan<'_> {
         );
         describe(source.metrics(), &self.context.snapshot, &group.skipped.counters());
         count(source.metrics(), "segments_read", group.segments.len() as u64);
+        self.context.used.plan_rows(group.segments.iter().map(ChosenSegment::rows).sum());
         if group.rungs > 0 {
             count(source.metrics(), "rungs_read", group.rungs);
         }

@@ -58,7 +58,8 @@ impl TailSource {
     ) -> Result<TailSource> {
         let batches = runs.map(|run| projected.adapt(run)).collect::<Result<Vec<_>>>()?;
         let batches = join_tiny(&projected.schema, batches)?;
-        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        used.plan_rows(rows as u64);
         let columns = columns.unwrap_or_else(|| Statistics::unknown_column(&projected.schema));
         Ok(TailSource {
             schema: Arc::clone(&projected.schema),

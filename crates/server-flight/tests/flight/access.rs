@@ -1,15 +1,19 @@
 //! Passwords, tokens, TLS, and what may not be served without them.
 
-use crate::support::{Client, serve, serve_with, state, text};
+use crate::support::{Bare, Client, Served, serve, serve_with, state, text};
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier};
 use alluvia_server_flight::{Server, ServerOptions};
 use alluvia_types::ErrorKind;
 use arrow_flight::{Action, Criteria, Empty, FlightDescriptor, Ticket};
+use futures::{Stream, stream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tonic::Code;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::{Code, Request, Status};
 
 fn passwords() -> Access {
     let mut passwords = Passwords::default();
@@ -147,4 +151,69 @@ async fn with_a_certificate_nothing_is_served_in_the_clear() {
     let mut all = Vec::new();
     let _ = silent.read_to_end(&mut all).await;
     assert!(served.number("SELECT count(*) FROM alluvia.sessions WHERE protocol = 'flight'").await == 0);
+}
+
+/// Calls a method with these messages, whatever it takes; gives how it is refused.
+async fn refusal(
+    served: &Served,
+    method: &str,
+    authorization: Option<&str>,
+    messages: impl Stream<Item = Vec<u8>> + Send + 'static,
+) -> Status {
+    let mut grpc = Grpc::new(served.channel().await);
+    grpc.ready().await.unwrap();
+    let mut request = Request::new(messages);
+    if let Some(value) = authorization {
+        request.metadata_mut().insert("authorization", value.parse().unwrap());
+    }
+    let path = PathAndQuery::try_from(format!("/arrow.flight.protocol.FlightService/{method}")).unwrap();
+    let call = grpc.streaming(request, path, Bare);
+    let answered = tokio::time::timeout(Duration::from_secs(60), call).await;
+    let answered = answered.unwrap_or_else(|_| panic!("{method} waits for a message that does not come"));
+    match answered {
+        Err(status) => status,
+        Ok(response) => response.into_inner().message().await.err().unwrap_or_else(|| panic!("{method} was let in")),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_before_the_message_is_read() {
+    let options = ServerOptions {
+        access: passwords(),
+        transfer_timeout: Duration::from_secs(600),
+        authentication_timeout: Duration::from_secs(600),
+        ..ServerOptions::default()
+    };
+    let served = serve_with(options).await;
+    let methods =
+        ["GetFlightInfo", "PollFlightInfo", "GetSchema", "DoGet", "DoAction", "ListFlights", "DoPut", "Nothing"];
+    for method in methods {
+        for authorization in [None, Some("Bearer made-up"), Some("Basic YWxsdXZpYQ")] {
+            // A message that never comes to its end: who waits for it never answers.
+            let failed = refusal(&served, method, authorization, stream::pending()).await;
+            assert_eq!(failed.code(), Code::Unauthenticated, "{method}: {failed:?}");
+            assert_eq!(failed.metadata().get("alluvia-sqlstate").unwrap(), "28P01", "{method}");
+        }
+        // Messages without end: no more of them are taken than lie in HTTP/2's window.
+        let taken = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&taken);
+        let endless = stream::repeat_with(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            vec![0; 1 << 20]
+        });
+        assert_eq!(refusal(&served, method, None, endless).await.code(), Code::Unauthenticated, "{method}");
+        assert!(taken.load(Ordering::SeqCst) <= 20, "{method}: {taken:?}");
+    }
+    // A handshake's messages are not read either, and its headers tell who comes.
+    let endless = stream::repeat_with(|| vec![0; 1 << 20]);
+    assert_eq!(refusal(&served, "Handshake", None, endless).await.code(), Code::Unauthenticated);
+    served.client().await.handshake("alluvia", "right \u{e4}").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_which_nothing_more_comes_is_given_up() {
+    let options = ServerOptions { transfer_timeout: Duration::from_millis(300), ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    let failed = refusal(&served, "GetFlightInfo", None, stream::pending()).await;
+    assert_eq!(failed.code(), Code::DeadlineExceeded, "{failed:?}");
 }

@@ -1,6 +1,6 @@
 //! Clients that send too much, too little, or nothing; and the server's end.
 
-use crate::support::{Client, serve, serve_with, state, status, text};
+use crate::support::{Client, fetch, serve, serve_with, state, status, text};
 use alluvia_server_flight::ServerOptions;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::StreamExt;
@@ -131,4 +131,34 @@ async fn stopping_ends_statements_and_then_the_server() {
     assert!(stopped.is_ok());
     reading.await.unwrap();
     assert!(client.execute(sql, None).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_back() {
+    let options = ServerOptions {
+        statement_timeout: Duration::from_secs(1),
+        transaction_idle_timeout: Duration::from_millis(1_500),
+        ..ServerOptions::default()
+    };
+    let served = serve_with(options).await;
+    served.sql("CREATE TABLE t (a INT)").await;
+    let mut client = served.client().await;
+    let sql = "SELECT count(*) AS n FROM generate_series(1, 888888888888)".to_owned();
+    let failed = match client.execute(sql, None).await {
+        Err(failed) => failed,
+        Ok(info) => fetch(&mut client, info).await.unwrap_err(),
+    };
+    assert_eq!(state(failed), (Code::DeadlineExceeded, "57014".to_owned()));
+    let transaction = client.begin_transaction().await.unwrap();
+    let insert = "INSERT INTO t VALUES (1)".to_owned();
+    let mut prepared = client.prepare(insert.clone(), Some(transaction.clone())).await.unwrap();
+    prepared.execute_update().await.unwrap();
+    let open = "SELECT count(*) FROM alluvia.sessions WHERE state = 'idle in transaction'";
+    assert_eq!(served.number(open).await, 1);
+    // Also where a prepared statement still holds it.
+    served.becomes(open, 0).await;
+    let failed = client.execute_update(insert, Some(transaction)).await.unwrap_err();
+    assert_eq!(state(failed), (Code::NotFound, "42704".to_owned()));
+    drop(prepared);
+    assert_eq!(served.count("t").await, 0);
 }

@@ -1,9 +1,13 @@
 //! The server as its clients see it: with the Flight SQL client of arrow-flight, and with calls that no client makes.
 
 mod access;
+mod fuzz;
 mod ingest;
 mod limits;
 mod metadata;
+mod poll;
 mod query;
+#[path = "../../../access/tests/support/random.rs"]
+mod random;
 mod support;
 mod transactions;

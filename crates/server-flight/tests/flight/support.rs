@@ -8,6 +8,7 @@ use arrow::util::pretty::pretty_format_batches;
 use arrow_flight::FlightInfo;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
+use bytes::{Buf, BufMut};
 use futures::TryStreamExt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -130,4 +132,44 @@ pub fn state(error: FlightError) -> (Code, String) {
     let status = status(error);
     let sqlstate = status.metadata().get("alluvia-sqlstate").map(|value| value.to_str().unwrap().to_owned());
     (status.code(), sqlstate.unwrap_or_default())
+}
+
+/// Messages as bytes, whatever they say: what no client under test would send.
+#[derive(Clone, Copy, Default)]
+pub struct Bare;
+
+impl Codec for Bare {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Bare;
+    type Decoder = Bare;
+
+    fn encoder(&mut self) -> Bare {
+        Bare
+    }
+
+    fn decoder(&mut self) -> Bare {
+        Bare
+    }
+}
+
+impl Encoder for Bare {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Bare {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let mut all = vec![0; buffer.remaining()];
+        buffer.copy_to_slice(&mut all);
+        Ok(Some(all))
+    }
 }

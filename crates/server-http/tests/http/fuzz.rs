@@ -1,11 +1,10 @@
 //! Requests that no client would send, and bodies of rows that are damaged: the server answers or ends the connection, and goes on.
-//!
-//! A second by default, longer with ALLUVIA_TEST_SECONDS; the seed is printed and can be given as ALLUVIA_TEST_SEED. Bodies begin as
-//! those of the tests of ingest.
+//! Bodies begin as those of the tests of ingest.
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::ingest::{bodies, packed};
+use crate::random::Random;
 use crate::support::{Served, serve_with};
 use alluvia_server_http::ServerOptions;
 use serde_json::json;
@@ -15,26 +14,6 @@ use tokio::net::TcpStream;
 
 /// Connections at once.
 const AT_ONCE: usize = 8;
-
-/// A small random generator: what it draws depends on the seed alone.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-}
 
 const TARGETS: [&str; 14] = [
     "POST /query",
@@ -113,7 +92,7 @@ fn request(random: &mut Random, rows: &[(&str, Vec<u8>)]) -> Vec<u8> {
         }
     };
     for _ in 0..random.below(4) {
-        damage(random, &mut body);
+        random.damage(&mut body);
     }
     let mut head =
         format!("{target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {content_type}\r\n");
@@ -122,7 +101,7 @@ fn request(random: &mut Random, rows: &[(&str, Vec<u8>)]) -> Vec<u8> {
             body = packed(&body, encoding);
             head.push_str(&format!("content-encoding: {encoding}\r\n"));
             if random.below(3) == 0 {
-                damage(random, &mut body);
+                random.damage(&mut body);
             }
             break;
         }
@@ -139,7 +118,7 @@ fn request(random: &mut Random, rows: &[(&str, Vec<u8>)]) -> Vec<u8> {
     }
     let mut bytes = head.into_bytes();
     if random.below(10) == 0 {
-        damage(random, &mut bytes);
+        random.damage(&mut bytes);
     }
     if is_chunked {
         for chunk in body.chunks(1 + random.below(2_000)) {
@@ -152,28 +131,9 @@ fn request(random: &mut Random, rows: &[(&str, Vec<u8>)]) -> Vec<u8> {
         bytes.extend_from_slice(&body);
     }
     if random.below(20) == 0 {
-        damage(random, &mut bytes);
+        random.damage(&mut bytes);
     }
     bytes
-}
-
-/// Changes a byte, cuts the end off, leaves a part out, or says one twice.
-fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
-    if bytes.is_empty() {
-        return;
-    }
-    let at = random.below(bytes.len());
-    let end = (at + 1 + random.below(64)).min(bytes.len());
-    match random.below(5) {
-        0 => bytes[at] = random.next() as u8,
-        1 => bytes[at] ^= 1 << random.below(8),
-        2 => bytes.truncate(at),
-        3 => drop(bytes.drain(at..end)),
-        _ => {
-            let part = bytes[at..end].to_vec();
-            drop(bytes.splice(at..at, part));
-        }
-    }
 }
 
 /// Sends it, and gives all that came back.
@@ -190,10 +150,7 @@ async fn talk(served: &Served, request: &[u8]) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_requests_harm_the_server() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("ALLUVIA_TEST_SEED").unwrap_or_else(|| u64::from(std::process::id()) | 1);
-    let time = Duration::from_secs(number("ALLUVIA_TEST_SECONDS").unwrap_or(1));
-    println!("ALLUVIA_TEST_SEED={seed}");
+    let (mut random, time) = Random::of_environment();
     let options = ServerOptions {
         body_bytes_max: 1 << 20,
         statement_bytes_max: 1 << 20,
@@ -205,7 +162,7 @@ async fn no_requests_harm_the_server() {
     let served = serve_with(options).await;
     assert_eq!(served.query("CREATE TABLE t (a INT NOT NULL, b TEXT)").await.status, 200);
     let rows = bodies();
-    let (mut random, start, mut count, mut answered) = (Random(seed), Instant::now(), 0, [0; 6]);
+    let (start, mut count, mut answered) = (Instant::now(), 0, [0; 6]);
     while start.elapsed() < time || count < 100 {
         let requests: Vec<Vec<u8>> = (0..AT_ONCE).map(|_| request(&mut random, &rows)).collect();
         let answers = futures::future::join_all(requests.iter().map(|request| talk(&served, request))).await;

@@ -1,6 +1,7 @@
 //! Clients that send too much, too little, or nothing; and the server's end.
 
 use crate::client::answered;
+use crate::descriptors::descriptors;
 use crate::support::{serve, serve_with};
 use alluvia_server_http::ServerOptions;
 use serde_json::json;
@@ -233,15 +234,6 @@ async fn a_batch_that_has_failed_is_answered_although_its_body_stalls() {
     assert!(told.starts_with("HTTP/1.1 400") && told.contains("the body, line 2, column a"), "{told}");
 }
 
-/// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
-fn descriptors() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    10_000.min(most.saturating_sub(1_000)) as usize
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_half_open_connections_starve_nobody() {
     let served = serve().await;
@@ -269,4 +261,15 @@ async fn ten_thousand_half_open_connections_starve_nobody() {
     let answer = answered(&all);
     assert!(answer.status == 200 && answer.whole, "{}", answer.text());
     println!("{count} half-open connections");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_have_a_time_that_requests_change() {
+    let statement_timeout = Duration::from_millis(300);
+    let served = serve_with(ServerOptions { statement_timeout, ..ServerOptions::default() }).await;
+    let long = "SELECT count(*) FROM generate_series(1, 1000000000000)";
+    assert_eq!(served.ask("POST", "/query").body(long).send().await.error(), (504, "57014".to_owned()));
+    let shown = served.ask("POST", "/query?statement_timeout=2h").body("SHOW statement_timeout").send().await;
+    assert_eq!(shown.status, 200);
+    assert!(shown.text().contains("120min"), "{}", shown.text());
 }

@@ -3,10 +3,14 @@
 mod access;
 mod client;
 mod dashboard;
+#[path = "../../../access/tests/support/descriptors.rs"]
+mod descriptors;
 mod fuzz;
 mod ingest;
 mod limits;
 mod openapi;
 mod query;
+#[path = "../../../access/tests/support/random.rs"]
+mod random;
 mod sessions;
 mod support;

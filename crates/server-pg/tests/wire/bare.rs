@@ -1,5 +1,6 @@
 //! Messages as bytes: what no driver sends.
 
+use crate::descriptors::descriptors;
 use crate::support::{Served, serve, serve_with, texts};
 use alluvia_server_pg::ServerOptions;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A connection without a driver.
-struct Bare(TcpStream);
+pub struct Bare(TcpStream);
 
 impl Bare {
     async fn connect(served: &Served) -> Bare {
@@ -15,7 +16,7 @@ impl Bare {
     }
 
     /// Logs in, up to the first ReadyForQuery.
-    async fn start(served: &Served) -> Bare {
+    pub async fn start(served: &Served) -> Bare {
         let mut bare = Bare::connect(served).await;
         let mut body = (3u32 << 16).to_be_bytes().to_vec();
         body.extend_from_slice(b"user\0me\0\0");
@@ -28,12 +29,12 @@ impl Bare {
         self.0.write_all(bytes).await.unwrap();
     }
 
-    async fn send(&mut self, kind: u8, body: &[u8]) {
+    pub async fn send(&mut self, kind: u8, body: &[u8]) {
         self.send_raw(&message(kind, body)).await;
     }
 
     /// The next message; `None` at the end of the connection.
-    async fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub async fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let kind = self.0.read_u8().await.ok()?;
         let length = self.0.read_u32().await.ok()?;
         let mut body = vec![0; length as usize - 4];
@@ -41,7 +42,7 @@ impl Bare {
         Some((kind, body))
     }
 
-    async fn until_ready(&mut self) -> Vec<(u8, Vec<u8>)> {
+    pub async fn until_ready(&mut self) -> Vec<(u8, Vec<u8>)> {
         let mut messages = Vec::new();
         while let Some(message) = self.receive().await {
             let is_ready = message.0 == b'Z';
@@ -54,7 +55,7 @@ impl Bare {
     }
 
     /// Kinds of messages up to ReadyForQuery, without notices.
-    async fn kinds(&mut self) -> String {
+    pub async fn kinds(&mut self) -> String {
         let messages = self.until_ready().await;
         messages.iter().filter(|(kind, _)| *kind != b'N').map(|(kind, _)| char::from(*kind)).collect()
     }
@@ -158,15 +159,6 @@ async fn a_client_that_goes_cancels_what_runs_for_it() {
     while texts(&client, running).await != ["0"] {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Allows as many descriptors as the machine does, and gives how many connections can be left half-open.
-fn descriptors() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    10_000.min(most.saturating_sub(1_000)) as usize
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -260,3 +260,25 @@ async fn statements_see_what_ddl_has_changed_since_they_were_prepared() {
     client.batch_execute("DROP TABLE t").await.unwrap();
     assert_eq!(state(&client.query(&one, &[&1i32]).await.err().unwrap()), "42P01");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn describing_has_the_time_of_a_statement_and_leaves_a_suspended_portal_stoppable() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a BIGINT); SET statement_timeout = '1ms'").await.unwrap();
+    // Each joins the one before twice: planning it takes long.
+    let chain = (1..=16).map(|at| format!(", c{at} AS (SELECT x.a FROM c{0} x JOIN c{0} y ON x.a = y.a)", at - 1));
+    let long = format!("WITH c0 AS (SELECT a FROM t){} SELECT count(*) FROM c16", chain.collect::<String>());
+    assert_eq!(state(&client.prepare(&long).await.err().unwrap()), "57014");
+    client.batch_execute("RESET statement_timeout").await.unwrap();
+    let cancel = client.cancel_token();
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT value FROM generate_series(1, 1000000000000)", &[]).await.unwrap();
+    assert_eq!(transaction.query_portal(&portal, 10).await.unwrap().len(), 10);
+    let other = transaction.prepare("SELECT a FROM t").await.unwrap();
+    assert_eq!(transaction.query_portal(&portal, 10).await.unwrap().len(), 10);
+    cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    assert_eq!(state(&transaction.query_portal(&portal, 0).await.unwrap_err()), "57014");
+    drop(other);
+    transaction.rollback().await.unwrap();
+}

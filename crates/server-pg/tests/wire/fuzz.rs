@@ -1,34 +1,13 @@
 //! Messages that no client would send, in any order: the server answers or ends the connection, and goes on.
-//!
-//! A second by default, longer with ALLUVIA_TEST_SECONDS; the seed is printed and can be given as ALLUVIA_TEST_SEED.
 
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::random::Random;
 use crate::support::{Served, serve_with, texts};
 use alluvia_server_pg::ServerOptions;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-/// A small random generator: what it draws depends on the seed alone.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-}
 
 const TEXTS: [&str; 14] = [
     "SELECT 1",
@@ -80,8 +59,7 @@ fn message(random: &mut Random) -> Vec<u8> {
     };
     let mut bytes = [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), &body].concat();
     if random.below(12) == 0 {
-        let at = random.below(bytes.len());
-        bytes[at] = random.next() as u8;
+        random.damage(&mut bytes);
     }
     bytes
 }
@@ -91,8 +69,7 @@ async fn talk(served: &Served, random: &mut Random) -> Vec<u8> {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let mut sent = [&(8u32 + 9).to_be_bytes()[..], &(3u32 << 16).to_be_bytes(), b"user\0me\0\0"].concat();
     if random.below(20) == 0 {
-        let at = random.below(sent.len());
-        sent[at] = random.next() as u8;
+        random.damage(&mut sent);
     }
     for _ in 0..random.below(30) {
         sent.extend(message(random));
@@ -113,15 +90,12 @@ async fn talk(served: &Served, random: &mut Random) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_messages_harm_the_server() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("ALLUVIA_TEST_SEED").unwrap_or_else(|| u64::from(std::process::id()) | 1);
-    let time = Duration::from_secs(number("ALLUVIA_TEST_SECONDS").unwrap_or(1));
-    println!("ALLUVIA_TEST_SEED={seed}");
+    let (mut random, time) = Random::of_environment();
     let options = ServerOptions { message_bytes_max: 1 << 20, ..ServerOptions::default() };
     let served = serve_with(options).await;
     let client = served.client().await;
     client.batch_execute("CREATE TABLE t (a INT, b TEXT)").await.unwrap();
-    let (mut random, start, mut rounds) = (Random(seed), Instant::now(), 0);
+    let (start, mut rounds) = (Instant::now(), 0);
     while start.elapsed() < time || rounds < 50 {
         let answer = talk(&served, &mut random).await;
         let is_defect = answer.windows(6).any(|part| part == b"CXX000");

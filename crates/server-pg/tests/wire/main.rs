@@ -4,7 +4,13 @@ mod access;
 mod bare;
 mod catalog;
 mod copy;
+#[path = "../../../access/tests/support/descriptors.rs"]
+mod descriptors;
 mod extended;
 mod fuzz;
+mod limits;
+mod progress;
+#[path = "../../../access/tests/support/random.rs"]
+mod random;
 mod simple;
 mod support;

@@ -1,0 +1,117 @@
+//! How far a statement is, as every channel tells it: fraction, rate and time left.
+//!
+//! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows of the blocks that
+//! the statement's scans have chosen, of which whole parts count once their reading begins. What else a statement does (a sort, a
+//! join) has no measure: while it reads, the time left is that of reading, and once all is read nothing is said of it.
+
+use crate::session::core::Session;
+use crate::session::progress::{Phase, Progress};
+use crate::table::Used;
+use std::fmt;
+use std::time::Duration;
+
+/// How far a statement is.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Report {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// What it does.
+    pub phase: Phase,
+    /// Rows taken in, put out or read so far.
+    pub rows: u64,
+    /// Of these, since it began.
+    pub rows_per_second: f64,
+    /// The share that is done, from 0 to 1; `None` where nobody knows what there is to do.
+    pub fraction: Option<f64>,
+    /// What is left if it goes on as it went.
+    pub left: Option<Duration>,
+}
+
+impl Report {
+    fn new(elapsed: Duration, progress: &Progress, used: Option<Used>) -> Report {
+        let seconds = elapsed.as_secs_f64();
+        let is_reading = |used: &Used| used.rows_read < used.rows_to_read;
+        let of_scans = used.filter(is_reading).map(|used| used.rows_read as f64 / used.rows_to_read as f64);
+        let fraction = progress.fraction().or(of_scans);
+        let left = fraction.filter(|fraction| *fraction > 0.0).map(|fraction| seconds * (1.0 - fraction) / fraction);
+        let rows = progress.rows().max(used.map_or(0, |used| used.rows_read));
+        Report {
+            elapsed,
+            phase: progress.phase(),
+            rows,
+            rows_per_second: if seconds > 0.0 { rows as f64 / seconds } else { 0.0 },
+            fraction,
+            left: left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        }
+    }
+}
+
+/// One line: `42.0 %, 1000 rows, 250 rows/s, running for 4.0 s, 5.5 s left`.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(fraction) = self.fraction {
+            write!(f, "{:.1} %, ", fraction * 100.0)?;
+        }
+        let doing = match self.phase {
+            Phase::Idle | Phase::Running => "running",
+            Phase::Finishing => "finishing",
+            Phase::Committing => "committing",
+        };
+        let elapsed = self.elapsed.as_secs_f64();
+        write!(f, "{} rows, {:.0} rows/s, {doing} for {elapsed:.1} s", self.rows, self.rows_per_second)?;
+        match self.left {
+            Some(left) => write!(f, ", {:.1} s left", left.as_secs_f64()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Session {
+    /// How far the running statement is; `None` if none runs.
+    pub fn report(&self) -> Option<Report> {
+        let (query_id, start) = self.place.entry.running.lock().as_ref().map(|now| (now.query_id, now.start))?;
+        let elapsed = self.engine.store().clock().monotonic().saturating_sub(start);
+        Some(Report::new(elapsed, &self.progress(), self.engine.queries().used(query_id)))
+    }
+
+    /// How often the client wants to be told how far a statement is; `None` if it does not.
+    pub fn progress_interval(&self) -> Option<Duration> {
+        let interval = self.state.lock().settings.progress;
+        (!interval.is_zero()).then_some(interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::UsedCounters;
+    use alluvia_types::{Stage, Version};
+
+    #[test]
+    fn a_report_says_what_is_known() {
+        let progress = Progress::default();
+        let report = |progress: &Progress, used: Option<Used>| Report::new(Duration::from_secs(4), progress, used);
+        let nothing = report(&progress, None);
+        assert_eq!((nothing.fraction, nothing.left), (None, None));
+        assert_eq!(nothing.to_string(), "0 rows, 0 rows/s, running for 4.0 s");
+        let counters = UsedCounters::at(Version(1), Duration::ZERO, Stage::Sorted);
+        assert_eq!(report(&progress, Some(counters.used())).fraction, None);
+        counters.plan_rows(4_000);
+        counters.add_rows(1_000);
+        let reading = report(&progress, Some(counters.used()));
+        assert_eq!((reading.fraction, reading.left), (Some(0.25), Some(Duration::from_secs(12))));
+        assert_eq!(reading.to_string(), "25.0 %, 1000 rows, 250 rows/s, running for 4.0 s, 12.0 s left");
+        // All is read, or some of it twice: what is left has no measure.
+        counters.add_rows(3_000);
+        assert_eq!(report(&progress, Some(counters.used())).fraction, None);
+        counters.add_rows(9_000);
+        assert_eq!(report(&progress, Some(counters.used())).fraction, None);
+        // A file tells more than what is read of tables.
+        progress.set_bytes_total(100);
+        progress.add_bytes(50);
+        progress.set_phase(Phase::Finishing);
+        let loading = report(&progress, Some(counters.used()));
+        assert_eq!((loading.fraction, loading.phase), (Some(0.5), Phase::Finishing));
+        assert!(Report::new(Duration::ZERO, &progress, None).rows_per_second.abs() < f64::EPSILON);
+    }
+}

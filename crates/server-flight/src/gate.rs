@@ -1,0 +1,101 @@
+//! Who may come in, before anything of a call but its headers is read.
+//!
+//! Invariants:
+//! - A call that shows no password and no token is answered by its headers alone: no byte of its message is waited for, decoded or
+//!   kept, however long it says that it is. The service behind sees calls that were let in, each with its [`Caller`].
+//! - A message of which nothing more comes for `transfer_timeout` is refused: a call that waits for it would keep its connection.
+//! - A handshake has nobody yet. It goes on to the service, which asks its headers, too, and never reads its messages.
+
+use crate::auth;
+use crate::failure::status;
+use crate::login::Caller;
+use crate::server::Shared;
+use alluvia_types::{Error, ErrorKind};
+use futures::stream;
+use http_body_util::{BodyExt, StreamBody};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::codegen::{BoxFuture, Service};
+use tonic::server::NamedService;
+use tonic::{Extensions, Status};
+
+/// The one call that makes callers.
+const HANDSHAKE: &str = "/arrow.flight.protocol.FlightService/Handshake";
+
+/// Stands before a service of gRPC.
+#[derive(Clone)]
+pub(crate) struct Gate<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> Gate<S> {
+    /// Before this service.
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Gate<S> {
+        Gate { inner, shared }
+    }
+}
+
+impl<S: NamedService> NamedService for Gate<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<Request<Body>> for Gate<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // The one that was polled is the one that is ready.
+        let ready = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, ready);
+        if request.uri().path() == HANDSHAKE {
+            return Box::pin(inner.call(request));
+        }
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            match auth::caller(&shared, &parts.headers, &parts.extensions).await {
+                Ok(caller) => {
+                    parts.extensions.insert(caller);
+                    let body = coming(body, shared.options.transfer_timeout);
+                    inner.call(Request::from_parts(parts, body)).await
+                }
+                Err(error) => Ok(status(&error).into_http()),
+            }
+        })
+    }
+}
+
+/// A body that ends with an error once nothing of it comes for so long.
+fn coming(body: Body, wait: Duration) -> Body {
+    let frames = stream::unfold(Some(body), move |body| async move {
+        let mut body = body?;
+        match timeout(wait, body.frame()).await {
+            Ok(frame) => frame.map(|frame| (frame, Some(body))),
+            Err(_) => {
+                let message = format!("nothing more of the message came for {} seconds", wait.as_secs());
+                Some((Err(status(&Error::new(ErrorKind::Timeout, message))), None))
+            }
+        }
+    });
+    Body::new(StreamBody::new(frames))
+}
+
+/// Who was let in.
+pub(crate) fn entered(extensions: &Extensions) -> Result<Arc<Caller>, Status> {
+    extensions.get::<Arc<Caller>>().cloned().ok_or_else(|| status(&Error::internal("a call has passed by the gate")))
+}
