@@ -174,7 +174,7 @@ async fn columns_of(session: &Session, table: &str) -> Result<Vec<String>> {
 /// Looks at the first files.
 async fn look_at(source: &Source, options: &CopyOptions) -> Result<Inferred> {
     let (source, options) = (source.clone(), options.clone());
-    tokio::task::spawn_blocking(move || infer(&source, &options, None))
+    tokio::task::spawn_blocking(move || infer(&source, &options))
         .await
         .map_err(|error| Error::internal(format!("inferring: {error}")))?
 }

@@ -11,6 +11,7 @@ mod fuzz;
 mod index_answers;
 mod kill;
 mod nested;
+mod places;
 mod predicates;
 mod progressive;
 mod rights;
