@@ -280,7 +280,10 @@ impl Config {
 fn joined(name: &str, parts: &[toml::Value]) -> Result<String> {
     let text = |part: &toml::Value| match part.as_str() {
         Some(text) if !text.contains(',') && !text.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err(wrong(format!("{name} cannot hold {part}")).with_hint("it is a list of texts without commas")),
+        _ => {
+            let what = part.type_str();
+            Err(wrong(format!("{name} cannot hold this {what}")).with_hint("it is a list of texts that have no commas"))
+        }
     };
     Ok(parts.iter().map(text).collect::<Result<Vec<String>>>()?.join(","))
 }

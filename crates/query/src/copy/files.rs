@@ -12,7 +12,7 @@ use crate::copy::roots::{Location, Roots};
 use crate::copy::statement::Source;
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_types::{Error, ErrorKind, Result};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -240,6 +240,7 @@ impl Read for Cancellable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::Write;
 
     fn packed(bytes: &[u8], compression: Compression) -> Vec<u8> {
