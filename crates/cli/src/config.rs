@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 23] = [
+const SETTINGS: [(&str, &str, &str); 28] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -54,6 +54,23 @@ const SETTINGS: [(&str, &str, &str); 23] = [
         "1h",
         "A token of Flight SQL that is not used for so long is no more, nor what is kept for it.",
     ),
+    (
+        "copy_roots",
+        "",
+        "Directories in which COPY reads and writes the server's files, for roles that may; none if empty. A list: /a,/b; in the file ['/a', '/b'].",
+    ),
+    (
+        "copy_hosts",
+        "",
+        "Hosts whose URLs COPY reads, for roles that may: data.example.org, *.example.org, example.org:8443; none if empty. A list.",
+    ),
+    (
+        "copy_private_addresses",
+        "false",
+        "true: hosts of copy_hosts may be at addresses that are not public. An address that is written in copy_hosts may be so anyway.",
+    ),
+    ("copy_url_bytes_max", "10GB", "The longest file that COPY reads of a URL, as it comes."),
+    ("copy_ca_file", "", "File of the authorities that https believes, in PEM; the system's if empty."),
     ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0 logs none."),
     (
         "otlp_endpoint",
@@ -63,6 +80,9 @@ const SETTINGS: [(&str, &str, &str); 23] = [
     ("otlp_share", "1", "Share of the traces that are sent, from 0 to 1, of those that no client decides about."),
     ("stop_timeout", "10s", "What running statements get to finish when the server stops."),
 ];
+
+/// Settings that are lists: between commas, or an array in the file.
+const LISTS: [&str; 2] = ["copy_roots", "copy_hosts"];
 
 /// Variables that are not settings.
 const OTHER_VARIABLES: [&str; 3] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS", crate::remote::PASSWORD];
@@ -158,6 +178,9 @@ impl Config {
                     toml::Value::String(text) => text,
                     toml::Value::Integer(number) => number.to_string(),
                     toml::Value::Boolean(value) => value.to_string(),
+                    toml::Value::Array(parts) if LISTS.contains(&name.as_str()) => {
+                        joined(&name, &parts).map_err(|error| error.at(path.display()))?
+                    }
                     other => {
                         let what = other.type_str();
                         return Err(wrong(format!("{}: {name} is {what}, and not a text or a number", path.display())));
@@ -234,6 +257,21 @@ impl Config {
         }
     }
 
+    /// A setting that is a list.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        let parts = self.get(name).split(',').map(str::trim);
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// A setting that is on or off.
+    pub fn switch(&self, name: &str) -> Result<bool> {
+        match self.get(name) {
+            "true" | "on" => Ok(true),
+            "false" | "off" => Ok(false),
+            text => Err(wrong(format!("{name} cannot be '{text}': it takes true or false"))),
+        }
+    }
+
     /// A setting that is a share.
     pub fn share(&self, name: &str) -> Result<f64> {
         let text = self.get(name);
@@ -246,6 +284,18 @@ impl Config {
         let text = self.get(name);
         (!text.is_empty()).then(|| PathBuf::from(text))
     }
+}
+
+/// A list as all other sources write it.
+fn joined(name: &str, parts: &[toml::Value]) -> Result<String> {
+    let text = |part: &toml::Value| match part.as_str() {
+        Some(text) if !text.contains(',') && !text.trim().is_empty() => Ok(text.to_owned()),
+        _ => {
+            let what = part.type_str();
+            Err(wrong(format!("{name} cannot hold this {what}")).with_hint("it is a list of texts that have no commas"))
+        }
+    };
+    Ok(parts.iter().map(text).collect::<Result<Vec<String>>>()?.join(","))
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
@@ -294,6 +344,24 @@ mod tests {
         assert_eq!(config.duration("idle_timeout").unwrap(), Duration::from_secs(120));
         assert_eq!((config.get("threads"), config.is_stated("tls_key")), ("3", false));
         assert!(warnings.len() == 1 && warnings[0].contains("ALLUVIA_LISTN"), "{warnings:?}");
+    }
+
+    #[test]
+    fn lists_are_arrays_in_the_file_and_between_commas_elsewhere() {
+        let file =
+            "copy_roots = ['/data/in', '/data/out']\ncopy_hosts = 'a.org, *.b.org'\ncopy_private_addresses = true";
+        let (config, _) = load(file, &[], &ConfigArgs::default()).unwrap();
+        assert_eq!(config.list("copy_roots"), ["/data/in", "/data/out"]);
+        assert_eq!(config.list("copy_hosts"), ["a.org", "*.b.org"]);
+        assert!(config.switch("copy_private_addresses").unwrap());
+        let flag = ConfigArgs { set: vec!["copy_roots=/c".into()], ..ConfigArgs::default() };
+        let (config, _) = load(file, &[("ALLUVIA_COPY_HOSTS", "")], &flag).unwrap();
+        assert_eq!((config.list("copy_roots"), config.list("copy_hosts")), (vec!["/c".to_owned()], Vec::new()));
+        let (config, _) = load("copy_private_addresses = 'perhaps'", &[], &ConfigArgs::default()).unwrap();
+        assert!(config.switch("copy_private_addresses").is_err() && config.list("copy_roots").is_empty());
+        for file in ["copy_roots = ['/a,b']", "copy_hosts = [7]", "copy_hosts = ['']"] {
+            assert!(load(file, &[], &ConfigArgs::default()).is_err(), "{file}");
+        }
     }
 
     #[test]

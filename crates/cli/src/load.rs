@@ -187,7 +187,7 @@ async fn look_at(source: &Source, options: &CopyOptions) -> Result<(Result<Infer
             let (found, input) = infer_stream(Box::new(std::io::stdin()), &options);
             (found, Streams { stdin: Some(input), ..Streams::default() })
         }
-        source => (infer(&source, &options, None), Streams::default()),
+        source => (infer(&source, &options), Streams::default()),
     };
     tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(format!("inferring: {error}")))
 }

@@ -9,7 +9,7 @@ use crate::config::{Config, ConfigArgs};
 use crate::notify::{READY, STOPPING, notify};
 use crate::say;
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier, random_password};
-use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_node::{Database, DatabaseOptions, ServedOptions, parse_bytes};
 use alluvia_server_flight as flight;
 use alluvia_server_http as http;
 use alluvia_server_pg::{Server, ServerOptions};
@@ -165,6 +165,17 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
     }
     if !config.get("threads").is_empty() {
         options.threads = config.number("threads")?;
+    }
+    options.served = ServedOptions {
+        copy_roots: config.list("copy_roots").into_iter().map(PathBuf::from).collect(),
+        copy_hosts: config.list("copy_hosts"),
+        copy_private_addresses: config.switch("copy_private_addresses")?,
+        copy_url_bytes_max: bytes(config, "copy_url_bytes_max")?,
+        copy_ca_file: config.path("copy_ca_file"),
+    };
+    for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
+        // It may be mounted later.
+        eprintln!("warning: copy_roots: {} is no directory now", root.display());
     }
     Ok(options)
 }

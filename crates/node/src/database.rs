@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::options::DatabaseOptions;
 use crate::pool::Pool;
 use crate::threads::Threads;
+use crate::urls;
 use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
 use alluvia_snapshot::Store;
 use alluvia_storage::{Disk, RealDisk};
@@ -55,6 +56,8 @@ impl Database {
         options: DatabaseOptions,
     ) -> Result<Database> {
         let dir = dir.as_ref();
+        // Refused before anything is made.
+        let (fetch, served) = (urls::own(&options.served), urls::served(&options.served)?);
         let pool = Arc::new(Pool::new(options.threads));
         let seed = clock.wall_micros() as u64 ^ u64::from(std::process::id()) << 48;
         let core = Arc::new(Core::open(disk, dir, clock, &options, pool, seed)?);
@@ -73,6 +76,8 @@ impl Database {
                 cuboid_bytes_max: options.cuboid_bytes_max(),
                 predicate_cache_bytes_max: options.predicate_cache_bytes_max(),
                 threads: options.threads,
+                fetch: Some(fetch),
+                served,
             },
         )?;
         Ok(Database { _threads: Threads::start(&core, &engine), core, engine })

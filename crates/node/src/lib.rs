@@ -117,8 +117,9 @@ mod memos;
 mod options;
 mod pool;
 mod threads;
+mod urls;
 
 pub use check::{CheckReport, check};
 pub use core::Core;
 pub use database::Database;
-pub use options::{DatabaseOptions, parse_bytes};
+pub use options::{DatabaseOptions, ServedOptions, parse_bytes};

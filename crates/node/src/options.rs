@@ -21,6 +21,35 @@ pub struct DatabaseOptions {
     pub pipeline: PipelineOptions,
     /// Bytes of a log file before the next one begins.
     pub log_file_bytes_max: u64,
+    /// What sessions of servers' clients may name in COPY.
+    pub served: ServedOptions,
+}
+
+/// What sessions of servers' clients may name in COPY. By default nothing: the process's own sessions may what the process may.
+#[derive(Clone, Debug)]
+pub struct ServedOptions {
+    /// The directories that files may be in.
+    pub copy_roots: Vec<PathBuf>,
+    /// The hosts that URLs may name: `data.example.org`, `*.example.org`, `example.org:8443`, `10.1.2.3`.
+    pub copy_hosts: Vec<String>,
+    /// Whether a host that is allowed by its name may be at an address that is not public.
+    pub copy_private_addresses: bool,
+    /// The longest file of a URL.
+    pub copy_url_bytes_max: u64,
+    /// The authorities that https believes, in PEM; `None` for the system's. Also for the process's own sessions.
+    pub copy_ca_file: Option<PathBuf>,
+}
+
+impl Default for ServedOptions {
+    fn default() -> Self {
+        ServedOptions {
+            copy_roots: Vec::new(),
+            copy_hosts: Vec::new(),
+            copy_private_addresses: false,
+            copy_url_bytes_max: 10 << 30,
+            copy_ca_file: None,
+        }
+    }
 }
 
 impl Default for DatabaseOptions {
@@ -34,6 +63,7 @@ impl Default for DatabaseOptions {
             spill_dir: None,
             pipeline: PipelineOptions::default(),
             log_file_bytes_max: 64 << 20,
+            served: ServedOptions::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::checked;
+use crate::copy::{CopyPlaces, Fetch, ServedPlaces};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rights::{LogIns, Trust};
@@ -54,6 +55,10 @@ pub struct EngineOptions {
     pub predicate_cache_bytes_max: u64,
     /// Threads that one query runs on unless its session sets `threads`.
     pub threads: usize,
+    /// Gets the URLs that the process's own sessions name in COPY, `None` for none.
+    pub fetch: Option<Arc<dyn Fetch>>,
+    /// The files and URLs that sessions of servers' clients may name in COPY.
+    pub served: ServedPlaces,
 }
 
 /// Removes a spill directory with all that is in it, before its first engine; fine if there is none.
@@ -179,6 +184,15 @@ impl Engine {
     /// Where statements spill, and bodies are spooled.
     pub(crate) fn spill_dir(&self) -> &Path {
         &self.options.spill_dir
+    }
+
+    /// What a session may name in COPY.
+    pub(crate) fn copy_places(&self, is_served: bool) -> CopyPlaces {
+        let spool_dir = self.options.spill_dir.clone();
+        match is_served {
+            true => CopyPlaces::served(&self.options.served, spool_dir),
+            false => CopyPlaces::anywhere(self.options.fetch.clone(), spool_dir),
+        }
     }
 
     /// How the database stands, and what was counted since it was opened.

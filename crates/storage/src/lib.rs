@@ -1,7 +1,8 @@
 //! Files: a blocking [`Disk`], a disk that fails on demand, checksummed files, and the accounted cache.
 //!
 //! Invariants:
-//! - Every byte that Alluvia reads or writes goes through a [`Disk`]; no other room calls `std::fs`.
+//! - Every byte that Alluvia reads or writes goes through a [`Disk`]; no other room calls `std::fs`. Users' own files, which COPY reads and
+//!   writes, do not: they are found in a [`Directory`].
 //! - Nothing is durable until `sync_data` on the file *and* `sync_dir` on the directory that names it have returned.
 //! - A byte handed out by [`CheckedFile`] or [`read_atomic`] has passed its checksum.
 //!
@@ -14,6 +15,7 @@ mod cache;
 mod checked_file;
 mod checked_writer;
 mod checks;
+mod directory;
 mod disk;
 mod fault;
 mod real_disk;
@@ -24,6 +26,7 @@ pub use cache::Cache;
 pub use checked_file::CheckedFile;
 pub use checked_writer::CheckedWriter;
 pub use checks::{CHUNK_BYTES, FileChecks};
+pub use directory::{Directory, Named};
 pub use disk::{Disk, DiskEntry, DiskFile, DiskLock};
 pub use fault::{FaultDisk, Survival};
 pub use real_disk::{RealDisk, machine_memory_bytes};

@@ -32,16 +32,22 @@ pub struct RoleId(pub u32);
 pub const PUBLIC: RoleId = RoleId(0);
 /// The superuser that a database is made with; it owns what was made before there were roles.
 pub const BOOTSTRAP: RoleId = RoleId(10);
-/// Who is in it may read files and URLs of the server in SQL.
+/// Who is in it may read files of the server in SQL.
 pub const READ_FILES: RoleId = RoleId(4_569);
 /// Who is in it may write files of the server in SQL.
 pub const WRITE_FILES: RoleId = RoleId(4_570);
+/// Who is in it may have the server read URLs in SQL. PostgreSQL has no such role; names that begin with pg_ were never to be had.
+pub const READ_URLS: RoleId = RoleId(9_001);
 /// The first number of a role that somebody made.
 const FIRST: u32 = 16_384;
 
 /// Roles that every database has.
-pub const BUILT_IN: [(RoleId, &str); 3] =
-    [(BOOTSTRAP, "alluvia"), (READ_FILES, "pg_read_server_files"), (WRITE_FILES, "pg_write_server_files")];
+pub const BUILT_IN: [(RoleId, &str); 4] = [
+    (BOOTSTRAP, "alluvia"),
+    (READ_FILES, "pg_read_server_files"),
+    (WRITE_FILES, "pg_write_server_files"),
+    (READ_URLS, "pg_read_server_urls"),
+];
 
 /// What must not be printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,9 @@
 //! Rights as the manifest keeps them.
+//!
+//! Invariant: roles that every database has are there whether they are kept or not: manifests from before a role was built in lack it. What
+//! came later than the format is kept only where it is not as every database has it, so that the bytes stay those of the format.
 
-use super::{BUILT_IN, Object, PUBLIC, Privileges, Rights, Role, RoleId};
+use super::{BUILT_IN, Object, PUBLIC, Privileges, READ_URLS, Rights, Role, RoleId};
 use alluvia_types::TableId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,12 +23,16 @@ struct StoredGrant {
     privileges: Privileges,
 }
 
+fn is_kept(role: &Role) -> bool {
+    role.id != READ_URLS || Rights::default().role(READ_URLS) != Some(role)
+}
+
 impl From<Rights> for Stored {
     fn from(rights: Rights) -> Stored {
         let grant = |((on, to), privileges)| StoredGrant { on, to, privileges };
         Stored {
             next_role: rights.next,
-            roles: rights.roles.into_values().collect(),
+            roles: rights.roles.into_values().filter(is_kept).collect(),
             owners: rights.owners,
             grants: rights.grants.into_iter().map(grant).collect(),
         }
@@ -52,5 +59,37 @@ impl TryFrom<Stored> for Rights {
             rights.grants.insert((on, to), privileges);
         }
         Ok(rights)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rights::{READ_FILES, RightsChange};
+
+    #[test]
+    fn a_role_that_became_built_in_later_is_there_in_old_manifests_too() {
+        let mut rights = Rights::default();
+        let text = serde_json::to_string(&rights).unwrap();
+        assert!(text.contains("pg_read_server_files") && !text.contains("pg_read_server_urls"), "{text}");
+        assert_eq!(serde_json::from_str::<Rights>(&text).unwrap(), rights);
+        // In another role it is not as every database has it.
+        rights.apply(&RightsChange::Join { role: READ_FILES, member: READ_URLS }, |_| true).unwrap();
+        let text = serde_json::to_string(&rights).unwrap();
+        assert!(text.contains("pg_read_server_urls"), "{text}");
+        assert_eq!(serde_json::from_str::<Rights>(&text).unwrap(), rights);
+        // Whoever is in it stays so.
+        let mut rights = Rights::default();
+        let create = RightsChange::CreateRole {
+            name: "loader".to_owned(),
+            login: true,
+            superuser: false,
+            verifier: None,
+            member_of: [READ_URLS].into(),
+        };
+        rights.apply(&create, |_| true).unwrap();
+        let read: Rights = serde_json::from_str(&serde_json::to_string(&rights).unwrap()).unwrap();
+        assert_eq!(read, rights);
+        assert!(read.is_in(read.named("loader").unwrap().id, READ_URLS));
     }
 }

@@ -43,7 +43,7 @@ impl Feed {
         let path = file.to_str().ok_or_else(|| Error::new(ErrorKind::InvalidValue, "the file's name is not UTF-8"))?;
         let source = Source::Files(path.to_owned());
         let asked = source.clone();
-        let inferred = tokio::task::spawn_blocking(move || infer(&asked, &CopyOptions::default(), None))
+        let inferred = tokio::task::spawn_blocking(move || infer(&asked, &CopyOptions::default()))
             .await
             .map_err(|error| Error::internal(format!("inferring: {error}")))??;
         let session = db.session();

@@ -14,6 +14,7 @@ mod index_answers;
 mod kill;
 mod near_misses;
 mod nested;
+mod places;
 mod predicates;
 mod progressive;
 mod rights;

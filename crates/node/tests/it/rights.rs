@@ -2,7 +2,8 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::support::shown_rows as rows;
-use alluvia_node::{Database, DatabaseOptions};
+use crate::support::web::{host, plain};
+use alluvia_node::{Database, DatabaseOptions, ServedOptions};
 use alluvia_query::copy::{CopyOptions, Streams};
 use alluvia_query::{Client, Ingest, LogIn, Session};
 use alluvia_storage::{Disk, FaultDisk, Survival};
@@ -45,13 +46,14 @@ const INSERT_A: &str = "GRANT INSERT ON a TO r";
 const CREATE: &str = "GRANT CREATE ON DATABASE alluvia TO r";
 const READ_FILES: &str = "GRANT pg_read_server_files TO r";
 const WRITE_FILES: &str = "GRANT pg_write_server_files TO r";
+const READ_URLS: &str = "GRANT pg_read_server_urls TO r";
 const OWN_A: &str = "ALTER TABLE a OWNER TO r";
 const SUPER: &str = "ALTER ROLE r SUPERUSER";
 /// All of them but the last, with which everything is possible.
-const GRANTS: [&str; 7] = [SELECT_A, SELECT_B, INSERT_A, CREATE, READ_FILES, WRITE_FILES, OWN_A];
+const GRANTS: [&str; 8] = [SELECT_A, SELECT_B, INSERT_A, CREATE, READ_FILES, WRITE_FILES, READ_URLS, OWN_A];
 
 /// A statement, and the grants of which it needs every one.
-fn matrix(file: &str, out: &str) -> Vec<(String, Vec<&'static str>)> {
+fn matrix(file: &str, out: &str, url: &str) -> Vec<(String, Vec<&'static str>)> {
     let cases: Vec<(&str, Vec<&'static str>)> = vec![
         ("SELECT 1", vec![]),
         ("SELECT * FROM a", vec![SELECT_A]),
@@ -81,6 +83,9 @@ fn matrix(file: &str, out: &str) -> Vec<(String, Vec<&'static str>)> {
             "COPY a FROM '{file}' WITH (HEADER true, ON_ERROR skip, REJECTS '{out}.rejects')",
             vec![INSERT_A, READ_FILES, WRITE_FILES],
         ),
+        ("COPY a FROM '{file}' WITH (HEADER true, ON_ERROR skip)", vec![INSERT_A, READ_FILES, WRITE_FILES]),
+        ("COPY a FROM '{url}' WITH (HEADER true)", vec![INSERT_A, READ_URLS]),
+        ("COPY a FROM '{url}', '{file}' WITH (HEADER true)", vec![INSERT_A, READ_FILES, READ_URLS]),
         ("CREATE TABLE new (x INT)", vec![CREATE]),
         ("CREATE TABLE new AS SELECT * FROM b", vec![CREATE, SELECT_B]),
         ("ALTER TABLE a ADD COLUMN more INT", vec![OWN_A]),
@@ -122,7 +127,7 @@ fn matrix(file: &str, out: &str) -> Vec<(String, Vec<&'static str>)> {
         ("BEGIN", vec![]),
         ("DISCARD ALL", vec![]),
     ];
-    let filled = |sql: &str| sql.replace("{file}", file).replace("{out}", out);
+    let filled = |sql: &str| sql.replace("{file}", file).replace("{out}", out).replace("{url}", url);
     cases.into_iter().map(|(sql, needs)| (filled(sql), needs)).collect()
 }
 
@@ -158,9 +163,16 @@ fn every_kind_of_statement_needs_each_of_its_privileges_and_no_other() {
     let file = dir.path().join("in.csv");
     std::fs::write(&file, "k,v\nz,9\n").unwrap();
     let out = dir.path().join("out.csv");
-    let db = Database::open_with(dir.path().join("db"), options()).unwrap();
+    let host = host(|_| plain("k,v\nz,9\n"));
+    let served = ServedOptions {
+        copy_roots: vec![dir.path().to_owned()],
+        copy_hosts: vec![host.to_string()],
+        ..ServedOptions::default()
+    };
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions { served, ..options() }).unwrap();
+    let url = format!("http://{host}/in.csv");
     block_on(async {
-        for (sql, needs) in matrix(&file.display().to_string(), &out.display().to_string()) {
+        for (sql, needs) in matrix(&file.display().to_string(), &out.display().to_string(), &url) {
             let granted = |without: Option<&str>| -> Vec<&'static str> {
                 let wanted = needs.iter().copied().filter(|need| Some(*need) != without);
                 wanted.collect()

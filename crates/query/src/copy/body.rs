@@ -1,10 +1,11 @@
-//! Input that comes from a client rather than from a file: bounded, spooled where it has to be read from its end.
+//! Input that comes from a client or a URL rather than from a file: bounded, spooled where it has to be read from its end.
 //!
 //! Invariant: what a body unpacks to is bounded as it is: a small body that unpacks to a large one is refused at the bound. Of Parquet and
 //! Arrow, which are packed inside, too, the rows in memory are bounded besides.
 #![allow(clippy::disallowed_methods)] // spooled bodies are no part of the database
 
 use crate::copy::files::InputFile;
+use crate::copy::roots::Location;
 use alluvia_snapshot::BatchKey;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -97,14 +98,20 @@ pub(crate) struct Spooled {
 impl Spooled {
     /// Takes all of a body.
     pub(crate) fn new(mut body: impl Read, dir: &Path, name: &str) -> Result<Spooled> {
+        Spooled::filled(dir, |out| io::copy(&mut body, out).map_err(|error| Error::io(name, "reading", &error)))
+    }
+
+    /// Takes what `fill` writes, of which it gives the length.
+    pub(crate) fn filled(dir: &Path, fill: impl FnOnce(&mut File) -> Result<u64>) -> Result<Spooled> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!("body-{}-{number}", std::process::id()));
         let failed = |error: io::Error| Error::io(&path, "writing", &error);
         fs::create_dir_all(dir).map_err(failed)?;
         let mut out = File::create(&path).map_err(failed)?;
-        let mut spooled = Spooled { file: InputFile { path: path.clone(), bytes: 0, modified_micros: 0 } };
-        spooled.file.bytes = io::copy(&mut body, &mut out).map_err(|error| Error::io(name, "reading", &error))?;
+        let location = Location::Written(path.clone());
+        let mut spooled = Spooled { file: InputFile { path: path.clone(), location, bytes: 0, modified_micros: 0 } };
+        spooled.file.bytes = fill(&mut out)?;
         Ok(spooled)
     }
 }

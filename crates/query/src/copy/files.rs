@@ -1,31 +1,31 @@
-//! The users' own files: found, opened, unpacked, written.
+//! The users' own files, and what else is read: found, opened, unpacked.
 //!
 //! Invariants:
-//! - This is the only module of `query` that touches files directly; the database's own files go through `Disk`.
+//! - With `roots`, `output_file` and `body` this is all of `query` that touches files directly; the database's own files go through `Disk`.
 //! - Files of a pattern come in the order of their names, so that a load that is repeated sees the same rows in the same order.
-//! - A file that is written appears under its name when it is complete and synced, or not at all. Syncing and naming are two
-//!   steps, so that what must be safe first can be made safe in between.
-//! - With roots, nothing outside them is opened, whatever links and `..` say.
+//! - Where files may be is `roots`' to say: whatever is opened for a statement was located by it.
 #![allow(clippy::disallowed_methods)] // the reason of this module
 
 use crate::copy::options::Compression;
+use crate::copy::places::is_url;
+use crate::copy::roots::{Location, Roots};
 use crate::copy::statement::Source;
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_types::{Error, ErrorKind, Result};
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Cursor, Read, Write};
+use std::fs::File;
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Directories that COPY may use; `None` means any.
-pub(crate) type Roots = Option<Vec<PathBuf>>;
-
 /// A file to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct InputFile {
+    /// As it was named.
     pub(crate) path: PathBuf,
+    /// Where that leads.
+    pub(crate) location: Location,
     pub(crate) bytes: u64,
     /// Microseconds since 1970; part of the identity that makes a load resumable.
     pub(crate) modified_micros: i64,
@@ -39,15 +39,15 @@ impl InputFile {
 
     /// Opens it for random access.
     pub(crate) fn open(&self) -> Result<File> {
-        File::open(&self.path).map_err(|error| Error::io(&self.path, "opening", &error))
+        self.location.open().map_err(|error| Error::io(&self.path, "opening", &error))
     }
 }
 
-/// The files of a source, in the order of their names; at least one. Standard input has none.
+/// The files of a source, in the order of their names; at least one for each pattern. Standard input has none, nor have URLs.
 pub(crate) fn resolve(source: &Source, roots: &Roots) -> Result<Vec<InputFile>> {
     let mut paths = Vec::new();
-    for pattern in source.patterns() {
-        paths.extend(matching(pattern)?);
+    for pattern in source.patterns().iter().filter(|pattern| !is_url(pattern)) {
+        paths.extend(matching(pattern, roots)?);
     }
     // Listed files come as from one pattern that matches them all: who expanded it makes no other load.
     paths.sort();
@@ -56,10 +56,11 @@ pub(crate) fn resolve(source: &Source, roots: &Roots) -> Result<Vec<InputFile>> 
 }
 
 /// The files of one pattern; at least one.
-fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+fn matching(pattern: &str, roots: &Roots) -> Result<Vec<PathBuf>> {
     if Path::new(pattern).exists() || !is_pattern(pattern) {
         return Ok(vec![PathBuf::from(pattern)]);
     }
+    roots.check_pattern(pattern)?;
     let bad = |error| Error::new(ErrorKind::InvalidValue, format!("{pattern} is not a file pattern: {error}"));
     let mut paths = Vec::new();
     for path in glob::glob(pattern).map_err(bad)? {
@@ -82,26 +83,14 @@ pub(crate) fn is_pattern(path: &str) -> bool {
 }
 
 fn describe(path: PathBuf, roots: &Roots) -> Result<InputFile> {
-    let failed = |error: io::Error| Error::io(&path, "opening", &error);
-    check_roots(&fs::canonicalize(&path).map_err(failed)?, &path, roots)?;
-    let metadata = fs::metadata(&path).map_err(failed)?;
+    let location = roots.locate(&path, "opening")?;
+    let metadata = location.metadata().map_err(|error| Error::io(&path, "opening", &error))?;
     if metadata.is_dir() {
         return Err(Error::new(ErrorKind::Io, format!("{} is a directory", path.display()))
             .with_hint(format!("for the files in it: '{}'", path.join("*").display())));
     }
     let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    Ok(InputFile { bytes: metadata.len(), modified_micros: modified.as_micros() as i64, path })
-}
-
-fn check_roots(real: &Path, asked: &Path, roots: &Roots) -> Result<()> {
-    let Some(roots) = roots else { return Ok(()) };
-    let inside = |root: &PathBuf| fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
-    if roots.iter().any(inside) {
-        return Ok(());
-    }
-    let allowed: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
-    Err(Error::new(ErrorKind::Io, format!("{} is outside the directories that COPY may use", asked.display()))
-        .with_hint(format!("they are: {}", allowed.join(", "))))
+    Ok(InputFile { bytes: metadata.len(), modified_micros: modified.as_micros() as i64, path, location })
 }
 
 /// Opens a file or standard input as bytes, unpacked, and counts what is consumed of the packed file.
@@ -248,119 +237,11 @@ impl Read for Cancellable {
     }
 }
 
-/// A file being written. Dropped before `finish`, it leaves nothing.
-#[derive(Debug)]
-pub(crate) struct OutputFile {
-    writer: Option<BufWriter<File>>,
-    path: PathBuf,
-    /// Where the bytes go until the file is complete; `None` for a device or a pipe, which is written directly.
-    partial: Option<PathBuf>,
-}
-
-impl OutputFile {
-    /// Starts a file that will appear as `path`.
-    pub(crate) fn create(path: &Path, roots: &Roots) -> Result<OutputFile> {
-        let failed = |error: io::Error| Error::io(path, "creating", &error);
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        check_roots(&fs::canonicalize(parent).map_err(failed)?, path, roots)?;
-        let existing = fs::metadata(path).ok();
-        if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
-            return Err(Error::new(ErrorKind::Io, format!("{} is a directory", path.display())));
-        }
-        let device = existing.is_some_and(|metadata| !metadata.is_file());
-        let Some(name) = path.file_name() else {
-            return Err(Error::new(ErrorKind::Io, format!("{} does not name a file", path.display())));
-        };
-        let partial = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
-        let (file, partial) = if device {
-            (File::options().write(true).open(path), None)
-        } else {
-            (File::create(&partial), Some(partial))
-        };
-        let writer = BufWriter::with_capacity(256 * 1024, file.map_err(failed)?);
-        Ok(OutputFile { writer: Some(writer), path: path.to_owned(), partial })
-    }
-
-    /// Syncs the bytes and gives the file its name.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.sync()?.publish()
-    }
-
-    /// Syncs the bytes. The file has no name yet.
-    pub(crate) fn sync(mut self) -> Result<SyncedFile> {
-        let failed = |error: io::Error| Error::io(&self.path, "writing", &error);
-        let writer = self.writer.take().expect("synced once");
-        let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-        if self.partial.is_some() {
-            file.sync_all().map_err(failed)?;
-        }
-        Ok(SyncedFile { path: std::mem::take(&mut self.path), partial: self.partial.take() })
-    }
-}
-
-impl Write for OutputFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.writer.as_mut().expect("not finished").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.as_mut().expect("not finished").flush()
-    }
-}
-
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        if let Some(partial) = &self.partial {
-            let _ = fs::remove_file(partial);
-        }
-    }
-}
-
-/// A file whose bytes are on disk, and which has yet to get its name. Dropped before that, it leaves nothing.
-#[derive(Debug)]
-pub(crate) struct SyncedFile {
-    path: PathBuf,
-    /// As [`OutputFile::partial`].
-    partial: Option<PathBuf>,
-}
-
-impl SyncedFile {
-    /// Gives the file its name.
-    pub(crate) fn publish(mut self) -> Result<()> {
-        self.rename()
-    }
-
-    /// Gives the file its name, and keeps it where it is if it cannot have it; says where it is.
-    pub(crate) fn publish_or_keep(mut self) -> PathBuf {
-        match self.rename() {
-            Ok(()) => std::mem::take(&mut self.path),
-            Err(_) => self.partial.take().unwrap_or_default(),
-        }
-    }
-
-    fn rename(&mut self) -> Result<()> {
-        if let Some(partial) = &self.partial {
-            fs::rename(partial, &self.path).map_err(|error| Error::io(&self.path, "writing", &error))?;
-            self.partial = None;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for SyncedFile {
-    fn drop(&mut self) {
-        if let Some(partial) = &self.partial {
-            let _ = fs::remove_file(partial);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::io::Write;
 
     fn packed(bytes: &[u8], compression: Compression) -> Vec<u8> {
         match compression {
@@ -411,7 +292,7 @@ mod tests {
         fs::create_dir_all(dir.path().join("sub.csv")).unwrap();
         let at = |name: &str| Source::Files(dir.path().join(name).display().to_string());
         let names = |source: &Source| -> Vec<String> {
-            let files = resolve(source, &None).unwrap();
+            let files = resolve(source, &Roots::Anywhere).unwrap();
             files.iter().map(|file| file.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
         };
         assert_eq!(names(&at("*.csv")), ["a10.csv", "a2.csv", "b.csv", "odd[1].csv"]);
@@ -420,52 +301,33 @@ mod tests {
             names(&Source::Several(patterns.iter().map(|name| dir.path().join(name).display().to_string()).collect()))
         };
         assert_eq!(listed(&["b.csv", "x.txt", "a*.csv", "a2.csv"]), ["a10.csv", "a2.csv", "b.csv", "x.txt"]);
-        assert_eq!(resolve(&at("*.parquet"), &None).unwrap_err().kind(), ErrorKind::Io);
-        assert!(resolve(&at("sub.csv"), &None).unwrap_err().hint().unwrap().contains("sub.csv/*"));
-        assert!(resolve(&at("missing.csv"), &None).unwrap_err().message().contains("missing.csv"));
-        let inside = Some(vec![dir.path().join("sub.csv")]);
-        assert!(resolve(&at("b.csv"), &inside).is_err());
-        assert!(resolve(&at("sub.csv/../b.csv"), &inside).is_err());
-        assert!(resolve(&at("b.csv"), &Some(vec![dir.path().to_owned()])).is_ok());
-        assert!(OutputFile::create(&dir.path().join("out.csv"), &inside).is_err());
+        assert_eq!(resolve(&at("*.parquet"), &Roots::Anywhere).unwrap_err().kind(), ErrorKind::Io);
+        assert!(resolve(&at("sub.csv"), &Roots::Anywhere).unwrap_err().hint().unwrap().contains("sub.csv/*"));
+        assert!(resolve(&at("missing.csv"), &Roots::Anywhere).unwrap_err().message().contains("missing.csv"));
+        let inside = Roots::Below(vec![dir.path().join("sub.csv")]);
+        for outside in ["b.csv", "*.csv", "sub.csv/../b.csv", "sub.csv/../*.csv", "missing.csv", "odd[1].csv"] {
+            assert_eq!(resolve(&at(outside), &inside).unwrap_err().kind(), ErrorKind::Forbidden, "{outside}");
+        }
+        assert!(resolve(&at("b.csv"), &Roots::Below(vec![dir.path().to_owned()])).is_ok());
     }
 
     #[test]
-    fn an_output_file_appears_whole_or_not_at_all() {
+    fn each_match_of_a_pattern_is_checked() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out.csv");
-        let count = || fs::read_dir(dir.path()).unwrap().count();
-        let mut file = OutputFile::create(&path, &None).unwrap();
-        file.write_all(b"half").unwrap();
-        drop(file);
-        assert_eq!(count(), 0);
-        let mut file = OutputFile::create(&path, &None).unwrap();
-        file.write_all(b"whole").unwrap();
-        assert!(!path.exists());
-        file.finish().unwrap();
-        assert_eq!((fs::read(&path).unwrap().as_slice(), count()), (b"whole".as_slice(), 1));
-        assert!(OutputFile::create(dir.path(), &None).is_err());
-        drop(OutputFile::create(&path, &None).unwrap().sync().unwrap());
-        assert_eq!((fs::read(&path).unwrap().as_slice(), count()), (b"whole".as_slice(), 1));
-    }
-
-    #[test]
-    fn a_synced_file_is_kept_when_its_name_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out.csv");
-        let synced = || {
-            let mut file = OutputFile::create(&path, &None).unwrap();
-            file.write_all(b"rows").unwrap();
-            file.sync().unwrap()
-        };
-        let (refused, kept) = (synced(), synced());
-        fs::create_dir_all(path.join("in the way")).unwrap();
-        let place = kept.publish_or_keep();
-        assert_eq!(fs::read(&place).unwrap(), b"rows");
-        assert!(refused.publish().is_err() && !place.exists(), "both have the same hidden file");
-        fs::remove_dir_all(&path).unwrap();
-        assert_eq!(synced().publish_or_keep(), path);
-        assert_eq!(fs::read(&path).unwrap(), b"rows");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("in/sub")).unwrap();
+        fs::create_dir_all(at("out")).unwrap();
+        for name in ["in/a.csv", "in/sub/b.csv", "out/c.csv"] {
+            fs::write(at(name), name).unwrap();
+        }
+        let roots = Roots::Below(vec![at("in")]);
+        let resolved = |pattern: &str| resolve(&Source::Files(at(pattern).display().to_string()), &roots);
+        assert_eq!(resolved("in/**/*.csv").unwrap().len(), 2);
+        assert_eq!(resolved("in/none*").unwrap_err().kind(), ErrorKind::Io);
+        std::os::unix::fs::symlink(at("out"), at("in/link")).unwrap();
+        assert_eq!(resolved("in/*/*.csv").unwrap_err().kind(), ErrorKind::Forbidden, "one of them is a link's");
+        std::os::unix::fs::symlink(at("out/c.csv"), at("in/c.csv")).unwrap();
+        assert_eq!(resolved("in/?.csv").unwrap_err().kind(), ErrorKind::Forbidden);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
 use crate::copy::peeked::Sampled;
 use crate::copy::records::{Blocks, Cut};
+use crate::copy::roots::Roots;
 use crate::copy::statement::Source;
 use crate::copy::values::{parse_bool, parse_date, parse_f64, parse_i64, parse_timestamp};
 use crate::session::progress::Progress;
@@ -21,7 +22,6 @@ use alluvia_space::{Column, DataType, TableDef, TableOptions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use arrow::datatypes::Schema;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that are looked at in each of the first files.
@@ -83,13 +83,17 @@ impl Inferred {
     }
 }
 
-/// Looks at the files of `source`. Blocks. `roots` as in [`crate::copy::CopyContext::data_roots`].
-pub fn infer(source: &Source, options: &CopyOptions, roots: Option<&[PathBuf]>) -> Result<Inferred> {
+/// Looks at the files of `source`, wherever the process may. Blocks.
+pub fn infer(source: &Source, options: &CopyOptions) -> Result<Inferred> {
     if *source == Source::Stdin {
         return Err(Error::new(ErrorKind::NotSupported, "columns cannot be inferred from standard input by its name")
             .with_hint("hand it to infer_stream"));
     }
-    let files = resolve(source, &roots.map(<[PathBuf]>::to_vec))?;
+    if source.urls().next().is_some() {
+        return Err(Error::new(ErrorKind::NotSupported, "columns cannot be inferred from a URL")
+            .with_hint("create the table first, or save what is there to a file"));
+    }
+    let files = resolve(source, &Roots::Anywhere)?;
     let first = &files[0];
     options.check(Direction::From, Some(&first.name()))?;
     let format = options.format_of(Some(&first.name()))?;
@@ -370,7 +374,7 @@ mod tests {
             std::fs::File::create(dir.path().join(name)).unwrap().write_all(bytes).unwrap();
         }
         let pattern = if files.len() == 1 { files[0].0 } else { "*" };
-        infer(&Source::Files(dir.path().join(pattern).display().to_string()), options, None)
+        infer(&Source::Files(dir.path().join(pattern).display().to_string()), options)
     }
 
     fn columns(name: &str, text: &str) -> String {
@@ -463,6 +467,6 @@ mod tests {
     fn nothing_to_look_at_is_an_error() {
         assert!(inferred_with(&[("f.csv", b"")], &CopyOptions::default()).is_err());
         assert!(inferred_with(&[("f.json", b"[1]\n")], &CopyOptions::default()).is_err());
-        assert_eq!(infer(&Source::Stdin, &CopyOptions::default(), None).unwrap_err().kind(), ErrorKind::NotSupported);
+        assert_eq!(infer(&Source::Stdin, &CopyOptions::default()).unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }

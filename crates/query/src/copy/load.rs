@@ -7,6 +7,7 @@
 //!   the files again and passes over what is committed. What becomes of bad rows does not change which rows are accepted
 //!   before them, so a load that was refused goes on with `ON_ERROR skip`.
 //! - Without, the batch has the number of the session's producer, if there is one.
+//! - URLs come after the files, one after the other, each as the file that it was fetched into.
 //! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails.
 //! - A stopped load commits nothing more: the token is looked at after [`Phase::Committing`] is set, see `session::progress`.
 //!
@@ -17,10 +18,12 @@ use crate::copy::bind::Wanted;
 use crate::copy::body::{BodyOptions, Spooled, unpacked};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
-use crate::copy::files::{Cancellable, InputFile, Roots, SyncedFile, open_text, open_unpacked, resolve};
+use crate::copy::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_array::Elements;
 use crate::copy::json_in::JsonInput;
 use crate::copy::options::{Compression, CopyOptions, Direction, Format, Header, OnError};
+use crate::copy::output_file::SyncedFile;
+use crate::copy::places::{CopyPlaces, check_url_options, name_of};
 use crate::copy::rejects::Rejects;
 use crate::copy::rows::Part;
 use crate::copy::sink::{Sink, compact};
@@ -48,7 +51,7 @@ pub(crate) struct LoadJob {
     pub(crate) stdin: Option<Box<dyn Read + Send>>,
     /// What is known of it.
     pub(crate) body: BodyOptions,
-    pub(crate) roots: Roots,
+    pub(crate) places: CopyPlaces,
     pub(crate) entry: Arc<TableEntry>,
     /// As the statement lists them; empty means all.
     pub(crate) columns: Vec<String>,
@@ -80,12 +83,14 @@ impl LoadJob {
         if self.source == Source::Stdin {
             self.options.check(Direction::From, None)?;
         }
-        let files = resolve(&self.source, &self.roots)?;
+        let urls = self.urls()?;
+        let files = resolve(&self.source, &self.places.roots)?;
         for file in &files {
             self.options.check(Direction::From, Some(&file.name()))?;
         }
         self.progress.set_phase(Phase::Running);
-        self.progress.set_bytes_total(files.iter().map(|file| file.bytes).sum());
+        let mut bytes_total: u64 = files.iter().map(|file| file.bytes).sum();
+        self.progress.set_bytes_total(bytes_total);
         let wanted = Wanted::new(&self.entry.def, &self.columns)?;
         let mut committer = Committer::new(&self, &files)?;
         if self.source == Source::Stdin {
@@ -118,8 +123,27 @@ impl LoadJob {
             let name = file.name();
             self.read_file(file, &name, &wanted, |part| committer.take(&name, part))?;
         }
+        for url in &urls {
+            let (name, spooled) = (name_of(url), self.places.fetch(url, &self.cancel)?);
+            bytes_total += spooled.file.bytes;
+            self.progress.set_bytes_total(bytes_total);
+            self.read_file(&spooled.file, &name, &wanted, |part| committer.take(&name, part))?;
+        }
         self.cancel.check()?;
         committer.finish()
+    }
+
+    /// The URLs, each once; refused before anything is read where it is known by then.
+    fn urls(&self) -> Result<Vec<String>> {
+        let mut urls: Vec<String> = self.source.urls().map(str::to_owned).collect();
+        urls.sort_unstable();
+        urls.dedup();
+        for url in &urls {
+            check_url_options(url, &self.options)?;
+            self.options.check(Direction::From, Some(&name_of(url)))?;
+            self.places.check_url(url)?;
+        }
+        Ok(urls)
     }
 
     fn read_file(
@@ -243,7 +267,7 @@ struct Committer {
 
 impl Committer {
     fn new(job: &LoadJob, files: &[InputFile]) -> Result<Committer> {
-        let rejects = Rejects::new(&job.options, files, &job.entry.def, &job.roots)?;
+        let rejects = Rejects::new(&job.options, files, &job.entry.def, &job.places.roots)?;
         let producer = job.options.batch_rows.and_then(|_| job.producer(files));
         let known = producer.as_ref().and_then(|name| job.store.producer(name));
         Ok(Committer {

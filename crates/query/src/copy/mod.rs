@@ -5,6 +5,7 @@
 //! - Every row of the input is loaded or accounted for: by an error that names file, line, column and value, or by the rejects
 //!   file. Nothing is skipped, wrapped, truncated or turned into NULL unasked.
 //! - Memory is bounded whatever the files' size: readers, parsers and the store are joined by short channels.
+//! - A file or a URL is named by a statement only where its session's [`CopyPlaces`] let it: `roots` and [`Fetch`] are the only ways out.
 //!
 //! Text takes this way in: `files` opens and unpacks, `records` cuts into blocks of whole records, `csv_in` and `json_in` parse
 //! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`
@@ -26,10 +27,13 @@ mod json_scan;
 mod load;
 mod options;
 mod output;
+mod output_file;
 mod parallel;
 mod peeked;
+mod places;
 mod records;
 mod rejects;
+mod roots;
 mod rows;
 mod sink;
 mod statement;
@@ -50,6 +54,8 @@ pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
 pub use output::ResultWriter;
 pub use peeked::infer_stream;
+pub(crate) use places::is_url;
+pub use places::{CopyPlaces, Fetch, ServedPlaces};
 pub(crate) use sink::{Sink, compact, tight};
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
@@ -63,8 +69,8 @@ use alluvia_snapshot::{Committed, Durability, ProducerMark, Store};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
-use files::OutputFile;
 use futures::StreamExt;
+use output_file::OutputFile;
 use std::fmt;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -113,8 +119,8 @@ pub struct CopyContext {
     pub on_commit: OnCommit,
     /// Standard input and output.
     pub streams: Streams,
-    /// The only directories that files may be in; `None` allows any.
-    pub data_roots: Option<Vec<PathBuf>>,
+    /// The files and URLs that it may name.
+    pub places: CopyPlaces,
     /// What is known of standard input.
     pub body: BodyOptions,
 }
@@ -160,7 +166,7 @@ pub async fn copy_from(
         on_commit: context.on_commit,
         stdin: context.streams.stdin,
         body: context.body,
-        roots: context.data_roots,
+        places: context.places,
         entry: table,
         columns,
         source,
@@ -183,7 +189,7 @@ pub async fn copy_to(
     target: Target,
     options: CopyOptions,
 ) -> Result<u64> {
-    let CopyContext { progress, cancel, data_roots, streams, .. } = context;
+    let CopyContext { progress, cancel, places, streams, .. } = context;
     progress.set_phase(Phase::Running);
     let (send, receive) = tokio::sync::mpsc::channel::<Message>(2);
     let schema = rows.schema();
@@ -192,7 +198,7 @@ pub async fn copy_to(
         Target::File(path) => {
             let name = path.display().to_string();
             options.check(Direction::To, Some(&name))?;
-            let (format, file) = (options.format_of(Some(&name))?, OutputFile::create(&path, &data_roots)?);
+            let (format, file) = (options.format_of(Some(&name))?, OutputFile::create(&path, &places.roots)?);
             let (rows, file) = writing.run(ResultWriter::for_file(format, schema, &options, &name, file)?)?;
             file.finish()?;
             Ok(rows)

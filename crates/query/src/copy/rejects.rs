@@ -6,8 +6,10 @@
 //! - `record` is the row as it was in its file, so that corrected records can be taken from there and loaded.
 
 use crate::copy::csv_out::write_field;
-use crate::copy::files::{InputFile, OutputFile, Roots, SyncedFile};
+use crate::copy::files::InputFile;
 use crate::copy::options::{CopyOptions, Dialect, OnError};
+use crate::copy::output_file::{OutputFile, SyncedFile};
+use crate::copy::roots::Roots;
 use crate::copy::rows::{Place, Reject};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -39,6 +41,8 @@ impl Rejects {
             (OnError::Skip, None, [file]) => Some(beside(&file.path, &file.name())),
             (OnError::Skip, None, [first, ..]) => Some(first.path.with_file_name(format!("{}.rejects", table.name))),
         };
+        // Before the first row is read, and not when one is bad.
+        path.as_deref().map_or(Ok(()), |path| roots.check_output(path))?;
         let dialect = CopyOptions::default().dialect(None);
         Ok(Rejects { path, roots: roots.clone(), file: None, dialect, line: Vec::new() })
     }

@@ -7,34 +7,40 @@
 use crate::copy::Streams;
 use crate::copy::files::is_pattern;
 use crate::copy::options::{CopyOptions, Direction, Format, Written};
+use crate::copy::places::{check_url_options, is_open, is_url, name_of, refuse_url};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::Mutex;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where COPY FROM reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// One file, or all files that a pattern with `*`, `?`, `[...]` or `**` matches, in the order of their names.
+    /// One file, or all files that a pattern with `*`, `?`, `[...]` or `**` matches, in the order of their names; or a URL.
     Files(String),
-    /// The files of several such patterns, each file once, in the order of their names.
+    /// The files of several such patterns, each file once, in the order of their names; and the URLs after them.
     Several(Vec<String>),
     /// What the caller hands in.
     Stdin,
 }
 
 impl Source {
-    /// Files and patterns as they are written; none for standard input.
+    /// Files, patterns and URLs as they are written; none for standard input.
     pub fn patterns(&self) -> &[String] {
         match self {
             Source::Files(pattern) => std::slice::from_ref(pattern),
             Source::Several(patterns) => patterns,
             Source::Stdin => &[],
         }
+    }
+
+    /// The URLs among them.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
+        self.patterns().iter().map(String::as_str).filter(|place| is_url(place))
     }
 
     /// As SQL, to follow FROM.
@@ -124,17 +130,23 @@ pub(crate) fn parse_copy(parser: &mut Parser<'_>) -> Result<CopyStatement> {
             options.check(Direction::From, None)?;
         }
         for path in source.patterns() {
-            // A pattern may leave the format to the files that it matches; the load checks each of them.
-            let open = options.format.is_none() && is_pattern(path) && Format::from_file_name(path).is_none();
-            if !open {
-                options.check(Direction::From, Some(path))?;
+            if is_url(path) {
+                check_url_options(path, &options)?;
             }
+            // A pattern may leave the format to the files that it matches; the load checks each of them.
+            if options.format.is_some() || !is_open(path) {
+                options.check(Direction::From, Some(&name_of(path)))?;
+            }
+        }
+        if let Some(rejects) = options.rejects.as_deref().and_then(Path::to_str) {
+            refuse_url("writing rejected rows to", rejects)?;
         }
         Ok(CopyStatement::From { table: name, columns, source, options, streams: Arc::default() })
     } else {
         parser.expect_keyword(Keyword::TO).map_err(syntax)?;
         let path = place(parser, "TO", Keyword::STDOUT, Keyword::STDIN)?;
         let options = parse_options(parser)?;
+        path.as_deref().map_or(Ok(()), |path| refuse_url("COPY ... TO", path))?;
         options.check(Direction::To, path.as_deref())?;
         let target = path.map_or(Target::Stdout, |path| Target::File(PathBuf::from(path)));
         Ok(CopyStatement::To { what, target, options, streams: Arc::default() })
@@ -280,6 +292,11 @@ mod tests {
         assert_eq!(source.to_sql(), "'a.csv', 'it''s/*', 'c.csv'");
         parse("COPY t FROM 'data/c.*'").unwrap();
 
+        let url = parse("COPY t FROM 'https://h.org/a.parquet?b=c*d', 'e.parquet'").unwrap();
+        let CopyStatement::From { source, .. } = url else { panic!() };
+        assert_eq!(source.urls().collect::<Vec<_>>(), ["https://h.org/a.parquet?b=c*d"]);
+        parse("COPY t FROM 'http://h.org/a' (FORMAT ndjson, ON_ERROR skip, REJECTS 'bad.csv')").unwrap();
+
         let to = parse("COPY (SELECT 1 AS a) TO STDOUT (FORMAT parquet)").unwrap();
         assert!(matches!(to, CopyStatement::To { what: CopyWhat::Query(_), target: Target::Stdout, .. }));
         let to = parse("COPY t (a) TO 'out.csv' (HEADER false)").unwrap();
@@ -309,6 +326,13 @@ mod tests {
             ("COPY t TO 'a.csv' (ON_ERROR skip)", ErrorKind::InvalidSetting),
             ("COPY t FROM 'a.csv' (FORMAT csv", ErrorKind::Syntax),
             ("COPY t FROM 'a.csv' (, )", ErrorKind::Syntax),
+            ("COPY t FROM 's3://bucket/a.csv'", ErrorKind::NotSupported),
+            ("COPY t FROM 'file:///etc/a.csv'", ErrorKind::NotSupported),
+            ("COPY t FROM 'https://h.org/a?f=.csv'", ErrorKind::InvalidSetting),
+            ("COPY t FROM 'https://h.org/a.csv' (BATCH_ROWS 5)", ErrorKind::NotSupported),
+            ("COPY t FROM 'https://h.org/a.csv' (ON_ERROR skip)", ErrorKind::InvalidSetting),
+            ("COPY t FROM 'a.csv' (ON_ERROR skip, REJECTS 'http://h.org/b')", ErrorKind::NotSupported),
+            ("COPY t TO 'https://h.org/a.csv'", ErrorKind::NotSupported),
             ("COPY t FROM 'a.csv' CSV BANANA 'x'", ErrorKind::InvalidSetting),
             ("COPY", ErrorKind::Syntax),
         ] {

@@ -21,10 +21,10 @@ pub(crate) use directory::Trust;
 pub(crate) use log_ins::LogIns;
 pub(crate) use words::{aclitem, quoted};
 
-use crate::copy::{CopyStatement, Source, Target};
+use crate::copy::{CopyStatement, OnError, Target, is_url};
 use crate::dialect::Kind;
 use crate::dialect::statement::Procedure;
-use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, Rights, RoleId, WRITE_FILES};
+use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use std::sync::Arc;
@@ -263,11 +263,18 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
 
 /// Files and URLs of the server.
 fn of_files(authoriser: &Authoriser, copy: &CopyStatement) -> Result<()> {
-    let reads = matches!(copy, CopyStatement::From { source: Source::Files(_) | Source::Several(_), .. });
+    let places = match copy {
+        CopyStatement::From { source, .. } => source.patterns(),
+        CopyStatement::To { .. } => &[],
+    };
     let (CopyStatement::From { options, .. } | CopyStatement::To { options, .. }) = copy;
-    let writes = matches!(copy, CopyStatement::To { target: Target::File(_), .. }) || options.rejects.is_some();
-    if reads {
+    // Where no file is stated for bad rows, it is one beside the first that is read.
+    let writes = matches!(copy, CopyStatement::To { target: Target::File(_), .. }) || options.on_error == OnError::Skip;
+    if places.iter().any(|place| !is_url(place)) {
         authoriser.membership(READ_FILES, "read files of the server")?;
+    }
+    if places.iter().any(|place| is_url(place)) {
+        authoriser.membership(READ_URLS, "have the server read URLs")?;
     }
     if writes {
         authoriser.membership(WRITE_FILES, "write files of the server")?;

@@ -2,10 +2,13 @@
 //!
 //! Invariants:
 //! - A session has the standard input and output that its caller hands in with a statement, and no other.
+//! - Which files and URLs it may name is decided by whose session it is, here and nowhere else.
 //! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or dropped.
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
 
-use crate::copy::{BodyOptions, CopyContext, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to};
+use crate::copy::{
+    BodyOptions, CopyContext, CopyPlaces, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to,
+};
 use crate::dialect::names::{name_of, user_table};
 use crate::dialect::{Hints, Kind, Statement, query_of_table};
 use crate::rights::{INSERT, Need};
@@ -103,6 +106,12 @@ impl Session {
         }
     }
 
+    /// Sessions of servers' clients may name what the server was told; those of the process what the process may.
+    fn copy_places(&self) -> CopyPlaces {
+        let is_served = self.state.lock().is_served;
+        self.engine.copy_places(is_served)
+    }
+
     pub(super) fn copy_context(&self, run: &Run, streams: &Mutex<Streams>) -> CopyContext {
         let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
         CopyContext {
@@ -113,7 +122,7 @@ impl Session {
             mark: run.settings.producer_mark(),
             on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
             streams: std::mem::take(&mut *streams.lock()),
-            data_roots: None,
+            places: self.copy_places(),
             body: BodyOptions::default(),
         }
     }

@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) unseen: Option<Version>,
     /// Who it is for.
     pub(crate) who: Who,
+    /// Whether it is a server's for a client, and not the process's own.
+    pub(crate) is_served: bool,
     /// What it was made with, if it is another session's sibling.
     pub(crate) inherited: Option<Box<Settings>>,
 }
@@ -119,6 +121,7 @@ impl Session {
             seen: Version(0),
             unseen: None,
             who: Who::embedded(),
+            is_served: false,
             inherited: None,
         };
         let (state, cancel) = (Arc::new(Mutex::new(state)), CancelHandle::default());
@@ -142,11 +145,15 @@ impl Session {
     }
 
     /// States who the session is for: from now on it may what they may, and has the settings of their role. Whoever calls this
-    /// has seen their password, or trusts them.
+    /// has seen their password, or trusts them. Whoever it is, COPY names from now on only what servers' clients may
+    /// ([`EngineOptions::served`](crate::EngineOptions::served)).
     pub fn introduce(&self, client: Client) {
         let who = self.engine.trust().who(&client.user, &self.engine);
         *self.place.entry.client.lock() = client;
-        self.state.lock().who = who.clone();
+        {
+            let mut state = self.state.lock();
+            (state.who, state.is_served) = (who.clone(), true);
+        }
         let catalog = self.engine.store().catalog();
         let role = match who {
             Who::Role(id, _) => catalog.rights().role(id),

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A client never reads below what it has read or written, in whichever of its sessions.
-//! - All are for whom the first one is for: the role by its number, whatever its name has become.
+//! - All are for whom the first one is for: the role by its number, whatever its name has become; and name in COPY what that one may.
 //! - A producer's batches are numbered by one session: there is no sibling of a session that has a producer.
 
 use crate::session::core::Session;
@@ -16,9 +16,9 @@ impl Session {
         let sibling = self.engine.session();
         *sibling.place.entry.client.lock() = self.place.entry.client.lock().clone();
         // Never both at once: two sessions of a client may be each other's siblings.
-        let (settings, defaults, seen, unseen, who) = {
+        let (settings, defaults, seen, unseen, who, is_served) = {
             let own = self.state.lock();
-            (own.settings.clone(), own.defaults.clone(), own.seen, own.unseen, own.who.clone())
+            (own.settings.clone(), own.defaults.clone(), own.seen, own.unseen, own.who.clone(), own.is_served)
         };
         if settings.producer_mark().is_some() {
             return Err(Error::new(
@@ -30,7 +30,7 @@ impl Session {
         {
             let mut state = sibling.state.lock();
             state.inherited = Some(Box::new(settings.clone()));
-            (state.settings, state.defaults, state.who) = (settings, defaults, who);
+            (state.settings, state.defaults, state.who, state.is_served) = (settings, defaults, who, is_served);
             (state.seen, state.unseen) = (seen, unseen);
         }
         Ok(sibling)

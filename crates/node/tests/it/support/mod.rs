@@ -1,5 +1,7 @@
 //! What the engine's tests share: a database on a disk that fails, rows read without SQL, a model.
 
+pub mod web;
+
 use alluvia_catalog::{Catalog, Change};
 use alluvia_node::{Core, DatabaseOptions};
 use alluvia_pipeline::{Inline, PipelineOptions};

@@ -3,11 +3,12 @@
 mod formats;
 mod loads;
 mod statements;
+mod urls;
 
 use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
 use crate::copy::testing::{row_texts, table};
-use crate::copy::{CopyReport, OnCommit};
+use crate::copy::{CopyPlaces, CopyReport, Fetch, OnCommit};
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
 use alluvia_snapshot::{
@@ -202,6 +203,7 @@ struct Bench {
     /// What the session was told of.
     told: Arc<Mutex<Vec<Version>>>,
     inline_bytes_max: usize,
+    fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl Bench {
@@ -215,6 +217,7 @@ impl Bench {
             cancel: CancelToken::new(),
             told: Arc::default(),
             inline_bytes_max: 1 << 20,
+            fetch: None,
         }
     }
 
@@ -240,6 +243,10 @@ impl Bench {
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
+    fn places(&self) -> CopyPlaces {
+        CopyPlaces::anywhere(self.fetch.clone(), self.dir.path().join("spool"))
+    }
+
     fn on_commit(&self) -> OnCommit {
         let told = self.told.clone();
         Arc::new(move |committed: Committed| told.lock().push(committed.version))
@@ -260,7 +267,7 @@ impl Bench {
             on_commit: self.on_commit(),
             stdin: None,
             body: Default::default(),
-            roots: None,
+            places: self.places(),
             entry: Arc::new(TableEntry::new(self.table.clone(), Version(3))),
             columns: Vec::new(),
             source,

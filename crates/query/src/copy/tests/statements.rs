@@ -28,7 +28,7 @@ fn context(bench: &Bench) -> CopyContext {
         mark: None,
         on_commit: bench.on_commit(),
         streams: Streams::default(),
-        data_roots: None,
+        places: bench.places(),
     }
 }
 

@@ -1,0 +1,43 @@
+//! URLs of COPY: what `query` asks for, got by `fetch` under the database's options.
+//!
+//! Invariant: the process's own sessions ask whom they like; a client's of a server only the hosts that the options name.
+
+use crate::options::ServedOptions;
+use alluvia_fetch::{Fetcher, Hosts, Rules, SYSTEM_CERTIFICATES};
+use alluvia_query::copy::{Fetch, ServedPlaces};
+use alluvia_types::Result;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Urls(Fetcher);
+
+impl Fetch for Urls {
+    fn check(&self, url: &str) -> Result<()> {
+        self.0.check(url)
+    }
+
+    fn fetch(&self, url: &str, into: &mut dyn Write, stopped: &dyn Fn() -> bool) -> Result<u64> {
+        self.0.get(url, into, stopped)
+    }
+}
+
+/// For sessions of the process itself.
+pub(crate) fn own(options: &ServedOptions) -> Arc<dyn Fetch> {
+    Arc::new(Urls(Fetcher::new(Rules { certificates: certificates(options), ..Rules::free() })))
+}
+
+/// For sessions of servers' clients.
+pub(crate) fn served(options: &ServedOptions) -> Result<ServedPlaces> {
+    let rules = Rules {
+        private_addresses: options.copy_private_addresses,
+        certificates: certificates(options),
+        ..Rules::only(Hosts::parse(&options.copy_hosts)?, options.copy_url_bytes_max)
+    };
+    Ok(ServedPlaces { roots: options.copy_roots.clone(), fetch: Some(Arc::new(Urls(Fetcher::new(rules)))) })
+}
+
+fn certificates(options: &ServedOptions) -> PathBuf {
+    options.copy_ca_file.clone().unwrap_or_else(|| PathBuf::from(SYSTEM_CERTIFICATES))
+}
