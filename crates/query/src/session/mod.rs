@@ -5,6 +5,7 @@
 
 mod auditing;
 mod body;
+mod bounded;
 pub(crate) mod client_settings;
 mod control;
 mod copying;
@@ -38,6 +39,7 @@ mod values;
 mod verify;
 
 pub use body::{Ingest, Ingested};
+pub use bounded::{Answer, BOUND_OF, BOUND_SIDE};
 pub use core::{Session, TransactionStatus};
 pub use describe::Described;
 pub use errors::from_datafusion;
