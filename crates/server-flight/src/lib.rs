@@ -19,6 +19,7 @@ mod failure;
 mod info;
 mod ingest;
 mod login;
+mod own;
 mod parameters;
 mod places;
 mod server;

@@ -4,6 +4,7 @@ mod access;
 mod ingest;
 mod limits;
 mod metadata;
+mod own;
 mod query;
 mod support;
 mod transactions;
