@@ -16,9 +16,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::Request;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
 
 /// How often a silent server is asked whether it is there, and what it has to answer.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
@@ -27,6 +27,7 @@ const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(20);
 const ANSWER_BYTES: u32 = 16 << 20;
 /// The same of all answers together: as much as HTTP/2 can say.
 const ANSWERS_BYTES: u32 = (1 << 31) - 1;
+const SPEAKS_TLS: &str = "is it alluvia serve that listens there? With a certificate it speaks TLS alone: grpc+tls://";
 const AGENT: &str = concat!("alluvia-client/", env!("CARGO_PKG_VERSION"));
 
 /// A server, and who connects.
@@ -110,13 +111,22 @@ impl Connection {
         }
         let mut client = self.client.clone();
         let token = within(self.timeout, "the server", async {
-            let response = client.handshake(request).await.map_err(|status| of_status(&status))?;
-            let answer = response.into_inner().message().await.map_err(|status| of_status(&status))?;
+            let response = client.handshake(request).await.map_err(|status| unfriendly(&status))?;
+            let answer = response.into_inner().message().await.map_err(|status| unfriendly(&status))?;
             answer.map(|answer| answer.payload).ok_or_else(|| not_understood("a handshake gave no token"))
         });
         let token = token.await?;
         let token = std::str::from_utf8(&token).map_err(|_| not_understood("a token is no text"))?;
         Ok(Session::begin(self.client.clone(), authorization(&format!("Bearer {token}"))?))
+    }
+}
+
+/// The error of a handshake, before which nothing was asked for.
+fn unfriendly(status: &Status) -> Error {
+    let error = of_status(status);
+    match error.kind() {
+        ErrorKind::Io => error.with_hint(SPEAKS_TLS),
+        _ => error,
     }
 }
 
@@ -135,8 +145,9 @@ async fn within<T>(timeout: Duration, place: &str, work: impl Future<Output = Re
     }
     match tokio::time::timeout(timeout, work).await {
         Ok(result) => result,
-        Err(_) => Err(Error::new(ErrorKind::Io, format!("{place} does not answer within {timeout:?}"))
-            .with_hint("is it alluvia serve, and does it speak TLS there? Then write grpc+tls://")),
+        Err(_) => {
+            Err(Error::new(ErrorKind::Io, format!("{place} does not answer within {timeout:?}")).with_hint(SPEAKS_TLS))
+        }
     }
 }
 

@@ -53,6 +53,21 @@ enum Engine {
     Remote(Arc<Connection>),
 }
 
+/// A session that begins: here at once, there by a question.
+enum Beginning {
+    Here(Back),
+    There(Arc<Connection>),
+}
+
+impl Engine {
+    fn begin(&self) -> Beginning {
+        match self {
+            Engine::Embedded(node) => Beginning::Here(Back::Embedded(Arc::new(node.session()))),
+            Engine::Remote(connection) => Beginning::There(Arc::clone(connection)),
+        }
+    }
+}
+
 struct Open {
     engine: Engine,
     runtime: Runtime,
@@ -65,6 +80,8 @@ pub(crate) struct Shared {
     /// Calls that use the runtime.
     busy: AtomicUsize,
     users: Mutex<Vec<Weak<dyn Closing>>>,
+    /// What tells a server of sessions that nobody holds any more.
+    goodbyes: Mutex<Vec<JoinHandle<()>>>,
     prepared: Mutex<HashMap<String, Prepared>>,
 }
 
@@ -95,6 +112,13 @@ impl Shared {
             users.retain(|known| known.strong_count() > 0);
         }
         users.push(user);
+    }
+
+    /// A server is being told of a session that ends; closing waits for it.
+    pub(crate) fn leaving(&self, goodbye: JoinHandle<()>) {
+        let mut goodbyes = self.goodbyes.lock();
+        goodbyes.retain(|before| !before.is_finished());
+        goodbyes.push(goodbye);
     }
 
     /// A statement that was parsed before.
@@ -135,7 +159,8 @@ impl Shared {
                 }
                 Engine::Remote(connection) => {
                     // All at once: each gives up by itself.
-                    let goodbyes: Vec<_> = users.iter().filter_map(|user| user.leave()).collect();
+                    users.iter().filter_map(|user| user.leave()).for_each(|goodbye| self.leaving(goodbye));
+                    let goodbyes = std::mem::take(&mut *self.goodbyes.lock());
                     runtime.block_on(futures::future::join_all(goodbyes));
                     drop((users, connection));
                     true
@@ -199,6 +224,7 @@ impl Database {
             open: Mutex::new(Some(open)),
             busy: AtomicUsize::new(0),
             users: Mutex::default(),
+            goodbyes: Mutex::default(),
             prepared: Mutex::default(),
         };
         Database { shared: Arc::new(shared) }
@@ -271,20 +297,14 @@ impl Database {
     /// A new session.
     fn session(&self, py: Python<'_>) -> PyResult<Session> {
         let _busy = self.shared.enter().or_raise(py)?;
-        let opened = {
+        let begun = {
             let open = self.shared.open.lock();
-            open.as_ref().map(|open| {
-                let runtime = Handle::clone(open.runtime.handle());
-                match &open.engine {
-                    Engine::Embedded(node) => (runtime, Ok(Back::Embedded(Arc::new(node.session())))),
-                    Engine::Remote(connection) => (runtime, Err(Arc::clone(connection))),
-                }
-            })
+            open.as_ref().map(|open| (Handle::clone(open.runtime.handle()), open.engine.begin()))
         };
-        let Some((runtime, back)) = opened else { return Err(to_py(py, &closed())) };
-        let back = match back {
-            Ok(back) => back,
-            Err(connection) => {
+        let Some((runtime, begun)) = begun else { return Err(to_py(py, &closed())) };
+        let back = match begun {
+            Beginning::Here(back) => back,
+            Beginning::There(connection) => {
                 let session = droppable(py, &runtime, &mut |_| Ok(()), connection.session())?;
                 Back::Remote(session.or_raise(py)?)
             }

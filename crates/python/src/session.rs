@@ -86,8 +86,10 @@ impl Closing for SessionInner {
 
 impl Drop for SessionInner {
     fn drop(&mut self) {
-        if self.shared.check_process().is_ok() {
-            drop(self.leave());
+        if self.shared.check_process().is_ok()
+            && let Some(goodbye) = self.leave()
+        {
+            self.shared.leaving(goodbye);
         }
     }
 }
