@@ -75,7 +75,9 @@ where
     };
     let taken = session.append_stream(table, rows).await;
     if taken.is_err() && is_new {
-        drop(session.sql(&format!("DROP TABLE \"{}\"", table.replace('"', "\"\""))).await);
+        let drop = format!("DROP TABLE \"{}\"", table.replace('"', "\"\""));
+        // Whoever has stopped the rows may be stopping still, and means no other statement.
+        while session.sql(&drop).await.is_err_and(|error| error.kind() == ErrorKind::Cancelled) {}
     }
     let taken = taken?;
     Ok((taken.rows, taken.committed.map(|committed| committed.version.0)))

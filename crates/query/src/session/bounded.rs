@@ -17,6 +17,7 @@ use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// The settings under which a statement reads on until its estimate suffices, as refinements do.
@@ -81,22 +82,28 @@ fn widened(refinement: &Refinement) -> Result<RecordBatch> {
 impl Session {
     /// As [`Session::execute_prepared`], for somebody who wants the bounds of what is estimated: under `max_error` with
     /// `error_action = 'escalate'` the statement is refined until that holds, which may read more than it does otherwise.
-    pub async fn answer_prepared(&self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Answer> {
-        let is_refined = self.setting_value(MAX_ERROR)? != "0" && self.setting_value(ERROR_ACTION)? == "escalate";
-        if !is_refined {
-            return self.execute_prepared(prepared, values).await.map(Answer::Rows);
-        }
-        let mut refinements = match self.refine_prepared(prepared, values).await? {
-            Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
-            Refining::Looks(refinements) => refinements,
-        };
-        let mut last = None;
-        // To its end, which is when the statement has told all.
-        while let Some(refinement) = refinements.next().await {
-            last = Some(refinement?);
-        }
-        let last = last.ok_or_else(|| Error::internal("a statement was refined to nothing"))?;
-        Ok(Answer::Refined(Box::new(last), refinements.into_outcome()))
+    pub fn answer_prepared<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        values: &'a [ScalarValue],
+    ) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            let is_refined = self.setting_value(MAX_ERROR)? != "0" && self.setting_value(ERROR_ACTION)? == "escalate";
+            if !is_refined {
+                return self.execute_prepared(prepared, values).await.map(Answer::Rows);
+            }
+            let mut refinements = match self.refine_prepared(prepared, values).await? {
+                Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
+                Refining::Looks(refinements) => refinements,
+            };
+            let mut last = None;
+            // To its end, which is when the statement has told all.
+            while let Some(refinement) = refinements.next().await {
+                last = Some(refinement?);
+            }
+            let last = last.ok_or_else(|| Error::internal("a statement was refined to nothing"))?;
+            Ok(Answer::Refined(Box::new(last), refinements.into_outcome()))
+        })
     }
 }
 
