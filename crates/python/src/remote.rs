@@ -46,8 +46,8 @@ async fn one(session: &Arc<Session>, sql: &str, values: &[ScalarValue]) -> Resul
 /// Values of parameters as the one row of a batch.
 fn row_of(values: &[ScalarValue]) -> Result<RecordBatch> {
     let column = |(at, value): (usize, &ScalarValue)| {
-        let array = value.to_array().map_err(from_datafusion)?;
-        Ok((format!("${}", at + 1), array, true))
+        let array = value.to_array().map_err(from_datafusion);
+        array.map(|array| (format!("${}", at + 1), array, true))
     };
     let columns = values.iter().enumerate().map(column).collect::<Result<Vec<(String, ArrayRef, bool)>>>()?;
     RecordBatch::try_from_iter_with_nullable(columns)
