@@ -248,6 +248,10 @@ def with_pyarrow(target, user=None, password=None, **tls):
         check(b"alluvia.tag" in again.schema.metadata, True, "metadata of the schema")
         actions = {action.type for action in client.list_actions(options)}
         check({"CreatePreparedStatement", "CancelFlightInfo"} <= actions, True, "actions")
+        # What is offered beside the protocol, to any client.
+        (state,) = client.do_action(pyarrow.flight.Action("alluvia.session", b""), options)
+        check(json.loads(state.body.to_pybytes())["transaction"], "idle", "the state of a session")
+        check(list(client.do_action(pyarrow.flight.Action("alluvia.cancel", b""), options)), [], "cancelling what does not run")
 
 
 def with_passwords(binary, data):

@@ -19,6 +19,7 @@ from ._parameters import Parameters, numbered
 from ._progress import Meter, Progress, ProgressOption
 from ._refinements import Refinements
 from ._result import Result
+from ._target import Certificates, certificates, target
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
@@ -119,25 +120,17 @@ class Batch:
 
 
 class Database:
-    """An open database. Made by [open][alluvia.open].
+    """An open database: of this process, made by [open][alluvia.open], or of a server, made by [connect][alluvia.connect].
 
     Any thread may use it: each has a session of its own behind it, so a `SET` or `BEGIN` is the thread's. What must hold for all threads is
-    given to `open` as `settings`.
+    given to `open` or `connect` as `settings`.
     """
 
-    def __init__(
-        self,
-        path: Union[str, os.PathLike[str]],
-        *,
-        memory_limit: Union[str, int, None] = None,
-        threads: Optional[int] = None,
-        spill_limit: Union[str, int, None] = None,
-        settings: Optional[Mapping[str, Any]] = None,
-    ) -> None:
-        self._path = os.fspath(path)
+    def __init__(self, core: _alluvia.Database, path: str, settings: Optional[Mapping[str, Any]]) -> None:
+        self._core = core
+        self._path = path
         self._settings = dict(settings or {})
         self._local = threading.local()
-        self._core = _alluvia.Database(self._path, _size(memory_limit), threads, _size(spill_limit))
         _open_databases.add(self)
         try:
             self._session()
@@ -147,7 +140,7 @@ class Database:
 
     @property
     def path(self) -> str:
-        """The directory."""
+        """The directory; of a server its URL, without a password."""
         return self._path
 
     @property
@@ -161,7 +154,8 @@ class Database:
 
     def _session(self) -> Session:
         session: Optional[Session] = getattr(self._local, "session", None)
-        if session is None:
+        # One that its server does not know any more has said so, to whoever used it last.
+        if session is None or session._core.lost:
             session = self._local.session = self.session()
         return session
 
@@ -190,7 +184,8 @@ class Database:
         (100,) None 1.0
 
         A statement that is never estimated, as this one, or that is answered soon anyway, gives one refinement: its answer, whose rows are
-        gathered in memory. Ctrl-C stops the statement; so do `close`, the end of a `with`, and forgetting the iterator.
+        gathered in memory. Ctrl-C stops the statement; so do `close`, the end of a `with`, and forgetting the iterator. Of a server's
+        database it is refused (NotSupportedError): Flight SQL has no messages for refinements.
         """
         return self._session().refine(sql, parameters)
 
@@ -202,8 +197,8 @@ class Database:
         are NULL; values are cast as INSERT casts them, and one that does not fit refuses the batch and names its row. If the source
         fails, nothing is applied.
 
-        `create=True` creates the table first, if there is none, with columns like those of the rows (and no dimensions), and drops it again if
-        the rows are refused.
+        `create=True` creates the table first, if there is none, with columns like those of the rows (and no dimensions); if the rows are
+        refused there is none afterwards either.
 
         >>> db.ingest("words", [{"word": "one", "length": 3}, {"word": "three", "length": 5}], create=True).rows
         2
@@ -246,7 +241,7 @@ class Database:
         self._session().cancel()
 
     def close(self) -> None:
-        """Cancels what runs, ends sessions and results, and releases the directory. Does nothing the second time."""
+        """Cancels what runs, ends sessions and results, and releases the directory or the connection. Does nothing the second time."""
         self._core.close()
         _open_databases.discard(self)
 
@@ -269,6 +264,38 @@ def _close_all() -> None:
             database.close()
         except Error:
             pass
+
+
+def opened_at(
+    path: Union[str, os.PathLike[str]],
+    *,
+    memory_limit: Union[str, int, None] = None,
+    threads: Optional[int] = None,
+    spill_limit: Union[str, int, None] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+) -> Database:
+    """The database in a directory; see [open][alluvia.open]."""
+    directory = os.fspath(path)
+    return Database(_alluvia.Database(directory, _size(memory_limit), threads, _size(spill_limit)), directory, settings)
+
+
+def connected(
+    url: str,
+    *,
+    user: Optional[str] = None,
+    password: Optional[str] = None,
+    tls_ca: Certificates = None,
+    timeout: float = 10.0,
+    settings: Optional[Mapping[str, Any]] = None,
+) -> Database:
+    """The database of a server; see [connect][alluvia.connect]."""
+    if not isinstance(url, str):
+        raise TypeError(f"a host or a URL is wanted, and a {type(url).__name__} is given: alluvia.open opens directories, "
+                        "and alluvia.dbapi.connect gives connections of DB-API")
+    server = target(url, user, password, trusts=tls_ca is not None)
+    trusted = certificates(tls_ca) if server.tls else None
+    core = _alluvia.Database.connect(server.host, server.port, server.user, server.password, trusted, timeout)
+    return Database(core, server.url, settings)
 
 
 def _size(size: Union[str, int, None]) -> Optional[str]:

@@ -35,7 +35,7 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """Not the program's fault: cancelled, out of memory, disk full, directory in use."""
+    """Not the program's fault: cancelled, out of memory, disk full, directory in use, no connection, wrong password."""
 
 
 class IntegrityError(DatabaseError):
@@ -62,6 +62,7 @@ _CLASSES: dict[str, type[Error]] = {
     "23": IntegrityError,
     "25": ProgrammingError,
     "26": ProgrammingError,
+    "28": OperationalError,
     "34": ProgrammingError,
     "40": OperationalError,
     "42": ProgrammingError,

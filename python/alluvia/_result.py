@@ -37,7 +37,8 @@ class Bounds(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What a statement read of the database's tables; complete once its rows were read."""
+    """What a statement read of the database's tables; complete once its rows were read. (A server tells the counts then; they are 0
+    before.)"""
 
     version: int
     """Everything through this version is in the answer, and nothing above it."""
@@ -231,8 +232,7 @@ class _Metered:
         rows = result._rows
 
         def figures() -> tuple[str, int, int, int]:
-            used = rows.used()
-            return ("running", used[7] if used else 0, 0, 0)
+            return ("running", rows.rows_read(), 0, 0)
 
         self._meter = Meter(figures, result._progress) if result._progress else None
 

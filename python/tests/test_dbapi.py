@@ -5,25 +5,27 @@ import decimal
 
 import alluvia
 import pytest
+from alluvia import dbapi
 
 
 @pytest.fixture
 def connection(db):
-    connection = alluvia.connect(db)
+    connection = dbapi.connect(db)
     yield connection
     connection.close()
 
 
 def test_the_module():
-    assert (alluvia.apilevel, alluvia.threadsafety, alluvia.paramstyle) == ("2.0", 2, "qmark")
+    assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 2, "qmark")
+    assert all(getattr(dbapi, name) is not None for name in dbapi.__all__) and alluvia.dbapi is dbapi
     for name in ("InterfaceError", "DatabaseError"):
         assert issubclass(getattr(alluvia, name), alluvia.Error)
     for name in ("DataError", "OperationalError", "IntegrityError", "InternalError", "ProgrammingError", "NotSupportedError"):
-        assert issubclass(getattr(alluvia, name), alluvia.DatabaseError) and getattr(alluvia.Connection, name) is getattr(alluvia, name)
+        assert issubclass(getattr(alluvia, name), alluvia.DatabaseError) and getattr(dbapi.Connection, name) is getattr(alluvia, name) is getattr(dbapi, name)
     assert issubclass(alluvia.Error, Exception) and issubclass(alluvia.Warning, Exception)
-    assert alluvia.Date(2026, 11, 21) == datetime.date(2026, 11, 21) and alluvia.Binary(b"x") == b"x"
-    assert isinstance(alluvia.TimestampFromTicks(0), datetime.datetime) and isinstance(alluvia.DateFromTicks(0), datetime.date)
-    assert isinstance(alluvia.TimeFromTicks(0), datetime.time)
+    assert dbapi.Date(2026, 11, 21) == datetime.date(2026, 11, 21) and dbapi.Binary(b"x") == b"x"
+    assert isinstance(dbapi.TimestampFromTicks(0), datetime.datetime) and isinstance(dbapi.DateFromTicks(0), datetime.date)
+    assert isinstance(dbapi.TimeFromTicks(0), datetime.time)
 
 
 def test_a_cursor(connection):
@@ -39,8 +41,8 @@ def test_a_cursor(connection):
     cursor.execute("SELECT * FROM t ORDER BY id")
     names, types, *_ = zip(*cursor.description)
     assert names == ("id", "name", "price", "at", "raw")
-    assert types == (alluvia.NUMBER, alluvia.STRING, alluvia.NUMBER, alluvia.DATETIME, alluvia.BINARY)
-    assert types[0] != alluvia.STRING and cursor.description[2][4:6] == (10, 2)
+    assert types == (dbapi.NUMBER, dbapi.STRING, dbapi.NUMBER, dbapi.DATETIME, dbapi.BINARY)
+    assert types[0] != dbapi.STRING and cursor.description[2][4:6] == (10, 2)
     assert cursor.fetchone() == (1, "one", decimal.Decimal("1.50"), at, b"x")
     assert [row[0] for row in cursor.fetchmany(3)] == [2, 3, 4] and cursor.fetchmany()[0][0] == 5
     assert [row[0] for row in cursor.fetchall()] == list(range(6, 100))
@@ -86,7 +88,7 @@ def test_transactions(db, connection):
 
 
 def test_autocommit(db):
-    connection = alluvia.connect(db, autocommit=True)
+    connection = dbapi.connect(db, autocommit=True)
     connection.execute("CREATE TABLE t (a INT)")
     connection.execute("INSERT INTO t VALUES (1)")
     connection.cursor().executemany("INSERT INTO t VALUES (?)", [(2,), (3,)])
@@ -95,7 +97,7 @@ def test_autocommit(db):
 
 
 def test_a_connection_that_opened_its_database_closes_it(tmp_path):
-    connection = alluvia.connect(tmp_path / "db", threads=1)
+    connection = dbapi.connect(tmp_path / "db", threads=1)
     assert connection.execute("SELECT 1").fetchall() == [(1,)]
     connection.close()
     connection.close()
@@ -107,8 +109,8 @@ def test_a_connection_that_opened_its_database_closes_it(tmp_path):
 def test_wrong_uses(connection):
     with pytest.raises(alluvia.ProgrammingError, match="no rows"):
         connection.cursor().fetchall()
-    with pytest.raises(alluvia.NotSupportedError, match="server") as caught:
-        alluvia.connect("postgresql://localhost:5432/alluvia")
+    with pytest.raises(alluvia.NotSupportedError, match="no scheme") as caught:
+        dbapi.connect("postgresql://localhost:5432/alluvia")
     assert "psycopg" in caught.value.hint
 
 

@@ -25,11 +25,11 @@ def test_docstrings(name, db):
     assert runner.failures == 0, "".join(said)
 
 
-def test_the_tour(tmp_path, monkeypatch):
+def test_the_tour(tmp_path, monkeypatch, server):
     monkeypatch.chdir(tmp_path)
     # The fence that ends a block is no output.
     text = "\n".join("" if line.startswith("```") else line for line in TOUR.read_text().splitlines())
-    example = doctest.DocTestParser().get_doctest(text, {}, TOUR.name, str(TOUR), 0)
+    example = doctest.DocTestParser().get_doctest(text, {"server": server.url}, TOUR.name, str(TOUR), 0)
     runner = doctest.DocTestRunner()
     said = []
     runner.run(example, out=said.append)
@@ -38,8 +38,8 @@ def test_the_tour(tmp_path, monkeypatch):
 
 
 def test_everything_public_is_documented():
-    for name in alluvia.__all__:
-        thing = getattr(alluvia, name)
+    public = [(name, getattr(module, name)) for module in (alluvia, alluvia.dbapi) for name in module.__all__]
+    for name, thing in public:
         if isinstance(thing, type) and thing.__module__.startswith("alluvia"):
             assert thing.__doc__, name
             for member, value in vars(thing).items():

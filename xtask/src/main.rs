@@ -112,7 +112,9 @@ fn python_package() {
         ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel];
     python(&venv, &pip).run();
     python(&venv, &["-m", "mypy", "--config-file", "python/mypy.ini", "python/alluvia"]).run();
-    python(&venv, &["-m", "pytest", "--quiet", "python/tests"]).run();
+    let program = built("alluvia", CHECKED);
+    let program = program.to_str().expect("paths here are UTF-8");
+    python(&venv, &["-m", "pytest", "--quiet", "python/tests"]).env("ALLUVIA_PROGRAM", program).run();
 }
 
 /// The Debian package, of a program that is built already or of this checkout's.

@@ -29,12 +29,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server-pg", &["types", "access", "query"]),
     ("server-http", &["types", "access", "query"]),
     ("server-flight", &["types", "access", "query"]),
-    ("python", &["types", "space", "query", "node"]),
+    ("client", &["types"]),
+    ("python", &["types", "client", "space", "query", "node"]),
     (
         "cli",
         &[
             "types",
             "access",
+            "client",
             "space",
             "snapshot",
             "query",

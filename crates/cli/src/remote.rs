@@ -2,10 +2,10 @@
 //!
 //! Invariant: a password goes over the network only within TLS, and to a server whose certificate the given file holds or signs.
 
+use alluvia_client::tls;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,12 +18,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect};
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The variable that holds the password.
 pub const PASSWORD: &str = "ALLUVIA_PASSWORD";
@@ -113,31 +108,9 @@ struct Rustls {
 
 impl Rustls {
     fn new(file: &Path, host: &str) -> Result<Rustls> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            Error::new(ErrorKind::InvalidSetting, format!("{} cannot be used for TLS: {error}", file.display()))
-                .with_hint("it is a file in PEM with the server's certificate, or the one that signed it")
-        };
-        let text = std::fs::read(file).map_err(|error| Error::io(file, "reading", &error))?;
-        let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.map_err(|error| wrong(&error))?;
-        let mut roots = RootCertStore::empty();
-        for certificate in &certificates {
-            roots.add(certificate.clone()).map_err(|error| wrong(&error))?;
-        }
-        let provider = Arc::new(default_provider());
-        let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
-        let known = Known { certificates, signed: signed.map_err(|error| wrong(&error))? };
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(known))
-            .with_no_client_auth();
-        let name = match host.parse::<IpAddr>() {
-            Ok(address) => ServerName::from(address),
-            Err(_) => ServerName::try_from(host.to_owned()).map_err(|error| wrong(&error))?,
-        };
-        Ok(Rustls { connector: TlsConnector::from(Arc::new(config)), name })
+        let pem = std::fs::read(file).map_err(|error| Error::io(file, "reading", &error))?;
+        let config = tls::trusting(&pem).map_err(|error| error.at(file.display()))?;
+        Ok(Rustls { connector: TlsConnector::from(Arc::new(config)), name: tls::server_name(host)? })
     }
 }
 
@@ -148,52 +121,6 @@ impl TlsConnect<TcpStream> for Rustls {
 
     fn connect(self, stream: TcpStream) -> Self::Future {
         Box::pin(async move { self.connector.connect(self.name, stream).await.map(Encrypted) })
-    }
-}
-
-/// Takes a certificate that the file holds, or that one in the file has signed for the host. A certificate that signs itself is an
-/// authority to most tools that make one, and would not do as a server's otherwise.
-#[derive(Debug)]
-struct Known {
-    certificates: Vec<CertificateDer<'static>>,
-    signed: Arc<WebPkiServerVerifier>,
-}
-
-impl ServerCertVerifier for Known {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.certificates.iter().any(|known| known == certificate) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => self.signed.verify_server_cert(certificate, between, name, ocsp, now),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
     }
 }
 

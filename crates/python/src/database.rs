@@ -1,14 +1,17 @@
-//! An open database, and what must happen when it is closed.
+//! An open database, of this process or at a server, and what must happen when it is closed.
 //!
 //! Invariants:
 //! - Closing ends every session and result of the database, waits for statements under way (which are cancelled), and returns when the
-//!   directory can be opened again.
+//!   directory can be opened again, or the server knows that the sessions have ended.
 //! - What is not closed is closed when the last object that uses it goes.
 //! - A forked process has copies of the objects, and not the threads: it may drop them, and nothing else.
 
+use crate::back::Back;
 use crate::errors::{OrRaise, misuse, to_py};
 use crate::session::{Session, SessionInner};
-use alluvia_node::{Database as Engine, DatabaseOptions, parse_bytes};
+use crate::waiting::droppable;
+use alluvia_client::{Connection, Target};
+use alluvia_node::{Database as Node, DatabaseOptions, parse_bytes};
 use alluvia_query::Prepared;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -19,12 +22,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
 
 /// Stack of the runtime's threads: deep plans recurse.
 const STACK_BYTES: usize = 8 << 20;
 /// How long closing waits for statements that are cancelled.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
+/// Threads that carry bytes to and from a server; calls themselves run on the threads that make them.
+const CLIENT_THREADS: usize = 2;
 /// Statements that are kept parsed.
 const PREPARED_MAX: usize = 256;
 /// Longer texts are not kept.
@@ -36,6 +42,30 @@ pub(crate) trait Closing: Send + Sync {
     fn stop(&self);
     /// Lets go of the engine.
     fn close(&self);
+    /// Tells a server that it will not be used any more, once.
+    fn leave(&self) -> Option<JoinHandle<()>> {
+        None
+    }
+}
+
+enum Engine {
+    Embedded(Node),
+    Remote(Arc<Connection>),
+}
+
+/// A session that begins: here at once, there by a question.
+enum Beginning {
+    Here(Back),
+    There(Arc<Connection>),
+}
+
+impl Engine {
+    fn begin(&self) -> Beginning {
+        match self {
+            Engine::Embedded(node) => Beginning::Here(Back::Embedded(Arc::new(node.session()))),
+            Engine::Remote(connection) => Beginning::There(Arc::clone(connection)),
+        }
+    }
 }
 
 struct Open {
@@ -50,6 +80,8 @@ pub(crate) struct Shared {
     /// Calls that use the runtime.
     busy: AtomicUsize,
     users: Mutex<Vec<Weak<dyn Closing>>>,
+    /// What tells a server of sessions that nobody holds any more.
+    goodbyes: Mutex<Vec<JoinHandle<()>>>,
     prepared: Mutex<HashMap<String, Prepared>>,
 }
 
@@ -82,6 +114,13 @@ impl Shared {
         users.push(user);
     }
 
+    /// A server is being told of a session that ends; closing waits for it.
+    pub(crate) fn leaving(&self, goodbye: JoinHandle<()>) {
+        let mut goodbyes = self.goodbyes.lock();
+        goodbyes.retain(|before| !before.is_finished());
+        goodbyes.push(goodbye);
+    }
+
     /// A statement that was parsed before.
     pub(crate) fn prepared(&self, sql: &str) -> Option<Prepared> {
         self.prepared.lock().get(sql).cloned()
@@ -106,21 +145,34 @@ impl Shared {
         self.prepared.lock().clear();
         let Open { engine, runtime } = open;
         // First the calls, which need the engine's threads; a script may begin its next statement meanwhile.
-        let mut ended = wait_until(|| {
+        let calls_ended = wait_until(|| {
             users.iter().for_each(|user| user.stop());
             self.busy.load(Ordering::SeqCst) == 0
         });
-        drop(users);
-        let core = Arc::downgrade(engine.core());
-        drop(engine);
-        ended = ended && wait_until(|| core.strong_count() == 0);
+        let ended = calls_ended
+            && match engine {
+                Engine::Embedded(node) => {
+                    drop(users);
+                    let core = Arc::downgrade(node.core());
+                    drop(node);
+                    wait_until(|| core.strong_count() == 0)
+                }
+                Engine::Remote(connection) => {
+                    // All at once: each gives up by itself.
+                    users.iter().filter_map(|user| user.leave()).for_each(|goodbye| self.leaving(goodbye));
+                    let goodbyes = std::mem::take(&mut *self.goodbyes.lock());
+                    runtime.block_on(futures::future::join_all(goodbyes));
+                    drop((users, connection));
+                    true
+                }
+            };
         if ended {
             runtime.shutdown_background();
             return Ok(());
         }
         // A call that does not end must find it.
         std::mem::forget(runtime);
-        Err(Error::new(ErrorKind::Busy, "a statement of another thread does not end; the directory is still in use"))
+        Err(Error::new(ErrorKind::Busy, "a statement of another thread does not end; what was opened is still in use"))
     }
 }
 
@@ -165,6 +217,20 @@ pub(crate) struct Database {
     shared: Arc<Shared>,
 }
 
+impl Database {
+    fn of(open: Open) -> Database {
+        let shared = Shared {
+            process: std::process::id(),
+            open: Mutex::new(Some(open)),
+            busy: AtomicUsize::new(0),
+            users: Mutex::default(),
+            goodbyes: Mutex::default(),
+            prepared: Mutex::default(),
+        };
+        Database { shared: Arc::new(shared) }
+    }
+}
+
 #[pymethods]
 impl Database {
     /// Opens the database in a directory, creating it if there is none.
@@ -186,27 +252,64 @@ impl Database {
                 .thread_stack_size(STACK_BYTES)
                 .build()
                 .map_err(|error| Error::new(ErrorKind::Busy, format!("the machine refuses threads: {error}")))?;
-            Ok(Open { engine: Engine::open_with(&path, options)?, runtime })
+            Ok(Open { engine: Engine::Embedded(Node::open_with(&path, options)?), runtime })
         });
-        let shared = Shared {
-            process: std::process::id(),
-            open: Mutex::new(Some(open.or_raise(py)?)),
-            busy: AtomicUsize::new(0),
-            users: Mutex::default(),
-            prepared: Mutex::default(),
-        };
-        Ok(Database { shared: Arc::new(shared) })
+        Ok(Database::of(open.or_raise(py)?))
+    }
+
+    /// Connects to a server. With `trusted`, PEM of certificates, within TLS. `timeout` is in seconds; 0 waits for ever.
+    #[staticmethod]
+    #[pyo3(signature = (host, port, user=None, password=None, trusted=None, timeout=10.0))]
+    fn connect(
+        py: Python<'_>,
+        host: String,
+        port: u16,
+        user: Option<String>,
+        password: Option<String>,
+        trusted: Option<Vec<u8>>,
+        timeout: f64,
+    ) -> PyResult<Database> {
+        let timeout = Duration::try_from_secs_f64(timeout)
+            .map_err(|_| Error::new(ErrorKind::InvalidSetting, "timeout is a number of seconds, from 0"))
+            .or_raise(py)?;
+        let user = user.map(|user| (user, password.unwrap_or_default()));
+        let target = Target { host, port, user, trusted, timeout };
+        let runtime = py.detach(|| {
+            Builder::new_multi_thread()
+                .enable_all()
+                .worker_threads(CLIENT_THREADS)
+                .thread_name("alluvia-client")
+                .build()
+                .map_err(|error| Error::new(ErrorKind::Busy, format!("the machine refuses threads: {error}")))
+        });
+        let runtime = runtime.or_raise(py)?;
+        let connected = droppable(py, runtime.handle(), &mut |_| Ok(()), Connection::open(&target));
+        match connected.and_then(|connected| connected.or_raise(py)) {
+            Ok(connection) => Ok(Database::of(Open { engine: Engine::Remote(Arc::new(connection)), runtime })),
+            Err(error) => {
+                // Whatever still looks up a name is not waited for.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     /// A new session.
     fn session(&self, py: Python<'_>) -> PyResult<Session> {
-        self.shared.check_process().or_raise(py)?;
-        let made = {
+        let _busy = self.shared.enter().or_raise(py)?;
+        let begun = {
             let open = self.shared.open.lock();
-            open.as_ref().map(|open| (open.engine.session(), Handle::clone(open.runtime.handle())))
+            open.as_ref().map(|open| (Handle::clone(open.runtime.handle()), open.engine.begin()))
         };
-        let Some((session, runtime)) = made else { return Err(to_py(py, &closed())) };
-        let inner = Arc::new(SessionInner::new(Arc::clone(&self.shared), runtime, session));
+        let Some((runtime, begun)) = begun else { return Err(to_py(py, &closed())) };
+        let back = match begun {
+            Beginning::Here(back) => back,
+            Beginning::There(connection) => {
+                let session = droppable(py, &runtime, &mut |_| Ok(()), connection.session())?;
+                Back::Remote(session.or_raise(py)?)
+            }
+        };
+        let inner = Arc::new(SessionInner::new(Arc::clone(&self.shared), runtime, back));
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
         self.shared.register(user);
         Ok(Session::new(inner))

@@ -7,11 +7,15 @@
 //! - Nothing of the engine calls into Python: whatever comes from Python objects is read on the thread that called.
 //! - A process that was forked off does not use, and does not end, what its parent opened.
 
+mod answer;
+mod back;
 mod database;
+mod embedded;
 mod errors;
 mod from_python;
 mod reading;
 mod refinements;
+mod remote;
 mod rows;
 mod session;
 mod source;

@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 
-type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+/// Batches as they come.
+pub(crate) type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
 /// Rows that are being read.
 pub(crate) struct Reading {
@@ -31,6 +32,11 @@ impl Reading {
         let schema = rows.as_ref().map_or_else(|| Arc::new(Schema::empty()), |rows| rows.schema());
         let stream = rows.map(|rows| Box::pin(rows.map(|next| next.map_err(from_datafusion))) as Batches);
         (schema, Reading { held: VecDeque::new(), held_rows: 0, passed: 0, stream })
+    }
+
+    /// Rows that come from elsewhere.
+    pub(crate) fn of_stream(stream: Batches) -> Reading {
+        Reading { held: VecDeque::new(), held_rows: 0, passed: 0, stream: Some(stream) }
     }
 
     /// Rows that are there.

@@ -1,83 +1,27 @@
-//! Answers that get better while they are waited for, and estimates with their bounds.
+//! Answers that get better while they are waited for.
 //!
 //! Invariants:
 //! - The engine works while a thread waits for the next refinement, and stops when the object is closed or forgotten, or when Ctrl-C is
 //!   pressed.
 //! - Each refinement is a result of its own: it keeps its rows and bounds after the next one has come.
-//! - Bounds are told of estimates alone; an exact answer has none.
 
+use crate::answer::Estimate;
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
 use crate::rows::Rows;
 use crate::turn::Turn;
 use crate::waiting::{droppable, look_of};
-use alluvia_query::{Bounds, Outcome, Prepared, Refinement, Refining, ScalarValue, Session, Used};
-use alluvia_types::Result;
-use arrow::array::RecordBatch;
+use alluvia_query::{Outcome, Refinement, Refining};
 use futures::StreamExt;
 use pyo3::prelude::*;
 use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
-
-/// The settings under which an ordinary statement reads on until its estimate suffices, as refinements do.
-const MAX_ERROR: &str = "max_error";
-const ERROR_ACTION: &str = "error_action";
 
 /// Look, looks, kind, confidence, error, fraction, groups unseen, whether it is the last.
 type Figures = (u32, u32, &'static str, f64, f64, f64, u64, bool);
 
 /// Of an answer that was never estimated.
 const EXACT: Figures = (0, 0, "exact", 1.0, 0.0, 1.0, 0, true);
-
-/// An answer, or an estimate of it, with what its statement told by then.
-pub(crate) struct Estimate {
-    pub(crate) rows: RecordBatch,
-    /// Of each column; empty of an exact answer.
-    pub(crate) bounds: Vec<Option<Bounds>>,
-    pub(crate) tag: String,
-    pub(crate) notices: Vec<String>,
-    pub(crate) used: Option<Used>,
-}
-
-impl Estimate {
-    fn new(refinement: Refinement, told: &Outcome) -> Estimate {
-        let is_exact = refinement.is_exact();
-        Estimate {
-            rows: refinement.rows,
-            bounds: if is_exact { Vec::new() } else { refinement.bounds },
-            tag: told.tag.clone(),
-            notices: told.notices().to_vec(),
-            used: told.used(),
-        }
-    }
-}
-
-/// What a statement gave.
-pub(crate) enum Answer {
-    /// Rows, which are read as they come.
-    Rows(Outcome),
-    /// Rows that may be estimates, all of them.
-    Estimate(Box<Estimate>),
-}
-
-/// Runs a prepared statement. Under `max_error` it is refined until that holds, since the last refinement has bounds.
-pub(crate) async fn answer(session: &Session, prepared: &Prepared, values: &[ScalarValue]) -> Result<Answer> {
-    let is_estimated = session.setting_value(MAX_ERROR)? != "0" && session.setting_value(ERROR_ACTION)? == "escalate";
-    if !is_estimated {
-        return session.execute_prepared(prepared, values).await.map(Answer::Rows);
-    }
-    let mut refinements = match session.refine_prepared(prepared, values).await? {
-        Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
-        Refining::Looks(refinements) => refinements,
-    };
-    let mut last = None;
-    // To its end, which is when the statement has told all.
-    while let Some(refinement) = refinements.next().await {
-        last = Some(refinement?);
-    }
-    let last = last.ok_or_else(|| alluvia_types::Error::internal("a statement was refined to nothing"))?;
-    Ok(Answer::Estimate(Box::new(Estimate::new(last, refinements.outcome()))))
-}
 
 /// What is left of a statement that is being refined.
 enum Left {

@@ -5,14 +5,14 @@
 //! - What is taken (`fetch`, iteration, a stream that is not kept) comes once, in order, and the rest can be taken in another way.
 //! - What is only held (`hold`, `peek`, `all`) can be taken later.
 
+use crate::answer::{Answer, Estimate, Told, UsedRow};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
 use crate::reading::Reading;
-use crate::refinements::{Answer, Estimate};
 use crate::to_python;
 use crate::turn::Turn;
 use crate::waiting::{LOOK, Look, droppable, look_of};
-use alluvia_query::{Bounds, Outcome, Used};
+use alluvia_query::{Bounds, Outcome};
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow::compute::cast;
@@ -34,9 +34,6 @@ const SCHEMA_NAME: &CStr = c"arrow_schema";
 /// Rows that are turned into Python's values at a time.
 const WINDOW_ROWS: usize = 1_024;
 
-/// Version, lag in seconds, stage, and the counts of [`alluvia_query::Used`] in its order.
-type UsedRow = (u64, f64, String, u64, u64, u64, u64, u64, u64, u64);
-
 /// Name, lower and upper bounds.
 type ColumnBounds<'py> = (String, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);
 
@@ -49,14 +46,6 @@ struct RowsInner {
     /// Of each column, row by row, whether rows were taken or not; empty of an exact answer.
     bounds: Vec<Option<Bounds>>,
     turn: Turn<Reading>,
-}
-
-/// What a statement tells beside its rows.
-enum Told {
-    /// It may tell more.
-    Still(Mutex<Outcome>),
-    /// By then.
-    Then { tag: String, notices: Vec<String>, used: Option<Used> },
 }
 
 impl Closing for RowsInner {
@@ -134,6 +123,11 @@ impl Rows {
         match answer {
             Answer::Rows(outcome) => Rows::new(shared, runtime, outcome),
             Answer::Estimate(estimate) => Rows::of_estimate(shared, runtime, *estimate),
+            Answer::Remote(answer, session) => {
+                let told = Told::Remote { told: answer.told(), session };
+                let schema = Arc::clone(answer.schema());
+                Rows::made(shared, runtime, (schema, Reading::of_stream(answer.into_rows())), told, Vec::new())
+            }
         }
     }
 
@@ -208,19 +202,13 @@ impl Rows {
     /// The command tag: `SELECT`, `INSERT 0 5`, `CREATE TABLE`.
     #[getter]
     fn tag(&self) -> String {
-        match &self.inner.told {
-            Told::Still(outcome) => outcome.lock().tag.clone(),
-            Told::Then { tag, .. } => tag.clone(),
-        }
+        self.inner.told.tag()
     }
 
     /// What the statement had to tell beside its rows.
     #[getter]
     fn notices(&self) -> Vec<String> {
-        match &self.inner.told {
-            Told::Still(outcome) => outcome.lock().notices().to_vec(),
-            Told::Then { notices, .. } => notices.clone(),
-        }
+        self.inner.told.notices()
     }
 
     /// Name, SQL type and nullability of each column; empty for a statement without rows.
@@ -230,26 +218,16 @@ impl Rows {
         self.inner.schema.fields().iter().map(named).collect()
     }
 
-    /// What was used so far; complete when the rows have ended. `None` for a statement that reads no table.
+    /// What was used so far; complete when the rows have ended (of a server's statement the counts come then). `None` for a statement
+    /// that reads no table.
     fn used(&self) -> Option<UsedRow> {
-        let used = match &self.inner.told {
-            Told::Still(outcome) => outcome.lock().used(),
-            Told::Then { used, .. } => *used,
-        };
-        used.map(|used| {
-            (
-                used.version.0,
-                used.lag.as_secs_f64(),
-                used.stage.to_string(),
-                used.segments,
-                used.segments_skipped,
-                used.blocks_read,
-                used.blocks_skipped,
-                used.rows_read,
-                used.tail_rows,
-                used.bytes_read,
-            )
-        })
+        self.inner.told.used()
+    }
+
+    /// Rows that the statement has read so far, for showing how far it is: a server is asked.
+    fn rows_read(&self, py: Python<'_>) -> PyResult<u64> {
+        let _busy = self.inner.shared.enter().or_raise(py)?;
+        Ok(self.inner.told.rows_read(py, &self.inner.runtime))
     }
 
     /// Takes up to `rows` rows, or all that are left, as tuples.

@@ -4,30 +4,32 @@
 //! - Statements of a session take turns; what stops one, stops no other session's.
 //! - Rows that a program sends are a whole batch or none: they are complete when the program says so, not when it falls silent.
 
+use crate::back::{Back, ProgressRow, Stopper, Taken};
 use crate::database::{Closing, Shared, closed};
-use crate::errors::{OrRaise, to_py};
+use crate::errors::OrRaise;
 use crate::from_python;
-use crate::refinements::{Answer, Refinements, answer};
+use crate::refinements::Refinements;
 use crate::rows::Rows;
 use crate::source::Source;
 use crate::waiting::{droppable, finish, look_of};
-use alluvia_query::copy::infer_schema;
-use alluvia_query::{
-    Appended, CancelHandle, Command, Phase, Prepared, Progress, Refining, ScalarValue, Statement, TransactionStatus,
-};
+use alluvia_query::ScalarValue;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Batches that wait between the program's thread and the engine's.
 const BATCHES_WAITING: usize = 2;
 
-/// Phase, rows, bytes done, bytes in all.
-type ProgressRow = (&'static str, u64, u64, u64);
+/// What a server gets to hear that a session ends.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What a program sends: rows, and in the end the word that they are complete.
 enum Sent {
@@ -39,29 +41,56 @@ enum Sent {
 pub(crate) struct SessionInner {
     shared: Arc<Shared>,
     runtime: Handle,
-    cancel: CancelHandle,
-    session: Mutex<Option<Arc<alluvia_query::Session>>>,
+    stopper: Stopper,
+    back: Mutex<Option<Back>>,
+    has_left: AtomicBool,
 }
 
 impl SessionInner {
-    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle, session: alluvia_query::Session) -> SessionInner {
-        let cancel = session.cancel_handle();
-        SessionInner { shared, runtime, cancel, session: Mutex::new(Some(Arc::new(session))) }
+    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle, back: Back) -> SessionInner {
+        let stopper = back.stopper(&runtime);
+        SessionInner { shared, runtime, stopper, back: Mutex::new(Some(back)), has_left: AtomicBool::new(false) }
     }
 
-    fn session(&self) -> Result<Arc<alluvia_query::Session>> {
+    fn back(&self) -> Result<Back> {
         self.shared.check_process()?;
-        self.session.lock().clone().ok_or_else(closed)
+        self.back.lock().clone().ok_or_else(closed)
     }
 }
 
 impl Closing for SessionInner {
     fn stop(&self) {
-        self.cancel.cancel();
+        self.stopper.cancel();
     }
 
     fn close(&self) {
-        drop(self.session.lock().take());
+        drop(self.back.lock().take());
+    }
+
+    fn leave(&self) -> Option<JoinHandle<()>> {
+        let Stopper::Remote { session, runtime, .. } = &self.stopper else { return None };
+        if self.has_left.swap(true, Ordering::SeqCst) || session.is_lost() {
+            return None;
+        }
+        let session = Arc::clone(session);
+        Some(runtime.spawn(async move {
+            // A server that does not hear it ends the session when it has been idle for long enough.
+            let goodbye = async {
+                session.cancel().await?;
+                session.close().await
+            };
+            let _ = timeout(GOODBYE, goodbye).await;
+        }))
+    }
+}
+
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        if self.shared.check_process().is_ok()
+            && let Some(goodbye) = self.leave()
+        {
+            self.shared.leaving(goodbye);
+        }
     }
 }
 
@@ -90,11 +119,11 @@ impl Session {
         look: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let session = self.inner.session().or_raise(py)?;
+        let back = self.inner.back().or_raise(py)?;
         let values = values_of(parameters.as_deref())?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, shared } = self.inner.parts();
-        let work = run(&session, shared, sql, &values);
+        let work = back.run(shared, sql, &values);
         let answer = finish(py, runtime, cancel, &mut look, work)?;
         Ok(Rows::of(shared, runtime, answer))
     }
@@ -103,10 +132,10 @@ impl Session {
     #[pyo3(signature = (sql, parameters=None))]
     fn refine(&self, py: Python<'_>, sql: &str, parameters: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<Refinements> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let session = self.inner.session().or_raise(py)?;
+        let back = self.inner.back().or_raise(py)?;
         let values = values_of(parameters.as_deref())?;
         let Inner { runtime, cancel, shared } = self.inner.parts();
-        let work = refine(&session, shared, sql, &values);
+        let work = back.refine(shared, sql, &values);
         let refining = finish(py, runtime, cancel, &mut |_| Ok(()), work)?;
         Ok(Refinements::new(shared, runtime, refining))
     }
@@ -121,36 +150,23 @@ impl Session {
         rows: &Bound<'py, PyAny>,
         create: bool,
         look: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(u64, Option<u64>)> {
+    ) -> PyResult<Taken> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let session = self.inner.session().or_raise(py)?;
+        let back = self.inner.back().or_raise(py)?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, .. } = self.inner.parts();
         let mut source = Source::of(rows)?;
         let mut first = None;
-        let mut created = false;
+        let mut created = None;
         if create {
-            let schema = match source.schema() {
-                Some(schema) => Some(schema),
-                None => {
-                    first = source.next(py)?;
-                    first.as_ref().map(RecordBatch::schema)
-                }
-            };
-            if let Some(schema) = schema {
-                let sql = infer_schema(&schema, "the data").or_raise(py)?.create_table(table);
-                created = match py.detach(|| runtime.block_on(session.sql(&sql))) {
-                    Ok(_) => true,
-                    Err(error) if error.kind() == ErrorKind::DuplicateTable => false,
-                    Err(error) => return Err(to_py(py, &error)),
-                };
+            created = source.schema();
+            if created.is_none() {
+                first = source.next(py)?;
+                created = first.as_ref().map(RecordBatch::schema);
             }
         }
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
-        let taken = {
-            let (session, table) = (Arc::clone(&session), table.to_owned());
-            runtime.spawn(async move { session.append_stream(&table, Box::pin(received(receiver))).await })
-        };
+        let taken = runtime.spawn(back.append(table.to_owned(), created, received(receiver)));
         let sent = send(py, runtime, &mut look, first, source, sender);
         let ended = async {
             match taken.await {
@@ -158,51 +174,58 @@ impl Session {
                 Err(error) => Err(Error::internal(format!("rows were not taken: {error}"))),
             }
         };
-        let taken: PyResult<Appended> = match sent {
+        match sent {
             Ok(()) => finish(py, runtime, cancel, &mut look, ended),
             // What was sent is not complete, so nothing is applied.
             Err(raised) => {
                 py.detach(|| drop(runtime.block_on(ended)));
                 Err(raised)
             }
-        };
-        if taken.is_err() && created {
-            let quoted = format!("\"{}\"", table.replace('"', "\"\""));
-            drop(py.detach(|| runtime.block_on(session.sql(&format!("DROP TABLE {quoted}")))));
         }
-        taken.map(|taken| (taken.rows, taken.committed.map(|committed| committed.version.0)))
     }
 
     /// Stops the running statement, from whatever thread.
     fn cancel(&self) {
-        self.inner.cancel.cancel();
+        if self.inner.shared.check_process().is_ok() {
+            self.inner.stopper.cancel();
+        }
     }
 
     /// How far the running statement is, or the last one.
     fn progress(&self, py: Python<'_>) -> PyResult<ProgressRow> {
-        let session = self.inner.session().or_raise(py)?;
-        Ok(progress_row(&session.progress()))
+        let _busy = self.inner.shared.enter().or_raise(py)?;
+        let back = self.inner.back().or_raise(py)?;
+        droppable(py, &self.inner.runtime, &mut |_| Ok(()), back.progress())?.or_raise(py)
     }
 
     /// `idle`, `open` or `failed`.
     #[getter]
-    fn transaction(&self, py: Python<'_>) -> PyResult<&'static str> {
-        let session = self.inner.session().or_raise(py)?;
-        Ok(match session.transaction_status() {
-            TransactionStatus::Idle => "idle",
-            TransactionStatus::Open => "open",
-            TransactionStatus::Failed => "failed",
-        })
+    fn transaction(&self, py: Python<'_>) -> PyResult<String> {
+        let _busy = self.inner.shared.enter().or_raise(py)?;
+        let back = self.inner.back().or_raise(py)?;
+        droppable(py, &self.inner.runtime, &mut |_| Ok(()), back.transaction())?.or_raise(py)
+    }
+
+    /// Whether its server does not know it any more: nothing can be done with it.
+    #[getter]
+    fn lost(&self) -> bool {
+        self.inner.back.lock().as_ref().is_some_and(Back::is_lost)
     }
 
     /// Stops what runs, and rolls back what is open. Does nothing the second time.
     fn close(&self, py: Python<'_>) {
-        if self.inner.shared.check_process().is_ok() {
-            py.detach(|| {
-                self.inner.stop();
-                self.inner.close();
-            });
+        if self.inner.shared.check_process().is_err() {
+            return;
         }
+        py.detach(|| {
+            self.inner.stop();
+            self.inner.close();
+            if let Ok(_busy) = self.inner.shared.enter()
+                && let Some(left) = self.inner.leave()
+            {
+                drop(self.inner.runtime.block_on(left));
+            }
+        });
     }
 }
 
@@ -210,70 +233,18 @@ impl Session {
 struct Inner<'a> {
     shared: &'a Arc<Shared>,
     runtime: &'a Handle,
-    cancel: &'a CancelHandle,
+    cancel: &'a Stopper,
 }
 
 impl SessionInner {
     fn parts(&self) -> Inner<'_> {
-        Inner { shared: &self.shared, runtime: &self.runtime, cancel: &self.cancel }
+        Inner { shared: &self.shared, runtime: &self.runtime, cancel: &self.stopper }
     }
 }
 
 fn values_of(parameters: Option<&[Bound<'_, PyAny>]>) -> PyResult<Vec<ScalarValue>> {
     let parameters = parameters.unwrap_or_default().iter().enumerate();
     parameters.map(|(at, value)| from_python::parameter(value, at + 1)).collect()
-}
-
-/// Whether a statement is kept parsed.
-fn is_kept(statement: &Statement) -> bool {
-    statement.parameters() > 0 || statement.command() == Command::Query
-}
-
-fn prepare(session: &alluvia_query::Session, shared: &Shared, sql: &str) -> Result<Prepared> {
-    if let Some(prepared) = shared.prepared(sql) {
-        return Ok(prepared);
-    }
-    let prepared = session.prepare(sql)?;
-    if is_kept(prepared.statement()) {
-        shared.keep_prepared(sql, &prepared);
-    }
-    Ok(prepared)
-}
-
-async fn refine(
-    session: &alluvia_query::Session,
-    shared: &Shared,
-    sql: &str,
-    values: &[ScalarValue],
-) -> Result<Refining> {
-    session.refine_prepared(&prepare(session, shared, sql)?, values).await
-}
-
-async fn run(session: &alluvia_query::Session, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Answer> {
-    if let Some(prepared) = shared.prepared(sql) {
-        return answer(session, &prepared, values).await;
-    }
-    let statements = session.parse(sql)?;
-    if let [statement] = statements.as_slice()
-        && is_kept(statement)
-    {
-        return answer(session, &prepare(session, shared, sql)?, values).await;
-    }
-    if !values.is_empty() {
-        let (count, given) = (statements.len(), values.len());
-        let what = if count == 1 {
-            "the statement has no parameters".to_owned()
-        } else {
-            format!("{count} statements take no parameters")
-        };
-        return Err(Error::new(ErrorKind::Syntax, format!("{what}, and {given} values are given")));
-    }
-    let mut last = None;
-    for statement in statements {
-        // Rows of those before the last one are not asked for.
-        last = Some(session.execute(statement).await?);
-    }
-    last.map(Answer::Rows).ok_or_else(|| Error::new(ErrorKind::Syntax, "there is no statement to run"))
 }
 
 /// Batches as they come; an end without the word that it is one is an error.
@@ -309,14 +280,4 @@ fn send<'py>(
         next = source.next(py)?;
     }
     droppable(py, runtime, look, sender.send(Sent::Complete)).map(drop)
-}
-
-fn progress_row(progress: &Progress) -> ProgressRow {
-    let phase = match progress.phase() {
-        Phase::Idle => "idle",
-        Phase::Running => "running",
-        Phase::Finishing => "finishing",
-        Phase::Committing => "committing",
-    };
-    (phase, progress.rows(), progress.bytes_done(), progress.bytes_total())
 }

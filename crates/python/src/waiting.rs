@@ -5,8 +5,8 @@
 //! - Signals are looked at every [`LOOK`]; what they raise (KeyboardInterrupt) stops the work and is what the caller gets. A statement
 //!   that is stopped is waited for, since whether it committed must be known; a stream of rows is simply no longer read.
 
+use crate::back::Stopper;
 use crate::errors::OrRaise;
-use alluvia_query::CancelHandle;
 use alluvia_types::Result;
 use pyo3::prelude::*;
 use std::pin::pin;
@@ -28,7 +28,7 @@ pub(crate) fn look_of<'a, 'py>(look: &'a Option<Bound<'py, PyAny>>) -> impl FnMu
 pub(crate) fn finish<T: Send>(
     py: Python<'_>,
     runtime: &Handle,
-    cancel: &CancelHandle,
+    cancel: &Stopper,
     look: Look<'_>,
     work: impl Future<Output = Result<T>> + Send,
 ) -> PyResult<T> {
@@ -48,7 +48,7 @@ pub(crate) fn droppable<T: Send>(
 fn wait<T: Send>(
     py: Python<'_>,
     runtime: &Handle,
-    cancel: Option<&CancelHandle>,
+    cancel: Option<&Stopper>,
     look: Look<'_>,
     work: impl Future<Output = T> + Send,
 ) -> PyResult<T> {

@@ -24,13 +24,13 @@ mod table;
 pub use alluvia_access::LogIn;
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
-pub use dialect::{Command, Statement, array_elements};
+pub use dialect::{Command, Statement, array_elements, script};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use rights::is_audit_line;
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{
-    Appended, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind, Outcome, Prepared, Refinement,
-    Refinements, Refining, Report, Session, TransactionStatus, from_datafusion,
+    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind,
+    Outcome, Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus, from_datafusion,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use table::{SampleUsed, Used, UsedCounters};

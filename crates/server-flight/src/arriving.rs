@@ -27,6 +27,8 @@ use tonic::{Status, Streaming};
 pub(crate) struct Arriving {
     decoder: FlightDataDecoder,
     schema: Option<SchemaRef>,
+    /// Whether rows may come after another schema than those before.
+    may_change: bool,
     is_over: bool,
 }
 
@@ -74,7 +76,12 @@ impl Arriving {
             async move { has_rows }
         });
         let decoder = FlightDataDecoder::new(all.map(|message| message.and_then(checked)));
-        Arriving { decoder, schema: None, is_over: false }
+        Arriving { decoder, schema: None, may_change: false, is_over: false }
+    }
+
+    /// A schema may come among the rows: those after it have that one. What Flight's own clients send never has.
+    pub(crate) fn may_change(&mut self) {
+        self.may_change = true;
     }
 
     /// The columns; `None` if the client sends none.
@@ -130,7 +137,7 @@ impl Stream for Arriving {
                 Some(Ok(DecodedPayload::RecordBatch(batch))) => return Poll::Ready(Some(Ok(batch))),
                 Some(Ok(DecodedPayload::None)) => {}
                 Some(Ok(DecodedPayload::Schema(schema))) => {
-                    if self.schema.is_some() {
+                    if self.schema.is_some() && !self.may_change {
                         self.is_over = true;
                         return Poll::Ready(Some(Err(malformed("a second schema came among the rows"))));
                     }

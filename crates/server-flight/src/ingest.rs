@@ -10,7 +10,7 @@ use crate::failure::{malformed, refused};
 use crate::login::{Caller, Lane};
 use crate::server::Shared;
 use crate::work::beside;
-use alluvia_query::Session;
+use alluvia_query::{Appended, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use std::sync::Arc;
@@ -23,16 +23,17 @@ enum Mode {
     CreateOrAppend,
 }
 
-/// Takes the rows; gives how many there were.
+/// Takes the rows; gives how many there were, and their batch.
 pub(crate) async fn ingest(
     shared: &Arc<Shared>,
     caller: &Arc<Caller>,
     command: CommandStatementIngest,
     mut rows: Arriving,
-) -> Result<i64> {
+) -> Result<Appended> {
     let mode = mode(&command)?;
     let lane = caller.login.lane(command.transaction_id.as_ref())?;
     let table = command.table;
+    rows.may_change();
     let work = move |lane: Arc<Lane>| async move {
         let session = &lane.session;
         let creates = match mode {
@@ -40,13 +41,12 @@ pub(crate) async fn ingest(
             Mode::Append => false,
             Mode::CreateOrAppend => !exists(session, &table).await?,
         };
-        let appended = if creates {
+        if creates {
             let schema = rows.schema().await?.ok_or_else(|| malformed("an ingest came without a schema"))?;
-            session.append_to_new(&table, &schema, rows).await?
+            session.append_to_new(&table, &schema, rows).await
         } else {
-            session.append_stream(&table, rows).await?
-        };
-        Ok(appended.rows as i64)
+            session.append_stream(&table, rows).await
+        }
     };
     beside(shared, caller, &lane, work).await
 }

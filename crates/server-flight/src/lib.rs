@@ -20,6 +20,7 @@ mod gate;
 mod info;
 mod ingest;
 mod login;
+mod own;
 mod parameters;
 mod places;
 mod poll;

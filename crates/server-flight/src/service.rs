@@ -12,9 +12,9 @@ use crate::poll::{self, Polled, Told};
 use crate::server::Shared;
 use crate::statement::{Answered, Kept, end, run};
 use crate::work::beside;
-use crate::{auth, catalog, gate, parameters};
+use crate::{auth, catalog, gate, own, parameters};
 use alluvia_query::{Command as Sort, Described};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::datatypes::{Field, Schema};
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;
@@ -42,7 +42,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 const CLOSED: &[u8] = &[0x08, 0x01];
 
 /// Actions that are taken, and what they do.
-const ACTIONS: [(&str, &str); 7] = [
+const ACTIONS: [(&str, &str); 9] = [
     ("CreatePreparedStatement", "Prepares a statement: ActionCreatePreparedStatementRequest, with its Result."),
     ("ClosePreparedStatement", "Forgets a prepared statement: ActionClosePreparedStatementRequest."),
     ("BeginTransaction", "Begins a transaction: ActionBeginTransactionRequest, with its Result."),
@@ -50,6 +50,8 @@ const ACTIONS: [(&str, &str); 7] = [
     ("CancelQuery", "Cancels a statement by its FlightInfo: ActionCancelQueryRequest, with its Result."),
     ("CancelFlightInfo", "Cancels a statement by its FlightInfo: CancelFlightInfoRequest, with its Result."),
     ("CloseSession", "Ends the login, with all that is kept for it: CloseSessionRequest, with its Result."),
+    (own::STATE, "How the login's session stands, and how far its statement is: no body, with JSON as its result."),
+    (own::CANCEL, "Stops what the login's session runs: no body."),
 ];
 
 /// The service.
@@ -114,26 +116,26 @@ impl Service {
         Service { shared }
     }
 
-    /// Begins what a descriptor asks for.
-    async fn info(&self, caller: &Arc<Caller>, asked: FlightDescriptor) -> Result<FlightInfo> {
+    /// Begins what a descriptor asks for; with bounds of what is estimated, if they are wanted.
+    async fn info(&self, caller: &Arc<Caller>, asked: FlightDescriptor, bounds: bool) -> Result<FlightInfo> {
         let command = command(&asked.cmd)?;
         if let Some(schema) = catalog::schema_of(&command)? {
             return flight(&schema, asked.clone(), Some(asked.cmd));
         }
-        let answered = self.begun(caller, command, "GetFlightInfo").await?;
+        let answered = self.begun(caller, command, "GetFlightInfo", bounds).await?;
         self.answered(caller, asked, answered)
     }
 
     /// Begins a statement.
-    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str) -> Result<Answered> {
+    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str, bounds: bool) -> Result<Answered> {
         match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
                 let prepared = lane.session.prepare(&query.query)?;
-                run(&self.shared, caller, &lane, prepared, Vec::new()).await
+                run(&self.shared, caller, &lane, prepared, Vec::new(), bounds).await
             }
             Command::CommandPreparedStatementQuery(query) => {
-                self.run_kept(caller, &query.prepared_statement_handle, None).await
+                self.run_kept(caller, &query.prepared_statement_handle, None, bounds).await
             }
             other => Err(unknown(&other, call)),
         }
@@ -178,7 +180,7 @@ impl Service {
                     other => return Err(unknown(other, "PollFlightInfo")),
                 };
                 let (service, who) = (Service::new(Arc::clone(&self.shared)), Arc::clone(caller));
-                let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo").await });
+                let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo", false).await });
                 let (handle, polled) = caller.login.poll(|| Polled::begin(&self.shared, caller, lane, work))?;
                 (handle.into(), polled, true)
             }
@@ -208,6 +210,7 @@ impl Service {
         caller: &Arc<Caller>,
         handle: &Bytes,
         rows: Option<Vec<Vec<alluvia_query::ScalarValue>>>,
+        bounds: bool,
     ) -> Result<Answered> {
         let kept = caller.login.prepared(handle)?;
         let lane = caller.login.lane_of(&kept)?;
@@ -217,7 +220,7 @@ impl Service {
             Some(rows) if rows.is_empty() && kept.prepared.statement().command() == Sort::Insert => {
                 Ok(Answered::Done(0, serde_json::json!({ "tag": "INSERT 0 0" })))
             }
-            rows => run(&self.shared, caller, &lane, kept.prepared.clone(), rows.unwrap_or_default()).await,
+            rows => run(&self.shared, caller, &lane, kept.prepared.clone(), rows.unwrap_or_default(), bounds).await,
         }
     }
 
@@ -256,26 +259,27 @@ impl Service {
         Ok(messages(one_batch(&batch.schema(), batch)?))
     }
 
-    /// Takes what a client sends.
-    async fn put(&self, caller: &Arc<Caller>, mut rest: Streaming<FlightData>) -> Result<PutResult> {
+    /// Takes what a client sends; gives also the version of its batch, if its rows became one.
+    async fn put(&self, caller: &Arc<Caller>, mut rest: Streaming<FlightData>) -> Result<(PutResult, Option<Version>)> {
         let mut message = first(&mut rest, &self.shared).await?;
         let asked = descriptor(&mut message)?;
         let command = command(&asked.cmd)?;
         let mut rows = Arriving::new(message, rest, Arc::clone(&self.shared));
+        let mut version = None;
         let bytes_max = self.shared.options.message_bytes_max;
         let answered = match command {
             Command::CommandStatementUpdate(update) => {
                 let lane = caller.login.lane(update.transaction_id.as_ref())?;
                 let prepared = lane.session.prepare(&update.query)?;
                 refuse_rows(prepared.statement().command())?;
-                run(&self.shared, caller, &lane, prepared, Vec::new()).await?
+                run(&self.shared, caller, &lane, prepared, Vec::new(), false).await?
             }
             Command::CommandPreparedStatementUpdate(update) => {
                 let handle = update.prepared_statement_handle;
                 let kept = caller.login.prepared(&handle)?;
                 refuse_rows(kept.prepared.statement().command())?;
                 let values = parameters::take(&mut rows, kept.prepared.parameters(), bytes_max).await?;
-                self.run_kept(caller, &handle, values).await?
+                self.run_kept(caller, &handle, values, false).await?
             }
             Command::CommandPreparedStatementQuery(query) => {
                 let kept = caller.login.prepared(&query.prepared_statement_handle)?;
@@ -284,11 +288,12 @@ impl Service {
                 *kept.bound.lock() = values;
                 let result =
                     DoPutPreparedStatementResult { prepared_statement_handle: Some(query.prepared_statement_handle) };
-                return Ok(PutResult { app_metadata: result.encode_to_vec().into() });
+                return Ok((PutResult { app_metadata: result.encode_to_vec().into() }, None));
             }
             Command::CommandStatementIngest(asked) => {
-                let count = ingest(&self.shared, caller, asked, rows).await?;
-                Answered::Done(count, serde_json::Value::Null)
+                let taken = ingest(&self.shared, caller, asked, rows).await?;
+                version = taken.committed.map(|committed| committed.version);
+                Answered::Done(taken.rows as i64, serde_json::Value::Null)
             }
             other => return Err(unknown(&other, "DoPut")),
         };
@@ -297,7 +302,7 @@ impl Service {
             // A procedure that gives rows; nobody has asked for them.
             Answered::Rows(_) => -1,
         };
-        Ok(PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() })
+        Ok((PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }, version))
     }
 
     /// Does what an action asks for; gives its results.
@@ -369,6 +374,11 @@ impl Service {
                 connection.iter().for_each(|connection| connection.end(&caller.login));
                 Ok(vec![Bytes::from_static(CLOSED)])
             }
+            own::STATE => Ok(vec![own::state_of(&caller.login.lane.session)]),
+            own::CANCEL => {
+                caller.login.lane.session.cancel_handle().cancel();
+                Ok(Vec::new())
+            }
             other => {
                 let names = ACTIONS.map(|(name, _)| name).join(", ");
                 Err(refused(&format!("the action {other:?}"), &format!("actions are {names}")))
@@ -439,8 +449,10 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
+        let bounds = own::wants_bounds(request.metadata());
         let (caller, asked) = entered(request)?;
-        sent(self.info(&caller, asked).await)
+        let bounds = bounds.map_err(|error| status(&error))?;
+        sent(self.info(&caller, asked, bounds).await)
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<PollInfo> {
@@ -460,7 +472,12 @@ impl FlightService for Service {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         let (caller, sent_rows) = entered(request)?;
-        sent(self.put(&caller, sent_rows).await.map(|result| messages(vec![result])))
+        let (result, version) = self.put(&caller, sent_rows).await.map_err(|error| status(&error))?;
+        let mut response: Response<Self::DoPutStream> = Response::new(messages(vec![result]));
+        if let Some(version) = version {
+            response.metadata_mut().insert(own::VERSION, MetadataValue::from(version.0));
+        }
+        Ok(response)
     }
 
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {

@@ -50,19 +50,23 @@ pub(crate) enum Answered {
     Done(i64, serde_json::Value),
 }
 
-/// Runs a statement, for each row of parameters; without parameters, once.
+/// Runs a statement, for each row of parameters; without parameters, once. With `bounds`, what is estimated has its bounds as columns.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     caller: &Arc<Caller>,
     lane: &Arc<Lane>,
     prepared: Prepared,
     mut rows: Vec<Vec<ScalarValue>>,
+    bounds: bool,
 ) -> Result<Answered> {
     refuse(lane, &prepared)?;
     if rows.len() < 2 {
         let values = rows.pop().unwrap_or_default();
         let work = move |lane: Arc<Lane>| async move {
-            let outcome = lane.session.execute_prepared(&prepared, &values).await?;
+            let outcome = match bounds {
+                true => lane.session.answer_prepared(&prepared, &values).await?.with_bounds()?,
+                false => lane.session.execute_prepared(&prepared, &values).await?,
+            };
             Ok(match &outcome.rows {
                 Some(rows) => {
                     let schema = plain_schema(&rows.schema(), &outcome.tag, outcome.used());

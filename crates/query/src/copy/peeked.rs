@@ -192,7 +192,7 @@ mod tests {
             let path = dir.path().join(name);
             #[allow(clippy::disallowed_methods)] // a user's file
             std::fs::write(&path, &bytes).unwrap();
-            let expected = infer(&Source::Files(path.display().to_string()), &default, None).unwrap();
+            let expected = infer(&Source::Files(path.display().to_string()), &default).unwrap();
             let mut gzip = GzEncoder::new(Vec::new(), Level::fast());
             gzip.write_all(&bytes).unwrap();
             for bytes in [bytes, gzip.finish().unwrap()] {

@@ -5,8 +5,7 @@
 //! PostgreSQL's `[WITH] (name value, ...)` and its older `[WITH] CSV HEADER DELIMITER AS ';'`.
 
 use crate::copy::Streams;
-use crate::copy::files::is_pattern;
-use crate::copy::options::{CopyOptions, Direction, Format, Written};
+use crate::copy::options::{CopyOptions, Direction, Written};
 use crate::copy::places::{check_url_options, is_open, is_url, name_of, refuse_url};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};

@@ -24,6 +24,7 @@ mod sureness;
 pub use arrays::array_elements;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
+pub use parse::script;
 pub(crate) use parse::{parse, query_of_table};
 pub(crate) use refuse::not_supported;
 pub(crate) use statement::Kind;

@@ -84,6 +84,38 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
     Ok(statements)
 }
 
+/// A script's statements with the whole text of each, for whoever has them run elsewhere: secrets are in it, which
+/// [`Statement::sql`] leaves out.
+pub fn script(sql: &str) -> Result<Vec<(Statement, String)>> {
+    let statements = parse(sql)?;
+    let texts = match statements.len() {
+        1 => vec![sql.to_owned()],
+        _ => pieces(sql)?,
+    };
+    if statements.len() != texts.len() {
+        return Err(Error::internal("a script was cut in two ways"));
+    }
+    Ok(statements.into_iter().zip(texts).collect())
+}
+
+/// What is between a script's semicolons, where it is more than blanks and comments.
+fn pieces(sql: &str) -> Result<Vec<String>> {
+    let tokens = Tokenizer::new(&Grammar::for_tokens(0), sql)
+        .tokenize_with_location()
+        .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
+    let mut offsets = Offsets::new(sql);
+    let mut pieces = Vec::new();
+    for tokens in tokens.split(|token| token.token == Token::SemiColon) {
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
+        if tokens.iter().all(|token| matches!(token.token, Token::Whitespace(_))) {
+            continue;
+        }
+        let start = offsets.at(first.span.start);
+        pieces.push(sql[start..offsets.at(last.span.end)].to_owned());
+    }
+    Ok(pieces)
+}
+
 /// The text of a statement with dots in the place of what is hidden of it.
 fn without(
     sql: &str,
@@ -491,6 +523,22 @@ mod tests {
         assert_eq!(texts, ["SELECT 'ü', 1", "SELECT \"é\n2\"", "SELECT\n\n3", "SELECT '4\n'", "SELECT 5"]);
         let statements = parse(&"SELECT 'é';".repeat(20_000)).unwrap();
         assert!(statements.len() == 20_000 && statements.iter().all(|statement| statement.sql() == "SELECT 'é'"));
+    }
+
+    #[test]
+    fn whole_texts_of_a_script_mean_what_they_mean_in_it() {
+        let texts = |sql: &str| script(sql).unwrap().into_iter().map(|(_, text)| text).collect::<Vec<String>>();
+        assert_eq!(texts(" SELECT 1 ; -- one"), [" SELECT 1 ; -- one"]);
+        assert!(texts(" ;; -- nothing").is_empty());
+        let secret = "CREATE ROLE a LOGIN PASSWORD 'x;y'";
+        let hinted = "/* é; */ SELECT /*+ freshness('5s') */ 'é'";
+        let all = format!("{secret};\n{hinted};;SELECT 2");
+        let found = texts(&all);
+        assert_eq!(found.iter().map(|text| text.trim()).collect::<Vec<_>>(), [secret, hinted, "SELECT 2"]);
+        for (text, in_script) in found.iter().zip(parse(&all).unwrap()) {
+            assert_eq!((one(text).sql(), &one(text).hints), (in_script.sql(), &in_script.hints));
+        }
+        assert!(script("SELECT 1; SELEC 2").is_err());
     }
 
     #[test]

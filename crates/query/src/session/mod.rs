@@ -5,6 +5,7 @@
 
 mod auditing;
 mod body;
+mod bounded;
 mod calls;
 pub(crate) mod client_settings;
 mod control;
@@ -40,6 +41,7 @@ mod values;
 mod verify;
 
 pub use body::{Ingest, Ingested};
+pub use bounded::{Answer, BOUND_OF, BOUND_SIDE};
 pub use core::{Session, TransactionStatus};
 pub use describe::Described;
 pub use errors::from_datafusion;

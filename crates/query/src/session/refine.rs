@@ -128,6 +128,11 @@ impl Refinements {
         &self.outcome
     }
 
+    /// The same, of a statement of which nothing more is wanted: it is stopped unless it has ended.
+    pub(crate) fn into_outcome(self) -> Outcome {
+        self.outcome
+    }
+
     /// Rows as one refinement, which is exact.
     fn of_rows(mut outcome: Outcome, since: Since) -> Refinements {
         let Some(rows) = outcome.rows.take() else {

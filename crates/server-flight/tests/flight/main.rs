@@ -5,6 +5,7 @@ mod fuzz;
 mod ingest;
 mod limits;
 mod metadata;
+mod own;
 mod poll;
 mod query;
 #[path = "../../../access/tests/support/random.rs"]

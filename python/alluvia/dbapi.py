@@ -1,4 +1,4 @@
-"""DB-API 2.0 (PEP 249): connections and cursors.
+"""DB-API 2.0 (PEP 249): this module is one, with `connect`, connections and cursors.
 
 A connection is a session. Unless it is in autocommit mode, a transaction begins before the first INSERT, and `commit` ends it: one
 atomic batch. Definitions (CREATE TABLE, ...) are batches of their own, and are refused inside a transaction.
@@ -14,13 +14,20 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Optional, Union
 
-from ._database import Database, Session
+from ._database import Database, Session, connected, opened_at
 from ._errors import (
     DatabaseError, DataError, Error, IntegrityError, InterfaceError, InternalError, NotSupportedError, OperationalError,
     ProgrammingError, Warning,
 )
 from ._parameters import Parameters
 from ._result import Result
+
+__all__ = [
+    "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING",
+    "Binary", "Connection", "Cursor", "DataError", "DatabaseError", "Date", "DateFromTicks", "Error", "IntegrityError", "InterfaceError",
+    "InternalError", "NotSupportedError", "OperationalError", "ProgrammingError", "Time", "TimeFromTicks", "Timestamp",
+    "TimestampFromTicks", "Warning", "apilevel", "connect", "paramstyle", "threadsafety",
+]
 
 apilevel = "2.0"
 threadsafety = 2
@@ -263,21 +270,23 @@ class Connection:
 def connect(
     database: Union[str, os.PathLike[str], Database], *, autocommit: bool = False, **options: Any
 ) -> Connection:
-    """A DB-API connection to the database in a directory (with the options of [open][alluvia.open]), or to an open one, which may have many.
+    """A DB-API connection: to an open database, which may have many; to the directory of one, with the options of
+    [open][alluvia.open]; or, with a URL (`grpc://localhost`), to a server, with those of [connect][alluvia.connect].
 
-    >>> connection = alluvia.connect(db)
+    >>> connection = alluvia.dbapi.connect(db)
     >>> cursor = connection.cursor()
     >>> cursor.execute("SELECT ? * 2 AS twice", (21,)).fetchall()
     [(42,)]
     >>> connection.close()
     """
     if isinstance(database, Database):
+        if options:
+            raise TypeError(f"the database is open already: {', '.join(options)} come too late")
         return Connection(database, owns=False, autocommit=autocommit)
     path = os.fspath(database)
-    if "://" in path:
-        raise NotSupportedError(
-            "connections to a server are not built into this package",
-            sqlstate="0A000",
-            hint="a server (alluvia serve) speaks PostgreSQL's protocol: connect with psycopg or asyncpg",
-        )
-    return Connection(Database(path, **options), owns=True, autocommit=autocommit)
+    opened = connected(path, **options) if "://" in path else opened_at(path, **options)
+    try:
+        return Connection(opened, owns=True, autocommit=autocommit)
+    except BaseException:
+        opened.close()
+        raise

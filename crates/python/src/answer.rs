@@ -1,0 +1,135 @@
+//! What statements give, whichever back gave it: rows, bounds of what is estimated in them, and what is told beside them.
+//!
+//! Invariant: bounds are told of estimates alone; an exact answer has none.
+
+use alluvia_query::{Bounds, Outcome, Refinement, Used};
+use arrow::array::RecordBatch;
+use parking_lot::Mutex;
+use pyo3::Python;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// Version, lag in seconds, stage, and the counts of [`alluvia_query::Used`] in its order.
+pub(crate) type UsedRow = (u64, f64, String, u64, u64, u64, u64, u64, u64, u64);
+
+/// What a statement gave.
+pub(crate) enum Answer {
+    /// Rows, which are read as they come.
+    Rows(Outcome),
+    /// Rows that may be estimates, all of them.
+    Estimate(Box<Estimate>),
+    /// Rows of a server's, which are read as they come.
+    Remote(alluvia_client::Answer, Arc<alluvia_client::Session>),
+}
+
+/// An answer, or an estimate of it, with what its statement told by then.
+pub(crate) struct Estimate {
+    pub(crate) rows: RecordBatch,
+    /// Of each column; empty of an exact answer.
+    pub(crate) bounds: Vec<Option<Bounds>>,
+    pub(crate) tag: String,
+    pub(crate) notices: Vec<String>,
+    pub(crate) used: Option<UsedRow>,
+}
+
+impl Estimate {
+    /// A refinement of a statement of this process.
+    pub(crate) fn new(refinement: Refinement, told: &Outcome) -> Estimate {
+        let is_exact = refinement.is_exact();
+        Estimate {
+            rows: refinement.rows,
+            bounds: if is_exact { Vec::new() } else { refinement.bounds },
+            tag: told.tag.clone(),
+            notices: told.notices().to_vec(),
+            used: told.used().map(used_row),
+        }
+    }
+
+    /// What a server has estimated.
+    pub(crate) fn of_server(estimate: alluvia_client::Estimate) -> Estimate {
+        let alluvia_client::Estimate { rows, bounds, told } = estimate;
+        let bounds = bounds
+            .into_iter()
+            .map(|bounds| bounds.map(|alluvia_client::Bounds { lower, upper }| Bounds { lower, upper }));
+        let used = told.used.as_ref().map(used_row_of_server);
+        Estimate { rows, bounds: bounds.collect(), tag: told.tag, notices: told.notices, used }
+    }
+}
+
+/// What a statement tells beside its rows.
+pub(crate) enum Told {
+    /// It may tell more.
+    Still(Mutex<Outcome>),
+    /// By then.
+    Then { tag: String, notices: Vec<String>, used: Option<UsedRow> },
+    /// A server tells it, the counts at the end.
+    Remote { told: Arc<Mutex<alluvia_client::Told>>, session: Arc<alluvia_client::Session> },
+}
+
+impl Told {
+    pub(crate) fn tag(&self) -> String {
+        match self {
+            Told::Still(outcome) => outcome.lock().tag.clone(),
+            Told::Then { tag, .. } => tag.clone(),
+            Told::Remote { told, .. } => told.lock().tag.clone(),
+        }
+    }
+
+    pub(crate) fn notices(&self) -> Vec<String> {
+        match self {
+            Told::Still(outcome) => outcome.lock().notices().to_vec(),
+            Told::Then { notices, .. } => notices.clone(),
+            Told::Remote { told, .. } => told.lock().notices.clone(),
+        }
+    }
+
+    pub(crate) fn used(&self) -> Option<UsedRow> {
+        match self {
+            Told::Still(outcome) => outcome.lock().used().map(used_row),
+            Told::Then { used, .. } => used.clone(),
+            Told::Remote { told, .. } => told.lock().used.as_ref().map(used_row_of_server),
+        }
+    }
+
+    /// Rows that were read by now, for whoever waits for the rest of them. A server is asked; one that does not answer is no news.
+    pub(crate) fn rows_read(&self, py: Python<'_>, runtime: &Handle) -> u64 {
+        let asked = match self {
+            Told::Remote { told, session } => (!told.lock().is_complete).then_some(session),
+            Told::Still(_) | Told::Then { .. } => None,
+        };
+        match asked {
+            Some(session) => py.detach(|| runtime.block_on(session.state())).map_or(0, |state| state.rows),
+            None => self.used().map_or(0, |used| used.7),
+        }
+    }
+}
+
+fn used_row(used: Used) -> UsedRow {
+    (
+        used.version.0,
+        used.lag.as_secs_f64(),
+        used.stage.to_string(),
+        used.segments,
+        used.segments_skipped,
+        used.blocks_read,
+        used.blocks_skipped,
+        used.rows_read,
+        used.tail_rows,
+        used.bytes_read,
+    )
+}
+
+fn used_row_of_server(used: &alluvia_client::Used) -> UsedRow {
+    (
+        used.version,
+        used.lag.as_secs_f64(),
+        used.stage.clone(),
+        used.segments_read,
+        used.segments_skipped,
+        used.blocks_read,
+        used.blocks_skipped,
+        used.rows_read,
+        used.tail_rows,
+        used.bytes_read,
+    )
+}

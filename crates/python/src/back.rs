@@ -1,0 +1,141 @@
+//! Where a session's statements run: in this process, or at a server.
+//!
+//! Invariant: what Python sees is the same of both. What one of them cannot do it refuses by name.
+
+use crate::answer::Answer;
+use crate::database::Shared;
+use crate::{embedded, remote};
+use alluvia_query::{CancelHandle, Command, Refining, ScalarValue, Statement};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::Stream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::runtime::Handle;
+
+/// Phase, rows, bytes done, bytes in all.
+pub(crate) type ProgressRow = (String, u64, u64, u64);
+
+/// Rows that were taken, and the version of their batch if they are one.
+pub(crate) type Taken = (u64, Option<u64>);
+
+/// A session's other end.
+#[derive(Clone)]
+pub(crate) enum Back {
+    Embedded(Arc<alluvia_query::Session>),
+    Remote(Arc<alluvia_client::Session>),
+}
+
+impl Back {
+    /// Runs a statement, or several without parameters, of which the last one's answer is given.
+    pub(crate) async fn run(&self, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Answer> {
+        match self {
+            Back::Embedded(session) => embedded::run(session, shared, sql, values).await,
+            Back::Remote(session) => remote::run(session, sql, values).await,
+        }
+    }
+
+    /// Begins a statement whose answer is wanted as far as it is known.
+    pub(crate) async fn refine(&self, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Refining> {
+        match self {
+            Back::Embedded(session) => embedded::refine(session, shared, sql, values).await,
+            Back::Remote(_) => Err(remote::no_refinements()),
+        }
+    }
+
+    /// Takes rows into a table. With `created`, one that does not exist is created with columns like these.
+    pub(crate) async fn append<S>(self, table: String, created: Option<SchemaRef>, rows: S) -> Result<Taken>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'static,
+    {
+        match self {
+            Back::Embedded(session) => embedded::append(&session, &table, created, rows).await,
+            Back::Remote(session) => {
+                let taken = session.ingest(&table, created, rows).await?;
+                Ok((taken.rows, taken.version))
+            }
+        }
+    }
+
+    /// `idle`, `open` or `failed`.
+    pub(crate) async fn transaction(&self) -> Result<String> {
+        match self {
+            Back::Embedded(session) => Ok(embedded::transaction(session).to_owned()),
+            Back::Remote(session) => Ok(session.state().await?.transaction),
+        }
+    }
+
+    /// How far the running statement is, or the last one.
+    pub(crate) async fn progress(&self) -> Result<ProgressRow> {
+        match self {
+            Back::Embedded(session) => Ok(embedded::progress(session)),
+            Back::Remote(session) => {
+                let state = session.state().await?;
+                Ok((state.phase, state.rows, state.bytes_done, state.bytes_total))
+            }
+        }
+    }
+
+    /// Whether its server does not know it any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Back::Embedded(_) => false,
+            Back::Remote(session) => session.is_lost(),
+        }
+    }
+
+    /// What stops its statements.
+    pub(crate) fn stopper(&self, runtime: &Handle) -> Stopper {
+        match self {
+            Back::Embedded(session) => Stopper::Embedded(session.cancel_handle()),
+            Back::Remote(session) => {
+                Stopper::Remote { session: Arc::clone(session), runtime: runtime.clone(), is_asking: Arc::default() }
+            }
+        }
+    }
+}
+
+/// Stops whatever statement a session runs, from whatever thread, without waiting for it.
+pub(crate) enum Stopper {
+    Embedded(CancelHandle),
+    Remote {
+        session: Arc<alluvia_client::Session>,
+        runtime: Handle,
+        /// One question at a time is enough, however often it is asked.
+        is_asking: Arc<AtomicBool>,
+    },
+}
+
+impl Stopper {
+    pub(crate) fn cancel(&self) {
+        match self {
+            Stopper::Embedded(handle) => handle.cancel(),
+            Stopper::Remote { session, runtime, is_asking } => {
+                if is_asking.swap(true, Ordering::SeqCst) {
+                    return;
+                }
+                let (session, is_asking) = (Arc::clone(session), Arc::clone(is_asking));
+                runtime.spawn(async move {
+                    // A server that does not hear it has ended the statement, or is away.
+                    let _ = session.cancel().await;
+                    is_asking.store(false, Ordering::SeqCst);
+                });
+            }
+        }
+    }
+}
+
+/// Whether a statement may have parameters, and may be kept parsed.
+pub(crate) fn is_kept(statement: &Statement) -> bool {
+    statement.parameters() > 0 || statement.command() == Command::Query
+}
+
+/// The error of values for so many statements that take none.
+pub(crate) fn superfluous(statements: usize, given: usize) -> Error {
+    let what = match statements {
+        1 => "the statement has no parameters".to_owned(),
+        several => format!("{several} statements take no parameters"),
+    };
+    Error::new(ErrorKind::Syntax, format!("{what}, and {given} values are given"))
+}

@@ -1,0 +1,105 @@
+//! Statements of a database that is open in this process.
+
+use crate::answer::{Answer, Estimate};
+use crate::back::{ProgressRow, Taken, is_kept, superfluous};
+use crate::database::Shared;
+use alluvia_query::copy::infer_schema;
+use alluvia_query::{Phase, Prepared, Refining, ScalarValue, Session, TransactionStatus};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::Stream;
+
+fn prepare(session: &Session, shared: &Shared, sql: &str) -> Result<Prepared> {
+    if let Some(prepared) = shared.prepared(sql) {
+        return Ok(prepared);
+    }
+    let prepared = session.prepare(sql)?;
+    if is_kept(prepared.statement()) {
+        shared.keep_prepared(sql, &prepared);
+    }
+    Ok(prepared)
+}
+
+/// Begins a statement whose answer is wanted as far as it is known.
+pub(crate) async fn refine(session: &Session, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Refining> {
+    session.refine_prepared(&prepare(session, shared, sql)?, values).await
+}
+
+/// Runs a statement, or several without parameters.
+pub(crate) async fn run(session: &Session, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Answer> {
+    if let Some(prepared) = shared.prepared(sql) {
+        return answer(session, &prepared, values).await;
+    }
+    let statements = session.parse(sql)?;
+    if let [statement] = statements.as_slice()
+        && is_kept(statement)
+    {
+        return answer(session, &prepare(session, shared, sql)?, values).await;
+    }
+    if !values.is_empty() {
+        return Err(superfluous(statements.len(), values.len()));
+    }
+    let mut last = None;
+    for statement in statements {
+        // Rows of those before the last one are not asked for.
+        last = Some(session.execute(statement).await?);
+    }
+    last.map(Answer::Rows).ok_or_else(|| Error::new(ErrorKind::Syntax, "there is no statement to run"))
+}
+
+async fn answer(session: &Session, prepared: &Prepared, values: &[ScalarValue]) -> Result<Answer> {
+    Ok(match session.answer_prepared(prepared, values).await? {
+        alluvia_query::Answer::Rows(outcome) => Answer::Rows(outcome),
+        alluvia_query::Answer::Refined(refinement, outcome) => {
+            Answer::Estimate(Box::new(Estimate::new(*refinement, &outcome)))
+        }
+    })
+}
+
+/// Takes rows into a table, which is dropped again if it was created for them and they fail.
+pub(crate) async fn append<S>(session: &Session, table: &str, created: Option<SchemaRef>, rows: S) -> Result<Taken>
+where
+    S: Stream<Item = Result<RecordBatch>> + Send + 'static,
+{
+    let is_new = match created {
+        None => false,
+        Some(schema) => {
+            let definition = infer_schema(&schema, "the data")?.create_table(table);
+            match session.sql(&definition).await {
+                Ok(_) => true,
+                Err(error) if error.kind() == ErrorKind::DuplicateTable => false,
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let taken = session.append_stream(table, rows).await;
+    if taken.is_err() && is_new {
+        let drop = format!("DROP TABLE \"{}\"", table.replace('"', "\"\""));
+        // Whoever has stopped the rows may be stopping still, and means no other statement.
+        while session.sql(&drop).await.is_err_and(|error| error.kind() == ErrorKind::Cancelled) {}
+    }
+    let taken = taken?;
+    Ok((taken.rows, taken.committed.map(|committed| committed.version.0)))
+}
+
+/// `idle`, `open` or `failed`.
+pub(crate) fn transaction(session: &Session) -> &'static str {
+    match session.transaction_status() {
+        TransactionStatus::Idle => "idle",
+        TransactionStatus::Open => "open",
+        TransactionStatus::Failed => "failed",
+    }
+}
+
+/// How far the running statement is, or the last one.
+pub(crate) fn progress(session: &Session) -> ProgressRow {
+    let progress = session.progress();
+    let phase = match progress.phase() {
+        Phase::Idle => "idle",
+        Phase::Running => "running",
+        Phase::Finishing => "finishing",
+        Phase::Committing => "committing",
+    };
+    (phase.to_owned(), progress.rows(), progress.bytes_done(), progress.bytes_total())
+}

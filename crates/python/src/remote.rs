@@ -1,0 +1,67 @@
+//! Statements of a session at a server.
+//!
+//! A script is cut into statements here, as it is for a database of this process: Flight SQL runs one at a time. What cannot be parsed here
+//! goes to the server as it is, which may be newer, or else says what is wrong with it.
+
+use crate::answer::{Answer, Estimate};
+use crate::back::{is_kept, superfluous};
+use alluvia_client::Session;
+use alluvia_query::{ScalarValue, from_datafusion, script};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{ArrayRef, RecordBatch};
+use std::sync::Arc;
+
+/// Runs a statement, or several without parameters.
+pub(crate) async fn run(session: &Arc<Session>, sql: &str, values: &[ScalarValue]) -> Result<Answer> {
+    let statements = script(sql).unwrap_or_default();
+    let Some(((last, text), before)) = statements.split_last() else { return one(session, sql, values).await };
+    if !values.is_empty() {
+        if !before.is_empty() || !is_kept(last) {
+            return Err(superfluous(statements.len(), values.len()));
+        }
+        if last.parameters() != values.len() {
+            let (parameters, given) = (last.parameters(), values.len());
+            let message = format!("the statement has {parameters} parameters, and {given} values are given");
+            return Err(Error::new(ErrorKind::Syntax, message));
+        }
+    }
+    for (_, text) in before {
+        // Rows of those before the last one are not asked for.
+        drop(session.execute(text).await?);
+    }
+    one(session, text, values).await
+}
+
+async fn one(session: &Arc<Session>, sql: &str, values: &[ScalarValue]) -> Result<Answer> {
+    let answer = match values.is_empty() {
+        true => session.execute(sql).await?,
+        false => session.execute_with(sql, &row_of(values)?).await?,
+    };
+    match answer.is_estimate() {
+        true => Ok(Answer::Estimate(Box::new(Estimate::of_server(answer.estimate().await?)))),
+        false => Ok(Answer::Remote(answer, Arc::clone(session))),
+    }
+}
+
+/// Values of parameters as the one row of a batch.
+fn row_of(values: &[ScalarValue]) -> Result<RecordBatch> {
+    let column = |(at, value): (usize, &ScalarValue)| {
+        let array = value.to_array().map_err(from_datafusion);
+        array.map(|array| (format!("${}", at + 1), array, true))
+    };
+    let columns = values.iter().enumerate().map(column).collect::<Result<Vec<(String, ArrayRef, bool)>>>()?;
+    RecordBatch::try_from_iter_with_nullable(columns)
+        .map_err(|error| Error::internal(format!("values make no batch: {error}")))
+}
+
+/// What Flight SQL has no messages for.
+pub(crate) fn no_refinements() -> Error {
+    Error::new(
+        ErrorKind::NotSupported,
+        "refinements of a server's statement are not supported: Flight SQL has no messages for them",
+    )
+    .with_hint(
+        "the server streams them over HTTP (POST /query?progressive=on, Accept: text/event-stream); \
+             or set max_error: then sql() gives an estimate with its bounds",
+    )
+}

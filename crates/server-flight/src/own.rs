@@ -1,0 +1,72 @@
+//! What is offered beside Flight SQL, to any client that asks for it by name.
+//!
+//! Invariant: a client that asks for none of it sees what the protocol has, and nothing else.
+
+use alluvia_query::{Phase, Session, TransactionStatus};
+use alluvia_types::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use serde_json::json;
+use tonic::metadata::MetadataMap;
+
+/// How a session stands, and how far its statement is.
+pub(crate) const STATE: &str = "alluvia.session";
+/// Stops what a session runs.
+pub(crate) const CANCEL: &str = "alluvia.cancel";
+/// The header of an answer to DoPut that has the version of the batch.
+pub(crate) const VERSION: &str = "alluvia-version";
+/// The header of a call of GetFlightInfo that says how bounds of estimates are wanted, and the one way that there is.
+const BOUNDS: &str = "alluvia-bounds";
+const AS_COLUMNS: &str = "columns";
+
+/// Whether bounds of estimates are wanted as columns.
+pub(crate) fn wants_bounds(metadata: &MetadataMap) -> Result<bool> {
+    match metadata.get(BOUNDS).map(|asked| asked.to_str()) {
+        None => Ok(false),
+        Some(Ok(AS_COLUMNS)) => Ok(true),
+        Some(_) => Err(Error::new(ErrorKind::NotSupported, format!("the header {BOUNDS} asks for what is not there"))
+            .with_hint(format!("it is {AS_COLUMNS}, or left out"))),
+    }
+}
+
+/// How a session stands, as JSON.
+pub(crate) fn state_of(session: &Session) -> Bytes {
+    let progress = session.progress();
+    let phase = match progress.phase() {
+        Phase::Idle => "idle",
+        Phase::Running => "running",
+        Phase::Finishing => "finishing",
+        Phase::Committing => "committing",
+    };
+    let transaction = match session.transaction_status() {
+        TransactionStatus::Idle => "idle",
+        TransactionStatus::Open => "open",
+        TransactionStatus::Failed => "failed",
+    };
+    // What a query reads is counted where it reads, whatever becomes of it.
+    let read = session.reading().map_or(0, |used| used.rows_read);
+    let state = json!({
+        "transaction": transaction,
+        "phase": phase,
+        "rows": progress.rows().max(read),
+        "bytes_done": progress.bytes_done(),
+        "bytes_total": progress.bytes_total(),
+    });
+    state.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_asked_for_by_name() {
+        let asked = |value: &'static str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert(BOUNDS, value.parse().unwrap());
+            wants_bounds(&metadata)
+        };
+        assert!(!wants_bounds(&MetadataMap::new()).unwrap());
+        assert!(asked("columns").unwrap());
+        assert_eq!(asked("rows").unwrap_err().kind(), ErrorKind::NotSupported);
+    }
+}
