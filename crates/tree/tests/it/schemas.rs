@@ -545,7 +545,7 @@ fn members(source: &LevelSource, range: &KeyRange, data_type: DataType, values: 
 }
 
 fn is_power(span: f64) -> bool {
-    span >= 1.0 && span < 1e15 && span.fract() == 0.0 && (span as u64).is_power_of_two()
+    (1.0..1e15).contains(&span) && span.fract() == 0.0 && (span as u64).is_power_of_two()
 }
 
 /// Truncated times, by Arrow's calendar.
