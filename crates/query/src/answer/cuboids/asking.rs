@@ -2,7 +2,7 @@
 
 use super::Cuboids;
 use super::resident::{Followed, Resident};
-use crate::answer::run::Bound;
+use crate::answer::run::{Bound, Now};
 use crate::answer::{Kept, columns};
 use alluvia_snapshot::{Snapshot, Store, TableRead};
 use alluvia_space::LevelSource;
@@ -106,9 +106,9 @@ fn ask(
     let ancestor = |finer: usize, coarser: usize, code: u32| ancestor(bound, finer, coarser, code);
     let spans = bound.groups.iter().map(|&level| state.cuboid.span_of(level, &dimension_of, &ancestor));
     let Some(spans) = spans.collect::<Option<Vec<GroupSpan>>>() else { return Ok(None) };
-    let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
-    // Codes that the cuboid has are in the dictionaries; filters must know them all.
-    let Some(questions) = bound.questions() else { return Ok(None) };
+    // Codes that the cuboid has are in the dictionaries; filters and maps must know them all.
+    let Some(Now { questions, maps }) = bound.now() else { return Ok(None) };
+    let Some(keys) = GroupKeys::mapped(spans, maps) else { return Ok(None) };
     let mut found = Answer::new(&questions[0], keys);
     let mut answer = |question| state.cuboid.answer(question, &dimension_of, &ancestor, &mut found);
     if questions.iter().any(|question| answer(question).is_none()) {
