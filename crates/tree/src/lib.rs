@@ -33,7 +33,7 @@ mod verify;
 mod writer;
 
 pub use answer::{
-    Ancestor, Answer, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
+    Ancestor, Answer, BoxQuery, CodeMap, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
     SegmentRows, Selection, Totals, Wanted, WantedMeasure, add_rows, answer,
 };
 pub use chunk::RowChunk;

@@ -37,18 +37,16 @@ impl ByValue {
         }
     }
 
-    /// Codes of all members that have one of `wanted`.
-    pub(crate) fn codes<V: Value>(&self, values: &Values, wanted: &[V]) -> Vec<u32> {
-        let mut codes = Vec::new();
-        for value in wanted {
+    /// Calls `each` with the place in `wanted` and the code of every member that has one of these values, by place.
+    pub(crate) fn each<V: Value>(&self, values: &Values, wanted: &[V], mut each: impl FnMut(usize, u32)) {
+        for (place, value) in wanted.iter().enumerate() {
             let hash = (value.hash() >> 32) as u32;
             let is = |&(other, head): &(u32, u32)| other == hash && value.is_at(values, head);
             let mut code = self.heads.find(spread(hash), is).map_or(END, |&(_, head)| head);
             while code != END {
-                codes.push(code);
+                each(place, code);
                 code = self.older[code as usize];
             }
         }
-        codes
     }
 }

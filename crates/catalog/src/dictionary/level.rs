@@ -192,26 +192,45 @@ impl Level {
         }
     }
 
-    /// Codes of all members with one of these values, under whatever parent; in no order. `first`: the level is its
-    /// dimension's first, so that its members have no parents.
-    pub(crate) fn with_values(&self, distinct: &Distinct<'_>, first: bool) -> Vec<u32> {
+    /// Calls `each` with the place of a value and the code of every member that has it, under whatever parent, by place.
+    /// `first`: the level is its dimension's first, so that its members have no parents.
+    pub(crate) fn with_values(&self, distinct: &Distinct<'_>, first: bool, each: impl FnMut(usize, u32)) {
         match distinct {
-            Distinct::Bytes(values) => self.codes_of(values, first),
-            Distinct::Words(values) => self.codes_of(values, first),
-            Distinct::Wide(values) => self.codes_of(values, first),
+            Distinct::Bytes(values) => self.each_code(values, first, each),
+            Distinct::Words(values) => self.each_code(values, first, each),
+            Distinct::Wide(values) => self.each_code(values, first, each),
         }
     }
 
-    fn codes_of<V: Value>(&self, values: &[V], first: bool) -> Vec<u32> {
-        if first {
+    fn each_code<V: Value>(&self, values: &[V], first: bool, mut each: impl FnMut(usize, u32)) {
+        if !first {
+            // Always in this order: the members' lock inside the index's.
+            let mut by_value = self.by_value.lock();
             let members = self.members.read();
-            return values.iter().filter_map(|value| members.find(member_hash(value.hash(), 0), 0, *value)).collect();
+            by_value.extend(&members.values);
+            by_value.each(&members.values, values, each);
+            return;
         }
-        // Always in this order: the members' lock inside the index's.
-        let mut by_value = self.by_value.lock();
         let members = self.members.read();
-        by_value.extend(&members.values);
-        by_value.codes(&members.values, values)
+        let mut found: Vec<(u32, u32)> = Vec::with_capacity(TOGETHER);
+        // In two loops, as where members get their codes.
+        for (chunk, values) in values.chunks(TOGETHER).enumerate() {
+            found.clear();
+            found.extend(values.iter().map(|value| {
+                let hash = member_hash(value.hash(), 0);
+                (hash, members.candidate(hash))
+            }));
+            for (at, (value, &(hash, candidate))) in values.iter().zip(&found).enumerate() {
+                let code = match candidate {
+                    0 => None,
+                    code if members.is(code, 0, *value) => Some(code),
+                    _ => members.find(hash, 0, *value),
+                };
+                if let Some(code) = code {
+                    each(TOGETHER * chunk + at, code);
+                }
+            }
+        }
     }
 }
 
@@ -288,9 +307,9 @@ mod tests {
         let mut hashes: Vec<u32> = level.read(|members| members.index.iter().map(|slot| slot.hash).collect());
         hashes.sort_unstable();
         assert!(hashes.windows(2).any(|pair| pair[0] == pair[1]), "the test meets collisions");
-        let mut all = level.with_values(&distinct, false);
-        all.sort_unstable();
-        assert_eq!(all, expected[1..]);
+        let mut all = Vec::new();
+        level.with_values(&distinct, false, |place, code| all.push((place as u32 + 1, code)));
+        assert_eq!(all, expected[1..].iter().map(|&code| (code, code)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -198,14 +198,42 @@ impl Dictionaries {
         let members = self.level(level);
         let values = prepare_exact(values, members.data_type())?;
         let local = local_ids(&values, members.data_type());
-        let first = level == 0 || self.dimensions[level - 1] != self.dimensions[level];
-        let mut codes = members.with_values(&local.distinct, first);
+        let mut codes = Vec::new();
+        members.with_values(&local.distinct, self.is_first(level), |_, code| codes.push(code));
         if local.ids.contains(&0) {
             codes.push(0);
         }
         codes.sort_unstable();
         codes.dedup();
         Ok(codes)
+    }
+
+    /// The members of a level, under whatever parent, that each row's value is the own value of: pairs of row and code, by
+    /// row. A NULL has none. Errors as [`Self::codes_with_value`].
+    pub fn codes_by_row(&self, level: usize, values: &ArrayRef) -> Result<Vec<(u32, u32)>> {
+        let members = self.level(level);
+        let values = prepare_exact(values, members.data_type())?;
+        let local = local_ids(&values, members.data_type());
+        // Codes of value `i` are those from `ends[i]` to `ends[i + 1]`.
+        let (mut ends, mut codes) = (vec![0; local.distinct.len() + 1], Vec::new());
+        members.with_values(&local.distinct, self.is_first(level), |place, code| {
+            codes.push(code);
+            ends[place + 1] = codes.len();
+        });
+        for place in 1..ends.len() {
+            ends[place] = ends[place].max(ends[place - 1]);
+        }
+        let mut pairs = Vec::with_capacity(local.ids.len());
+        for (row, &id) in local.ids.iter().enumerate().filter(|(_, id)| **id > 0) {
+            let id = id as usize;
+            pairs.extend(codes[ends[id - 1]..ends[id]].iter().map(|&code| (row as u32, code)));
+        }
+        Ok(pairs)
+    }
+
+    /// Whether a level is its dimension's first.
+    fn is_first(&self, level: usize) -> bool {
+        level == 0 || self.dimensions[level - 1] != self.dimensions[level]
     }
 
     fn level(&self, level: usize) -> &Level {

@@ -62,6 +62,13 @@ fn check_members(def: &TableDef, dictionaries: &Dictionaries, model: &Model) {
                 members.iter().filter(|((_, d), _)| *d == draw).map(|(_, &code)| code).collect();
             expected.sort_unstable();
             assert_eq!(dictionaries.codes_with_value(at, &value).unwrap(), expected);
+            // The same of each row, where a value may come again.
+            let rows = array(data_type, &[None, Some(draw), Some(draw)], 0);
+            let mut pairs = dictionaries.codes_by_row(at, &rows).unwrap();
+            assert!(pairs.is_sorted_by_key(|(row, _)| *row));
+            pairs.sort_unstable();
+            let of_row = |row: u32| expected.iter().map(move |&code| (row, code));
+            assert_eq!(pairs, of_row(1).chain(of_row(2)).collect::<Vec<_>>());
         }
         let wanted: Vec<Option<u8>> = draws.iter().map(|&draw| Some(draw)).chain([None, Some(250)]).collect();
         if !draws.contains(&identity(data_type, 250)) {

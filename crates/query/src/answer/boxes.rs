@@ -157,7 +157,7 @@ fn intersection(one: &Filters, other: &Filters) -> Filters {
 }
 
 /// A box with one more filter.
-fn with(filters: &Filters, level: usize, codes: &CodeSet) -> Filters {
+pub(super) fn with(filters: &Filters, level: usize, codes: &CodeSet) -> Filters {
     let mut filters = filters.clone();
     match filters.binary_search_by_key(&level, |filter| filter.level) {
         Ok(at) => filters[at].codes = filters[at].codes.intersect(codes),

@@ -9,7 +9,7 @@ use super::statement::{Aggregate, Item, Order};
 use crate::dialect::Sureness;
 use alluvia_space::codes::calendar;
 use alluvia_space::{DataType, LevelSource};
-use alluvia_tree::Answer;
+use alluvia_tree::{Answer, CodeMap};
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
     RecordBatch, TimestampMicrosecondArray, UInt32Array,
@@ -68,13 +68,13 @@ pub(super) fn shares_names(bound: &Bound, names: &Names) -> Option<bool> {
 
 /// For each group's level the first codes of all names.
 fn first_codes(bound: &Bound, names: &Names) -> Option<Vec<FirstOfName>> {
-    let of_level = |&level: &usize| {
-        // Members of a first level have no parents.
+    let of_level = |(&level, map): (&usize, &Option<Arc<CodeMap>>)| {
+        // Members of a first level have no parents, and ordinals are by name.
         let (_, within, _) = bound.def.levels().nth(level)?;
-        let may_share = within > 0 && bound.dictionaries.has_members(level);
+        let may_share = within > 0 && map.is_none() && bound.dictionaries.has_members(level);
         Some(if may_share { names.first(bound.def.id, &bound.dictionaries, level)? } else { None })
     };
-    bound.groups.iter().map(of_level).collect()
+    bound.groups.iter().zip(&bound.maps).map(of_level).collect()
 }
 
 /// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
@@ -107,6 +107,9 @@ pub(super) fn group_column(
     to: &ArrowType,
 ) -> Option<ArrayRef> {
     let codes: Vec<u32> = groups.iter().map(|&group| answer.keys.codes(group)[at]).collect();
+    if bound.maps[at].is_some() {
+        return (*to == ArrowType::UInt32).then(|| Arc::new(UInt32Array::from(codes)) as ArrayRef);
+    }
     let (_, _, level) = bound.def.levels().nth(bound.groups[at])?;
     match level.source {
         LevelSource::Column(_) => {

@@ -12,6 +12,7 @@ mod columns;
 mod conditions;
 mod cuboids;
 mod group_codes;
+mod mapped;
 mod names;
 mod predicate;
 mod recognise;
@@ -25,6 +26,7 @@ mod verify;
 
 pub(crate) use aim::{Aim, Aims};
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape};
+pub(crate) use mapped::{Ordinals, Side};
 pub(crate) use recognise::recognise;
 pub(crate) use refine::{Refined, Refining, may_refine, refine};
 pub(crate) use run::{Bound, bind, run};

@@ -1,7 +1,8 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
-use super::boxes::{Filters, boxes};
+use super::boxes::{Filters, boxes, with};
 use super::cuboids::{Selected, Shape, dimensions};
+use super::mapped::Side;
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
 use super::{Kept, columns};
@@ -9,7 +10,8 @@ use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{
-    Answer, BoxQuery, Counters, GroupKeys, GroupSpan, LevelFilter, SegmentRows, Wanted, WantedMeasure, add_rows, answer,
+    Answer, BoxQuery, CodeMap, Counters, GroupKeys, GroupSpan, LevelFilter, SegmentRows, Wanted, WantedMeasure,
+    add_rows, answer,
 };
 use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -18,6 +20,9 @@ use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// Filters of a question: it has a bit for each.
+const FILTERS_MAX: usize = 64;
+
 /// A statement in the words of a table's index.
 #[derive(Debug)]
 pub(crate) struct Bound {
@@ -25,9 +30,13 @@ pub(crate) struct Bound {
     pub(super) dictionaries: Arc<Dictionaries>,
     pub(super) items: Vec<Item>,
     pub(super) groups: Vec<usize>,
+    /// What makes a group's codes ordinals of a side; `None` for codes that are grouped by as they are.
+    pub(super) maps: Vec<Option<Arc<CodeMap>>>,
     pub(super) measures: Vec<WantedMeasure>,
     /// One for each box; boxes have no rows in common.
     questions: Vec<BoxQuery>,
+    /// Joined small tables, and the levels that they are joined by. Those that are grouped by are the last groups, in this order.
+    sides: Vec<(Side, usize)>,
     shape: Shape,
     /// Which dimension each level is of.
     pub(super) dimensions: Vec<usize>,
@@ -55,7 +64,7 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
     let boxes = boxes(def, dictionaries, &statement.conditions)?;
     let groups: Vec<usize> = statement.groups.iter().map(|group| level_of(def, group)).collect::<Option<_>>()?;
     let mut levels = boxes.iter().flatten().map(|filter| filter.level).chain(groups.iter().copied());
-    if boxes.iter().any(|filters| filters.len() > 64) || levels.any(|level| !has_level_codes(def, level)) {
+    if boxes.iter().any(|filters| filters.len() > FILTERS_MAX) || levels.any(|level| !has_level_codes(def, level)) {
         return None;
     }
     let mut measures = Vec::new();
@@ -80,7 +89,9 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
         dimensions: dimensions(def),
         shape: Shape::of(def, &questions),
         questions,
+        maps: vec![None; groups.len()],
         groups,
+        sides: Vec::new(),
         measures,
         conditions: statement.conditions.clone(),
         members,
@@ -119,14 +130,54 @@ impl Bound {
         self.members.iter().enumerate().all(|(level, &known)| known == self.dictionaries.len(level))
     }
 
-    /// The questions with filters that know every member there is now: rows of the tail bring new ones when they get their
+    /// The questions with filters and maps that know every member there is now: rows of the tail bring new ones when they get their
     /// codes. `None` if the conditions cannot be filters any more.
-    pub(super) fn questions(&self) -> Option<Cow<'_, [BoxQuery]>> {
+    pub(super) fn now(&self) -> Option<Now<'_>> {
         if self.knows_all_members() {
-            return Some(Cow::Borrowed(&self.questions));
+            return Some(Now { questions: Cow::Borrowed(&self.questions), maps: self.maps.clone() });
         }
-        let boxes = boxes(&self.def, &self.dictionaries, &self.conditions)?;
-        Some(Cow::Owned(questions(boxes, &self.groups, &self.measures)))
+        self.made()
+    }
+
+    fn made(&self) -> Option<Now<'static>> {
+        let mut boxes = boxes(&self.def, &self.dictionaries, &self.conditions)?;
+        let mut maps = Vec::with_capacity(self.sides.len());
+        for (side, level) in &self.sides {
+            let (codes, map) = side.codes(&self.dictionaries, *level)?;
+            boxes.iter_mut().for_each(|filters| *filters = with(filters, *level, &codes));
+            maps.extend(map.map(Some));
+        }
+        let mut all = vec![None; self.groups.len() - maps.len()];
+        all.extend(maps);
+        let is_asked = boxes.iter().all(|filters| filters.len() <= FILTERS_MAX);
+        let questions = Cow::Owned(questions(boxes, &self.groups, &self.measures));
+        is_asked.then_some(Now { questions, maps: all })
+    }
+
+    /// The level of a column that a small table may be joined by; `None` if codes do not tell its values apart.
+    pub(crate) fn key_level(&self, column: &str) -> Option<usize> {
+        let level = level_of(&self.def, &Group::Column(column.to_owned()))?;
+        (has_level_codes(&self.def, level) && self.dictionaries.has_members(level)).then_some(level)
+    }
+
+    /// Codes that a level has given out.
+    pub(crate) fn members(&self, level: usize) -> u32 {
+        self.dictionaries.len(level)
+    }
+
+    /// The same of the rows that have keys of all sides, grouped by those sides' ordinals after all other groups, in the sides' order.
+    /// `None` where the join says more than codes do.
+    pub(crate) fn joined(mut self, sides: Vec<Side>) -> Option<Bound> {
+        self.members = member_counts(&self.def, &self.dictionaries);
+        for side in sides {
+            let level = self.key_level(&side.column)?;
+            self.groups.extend(side.groups.is_some().then_some(level));
+            self.sides.push((side, level));
+        }
+        let Now { questions, maps } = self.made()?;
+        (self.questions, self.maps) = (questions.into_owned(), maps);
+        self.shape = Shape::of(&self.def, &self.questions);
+        Some(self)
     }
 
     /// What EXPLAIN shows of it.
@@ -158,6 +209,13 @@ impl Bound {
             measures.join(", ")
         )
     }
+}
+
+/// What is asked, by the members that there are at a moment.
+pub(super) struct Now<'a> {
+    pub(super) questions: Cow<'a, [BoxQuery]>,
+    /// By group.
+    pub(super) maps: Vec<Option<Arc<CodeMap>>>,
 }
 
 fn questions(boxes: Vec<Filters>, groups: &[usize], measures: &[WantedMeasure]) -> Vec<BoxQuery> {
@@ -258,12 +316,12 @@ pub(super) fn begin<'a>(
 ) -> Result<Option<Begun<'a>>> {
     let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
     let segments = segment_rows(read, None);
+    let Some(Now { questions, maps }) = bound.now() else { return Ok(None) };
     let mut spans = Vec::with_capacity(bound.groups.len());
     for &level in &bound.groups {
         spans.push(span_of(bound, level, &segments, &tail)?);
     }
-    let Some(keys) = GroupKeys::new(spans) else { return Ok(None) };
-    let Some(questions) = bound.questions() else { return Ok(None) };
+    let Some(keys) = GroupKeys::mapped(spans, maps) else { return Ok(None) };
     let mut found = Answer::new(&questions[0], keys);
     for (chunk, rows) in &tail {
         let measures = measure_columns(&bound.def, &bound.measures, &chunk.rows);

@@ -14,10 +14,15 @@ use datafusion::logical_expr::{Aggregate, Expr};
 
 /// What an aggregate asks of its table; `None` if the index cannot tell.
 pub(super) fn statement_of(aggregate: &Aggregate, source: &Source) -> Option<Statement> {
+    statement(&aggregate.group_expr, &aggregate.aggr_expr, source)
+}
+
+/// What groups and functions over a source's columns ask of its table; the statement's items are these, in their order.
+pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) -> Option<Statement> {
     let def = &source.entry.def;
-    let mut groups: Vec<Group> = Vec::with_capacity(aggregate.group_expr.len());
-    let mut items = Vec::with_capacity(aggregate.group_expr.len() + aggregate.aggr_expr.len());
-    for expr in &aggregate.group_expr {
+    let mut groups: Vec<Group> = Vec::with_capacity(group_by.len());
+    let mut items = Vec::with_capacity(group_by.len() + functions.len());
+    for expr in group_by {
         let group = group_of(&source.resolve(expr)?)?;
         // Two columns may be one of the table's under two names.
         let place = groups.iter().position(|known| *known == group).unwrap_or(groups.len());
@@ -26,7 +31,7 @@ pub(super) fn statement_of(aggregate: &Aggregate, source: &Source) -> Option<Sta
         }
         items.push(Item::Group(place));
     }
-    for expr in &aggregate.aggr_expr {
+    for expr in functions {
         items.push(item_of(without_alias(expr), source, def)?);
     }
     Some(Statement {

@@ -1,16 +1,18 @@
 //! Asking the index in the middle of a plan.
 //!
 //! Invariants:
-//! - The first child is the aggregate itself: it runs if the index refuses, and only then. Its schema is the node's.
-//! - The other children give the keys. They narrow what is asked; where there are too many, nothing is narrowed.
+//! - The first child is the aggregate itself, or what stands for it: it runs if the index refuses, and only then. Its schema is the node's.
+//! - The other children are small tables. Keys narrow what is asked, and where there are too many, nothing is narrowed; of joins all
+//!   rows are needed, and where they are too many, or a key comes twice that must not, the first child runs.
 
-use super::node::Question;
-use crate::answer::{Bound, Values, run};
+use super::node::{ColumnOf, Purpose, Question};
+use super::small::{JOINED_ROWS_MAX, KEY_ROWS_MAX, SmallRows, read};
+use crate::answer::{Bound, Side, Values, run};
 use crate::table::external;
 use alluvia_tree::Counters;
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::{CastOptions, cast_with_options, concat, filter, is_not_null};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics};
@@ -23,18 +25,16 @@ use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, Partitioning,
     PlanProperties, ReplaceChildrenOptions, StatisticsArgs,
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-
-/// Rows of a small table beyond which its keys narrow nothing.
-const KEY_ROWS_MAX: usize = 100_000;
 
 /// The index's answer, or else the aggregate's.
 #[derive(Debug)]
 pub(super) struct IndexAnswerExec {
     question: Arc<Question>,
-    /// The aggregate, then what gives the keys.
+    /// The aggregate, then the small tables.
     children: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -42,7 +42,7 @@ pub(super) struct IndexAnswerExec {
 
 impl IndexAnswerExec {
     pub(super) fn try_new(question: Arc<Question>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<IndexAnswerExec> {
-        let Some(aggregate) = children.first().filter(|_| children.len() == 1 + question.key_columns.len()) else {
+        let Some(aggregate) = children.first().filter(|_| children.len() == 1 + question.smalls.len()) else {
             return Err(DataFusionError::Internal("an index answer was given other children".to_owned()));
         };
         let properties = PlanProperties::new(
@@ -60,13 +60,9 @@ impl DisplayAs for IndexAnswerExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "IndexAnswerExec: {}", self.question.bound.describe())?;
-                match self.question.key_columns.as_slice() {
-                    [] => Ok(()),
-                    columns => write!(f, ", keys=[{}]", columns.join(", ")),
-                }
+                write!(f, "IndexAnswerExec: {}", self.question.describe())
             }
-            DisplayFormatType::TreeRender => write!(f, "{}", self.question.bound.describe()),
+            DisplayFormatType::TreeRender => write!(f, "{}", self.question.describe()),
         }
     }
 }
@@ -146,15 +142,27 @@ struct Asking {
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// The index's answer, and how it came.
+type Asked = (RecordBatch, Counters, bool);
+
+/// How many groups each small table makes, by the column that it is joined by.
+type GroupsOf = Vec<(String, u32)>;
+
+/// A small table that is being read.
+type Reading = SpawnedTask<Result<Option<SmallRows>>>;
+
+/// What a task gives.
+async fn finished<T: Send + 'static>(task: SpawnedTask<Result<T>>) -> Result<T> {
+    task.join().await.map_err(|error| DataFusionError::External(Box::new(error)))?
+}
+
 impl Asking {
     async fn rows(self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let mut values = Vec::with_capacity(self.question.key_columns.len());
-        for (column, plan) in self.question.key_columns.iter().zip(&self.children[1..]) {
-            if let Some(keys) = self.values(column, plan, &task).await? {
-                values.push((column.clone(), keys));
-            }
-        }
-        let Some(batch) = self.ask(values).await? else {
+        let answer = match &self.question.columns {
+            None => self.narrowed(&task).await?,
+            Some(columns) => self.joined(columns, &task).await?,
+        };
+        let Some(batch) = answer else {
             self.count("refused", 1);
             return self.children[0].execute(0, task);
         };
@@ -167,44 +175,62 @@ impl Asking {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema, stream::iter(pieces))))
     }
 
-    /// The values of a key, if they are few.
-    async fn values(
-        &self,
-        column: &str,
-        plan: &Arc<dyn ExecutionPlan>,
-        task: &Arc<TaskContext>,
-    ) -> Result<Option<Values>> {
-        let mut rows = plan.execute(0, Arc::clone(task))?;
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        let mut count = 0;
-        while let Some(batch) = rows.next().await {
-            let batch = batch?;
-            count += batch.num_rows();
-            if count > KEY_ROWS_MAX {
-                return Ok(None);
+    /// The answer of the rows that may be needed, by what keys were few.
+    async fn narrowed(&self, task: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
+        let mut values = Vec::with_capacity(self.question.smalls.len());
+        for (place, (column, _)) in self.question.smalls.iter().enumerate() {
+            if let Some(rows) = finished(self.reading(place, KEY_ROWS_MAX, task)).await? {
+                self.count("keys", rows.keys.len() as u64);
+                values.push((column.clone(), Values(rows.keys)));
             }
-            columns.push(Arc::clone(batch.column(0)));
         }
-        self.count("keys", count as u64);
-        let def = &self.question.read.entry.def;
-        let Some(own) = def.columns.iter().find(|own| own.name == column) else { return Ok(None) };
-        let to = own.data_type.to_arrow();
-        let all: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
-        let all = if all.is_empty() { arrow::array::new_empty_array(&to) } else { concat(&all)? };
-        // A number that is too large for the column is equal to none of its values.
-        let cast = cast_with_options(&all, &to, &CastOptions { safe: true, ..CastOptions::default() })?;
-        Ok(Some(Values(filter(&cast, &is_not_null(&cast)?)?)))
-    }
-
-    /// The index's answer; `None` if it has none.
-    async fn ask(&self, values: Vec<(String, Values)>) -> Result<Option<RecordBatch>> {
         let (question, schema) = (Arc::clone(&self.question), Arc::clone(&self.schema));
         let asked = SpawnedTask::spawn_blocking(move || {
             let bound = if values.is_empty() { Arc::clone(&question.bound) } else { question.among(values) };
             asked(&question, &bound, &schema)
         });
-        let asked = asked.join().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let Some((batch, counters, by_cuboid)) = asked.map_err(external)? else { return Ok(None) };
+        self.told(finished(asked).await?)
+    }
+
+    /// The answer of the rows that have keys of all small tables, with what those are grouped by.
+    async fn joined(&self, columns: &[ColumnOf], task: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
+        // All at once, each on a thread of its own if there is one.
+        let reading: Vec<Reading> =
+            (0..self.question.smalls.len()).map(|place| self.reading(place, JOINED_ROWS_MAX, task)).collect();
+        let mut smalls = Vec::with_capacity(reading.len());
+        for small in reading {
+            let Some(rows) = finished(small).await? else { return Ok(None) };
+            smalls.push(rows);
+        }
+        for ((column, _), rows) in self.question.smalls.iter().zip(&smalls) {
+            self.count(format!("{column}_keys"), rows.keys.len() as u64);
+        }
+        let (question, schema, columns) = (Arc::clone(&self.question), Arc::clone(&self.schema), columns.to_vec());
+        let joined = SpawnedTask::spawn_blocking(move || joined(&question, smalls, &columns, &schema));
+        let Some((asked, groups)) = finished(joined).await? else { return Ok(None) };
+        for (column, count) in groups {
+            self.count(format!("{column}_groups"), count.into());
+        }
+        self.told(Some(asked))
+    }
+
+    /// Reads a small table's rows, if they are few.
+    fn reading(&self, place: usize, rows_max: usize, task: &Arc<TaskContext>) -> Reading {
+        let (column, _) = &self.question.smalls[place];
+        let def = &self.question.read.entry.def;
+        let to = def.columns.iter().find(|own| own.name == *column).map(|own| own.data_type.to_arrow());
+        let (plan, task) = (Arc::clone(&self.children[1 + place]), Arc::clone(task));
+        SpawnedTask::spawn(async move {
+            match to {
+                Some(to) => read(plan, to, rows_max, task).await,
+                None => Ok(None),
+            }
+        })
+    }
+
+    /// The rows of an answer, when its figures have been told.
+    fn told(&self, asked: Option<Asked>) -> Result<Option<RecordBatch>> {
+        let Some((batch, counters, by_cuboid)) = asked else { return Ok(None) };
         let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = counters;
         self.count("cuboid", u64::from(by_cuboid));
         if !by_cuboid {
@@ -223,26 +249,91 @@ impl Asking {
         Ok(Some(batch))
     }
 
-    fn count(&self, name: &'static str, value: u64) {
+    fn count(&self, name: impl Into<Cow<'static, str>>, value: u64) {
         MetricBuilder::new(&self.metrics).global_counter(name).add(value as usize);
     }
 }
 
-/// The answer of a cuboid, or else of the tree and the tail, at the statement's version.
-fn asked(
+/// The aggregate's rows, made of the index's answer and of what small tables are grouped by; and by how many groups of each.
+fn joined(
     question: &Question,
-    bound: &Bound,
+    smalls: Vec<SmallRows>,
+    columns: &[ColumnOf],
     schema: &SchemaRef,
-) -> alluvia_types::Result<Option<(RecordBatch, Counters, bool)>> {
+) -> Result<Option<(Asked, GroupsOf)>> {
+    let is_item = |column: &&ColumnOf| matches!(column, ColumnOf::Item(_));
+    let items = columns.iter().filter(is_item).count();
+    let mut fields: Vec<Field> = columns
+        .iter()
+        .zip(schema.fields())
+        .filter(|(column, _)| is_item(column))
+        .map(|(_, field)| field.as_ref().clone())
+        .collect();
+    // For each small table its place among the ordinals in the index's answer, and what the ordinals stand for.
+    let mut attributes: Vec<(usize, Vec<ArrayRef>)> = Vec::with_capacity(smalls.len());
+    let (mut sides, mut groups, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    for ((column, purpose), rows) in question.smalls.iter().zip(smalls) {
+        let level = question.bound.key_level(column);
+        let codes = level.map_or(0, |level| question.bound.members(level) as usize);
+        // The map and the filter's bits and runs.
+        if rows.held.try_grow(codes * 5 + rows.keys.len() * 24).is_err() {
+            return Ok(None);
+        }
+        let mut of_groups = None;
+        attributes.push((items + groups.len(), Vec::new()));
+        if !rows.attributes.is_empty() {
+            let Some((ordinals, distinct)) = rows.tuples()? else { return Ok(None) };
+            if let Some((_, own)) = attributes.last_mut() {
+                *own = distinct;
+            }
+            fields.push(Field::new(format!("__group_{}", groups.len()), ArrowType::UInt32, false));
+            groups.push((column.clone(), ordinals.count));
+            of_groups = Some(ordinals);
+        }
+        let may_repeat = matches!(purpose, Purpose::Join { may_repeat: true });
+        sides.push(Side { column: column.clone(), keys: rows.keys, groups: of_groups, may_repeat });
+        held.push(rows.held);
+    }
+    let Some(bound) = question.joined(sides) else { return Ok(None) };
+    let Some((found, counters, by_cuboid)) = asked(question, &bound, &Arc::new(Schema::new(fields)))? else {
+        return Ok(None);
+    };
+    let mut made = Vec::with_capacity(columns.len());
+    for (column, field) in columns.iter().zip(schema.fields()) {
+        let values = match *column {
+            ColumnOf::Item(item) => Arc::clone(found.column(item)),
+            ColumnOf::Small { small, place } => {
+                let (at, attributes) = &attributes[small];
+                let ordinals = found.column(*at).as_primitive::<UInt32Type>().values();
+                // No row is of ordinal 0: it is that of codes which the filter leaves out.
+                let places: UInt32Array = ordinals.iter().map(|ordinal| ordinal.checked_sub(1)).collect();
+                if places.null_count() > 0 {
+                    return Err(DataFusionError::Internal("a row of no key is in the answer".to_owned()));
+                }
+                cast(&take(&attributes[place], &places, None)?, field.data_type())?
+            }
+        };
+        if values.null_count() > 0 && !field.is_nullable() {
+            return Ok(None);
+        }
+        made.push(values);
+    }
+    let batch = RecordBatch::try_new(Arc::clone(schema), made)?;
+    Ok(Some(((batch, counters, by_cuboid), groups)))
+}
+
+/// The answer of a cuboid, or else of the tree and the tail, at the statement's version.
+fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Option<Asked>> {
     let Question { context, read, .. } = question;
     let (snapshot, kept) = (&context.snapshot, &context.index.kept);
     if context.index.cuboids {
         // Whatever else the statement reads is of that version, too.
-        let answered = context.cuboids.answer(bound, snapshot, read, true, context.store.as_ref(), kept, schema)?;
+        let store = context.store.as_ref();
+        let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(external)?;
         if let Some((batch, _)) = answered {
             return Ok(Some((batch, Counters::default(), true)));
         }
     }
-    let found = run(bound, read, snapshot.version, kept, context.index.threads, schema)?;
+    let found = run(bound, read, snapshot.version, kept, context.index.threads, schema).map_err(external)?;
     Ok(found.map(|(batch, counters)| (batch, counters, false)))
 }

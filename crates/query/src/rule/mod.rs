@@ -18,6 +18,7 @@ mod aggregate;
 mod condition;
 mod exec;
 mod node;
+mod small;
 mod source;
 mod star;
 

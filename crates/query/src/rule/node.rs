@@ -3,7 +3,7 @@
 use super::aggregate::statement_of;
 use super::exec::IndexAnswerExec;
 use super::source::{Source, source_of};
-use crate::answer::{Bound, Condition, Statement, Test, Values, bind};
+use crate::answer::{Bound, Condition, Side, Statement, Test, Values, bind};
 use crate::table::StatementContext;
 use alluvia_snapshot::TableRead;
 use async_trait::async_trait;
@@ -20,13 +20,33 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Values that a column of the table must have one of, or its row is not needed.
+/// A small table that is read before the index is asked.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Hash, Debug)]
-pub(super) struct Keys {
-    /// The table's column.
+pub(super) struct Small {
+    /// The table's column that its keys are values of.
     pub(super) column: String,
-    /// Gives the values in its only column, maybe several times, NULL among them.
+    pub(super) purpose: Purpose,
+    /// Gives keys in its first column, NULL among them, and nothing or what is grouped by in the others.
     pub(super) plan: LogicalPlan,
+}
+
+/// What a small table is read for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Hash, Debug)]
+pub(super) enum Purpose {
+    /// Rows without one of the keys are not needed, but may be in the answer.
+    Narrow,
+    /// Its join is answered with the aggregate: rows without one of the keys must not be in the answer. With `may_repeat` a key that
+    /// comes several times is as good as one.
+    Join { may_repeat: bool },
+}
+
+/// Where a column of the aggregate is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ColumnOf {
+    /// Among the statement's items.
+    Item(usize),
+    /// Among what a small table is grouped by.
+    Small { small: usize, place: usize },
 }
 
 /// What is asked of the index.
@@ -36,8 +56,10 @@ pub(super) struct Question {
     pub(super) read: Arc<TableRead>,
     statement: Statement,
     pub(super) bound: Arc<Bound>,
-    /// The columns of the node's keys.
-    pub(super) key_columns: Vec<String>,
+    /// The node's small tables: their columns, and what for.
+    pub(super) smalls: Vec<(String, Purpose)>,
+    /// The aggregate's columns, if some are small tables'.
+    pub(super) columns: Option<Vec<ColumnOf>>,
 }
 
 impl Question {
@@ -48,13 +70,35 @@ impl Question {
         let mut statement = self.statement.clone();
         for (column, values) in values {
             statement.conditions.push(Condition::Column(column, Test::Among(values)));
-            let dictionaries = self.read.dictionaries.as_ref();
-            match dictionaries.and_then(|dictionaries| bind(&statement, &self.read.entry, dictionaries)) {
+            match self.bound(&statement) {
                 Some(narrower) => bound = Arc::new(narrower),
                 None => drop(statement.conditions.pop()),
             }
         }
         bound
+    }
+
+    /// The same question of the rows that have keys of all sides. `None` where the index cannot answer it.
+    pub(super) fn joined(&self, sides: Vec<Side>) -> Option<Bound> {
+        self.bound(&self.statement)?.joined(sides)
+    }
+
+    fn bound(&self, statement: &Statement) -> Option<Bound> {
+        bind(statement, &self.read.entry, self.read.dictionaries.as_ref()?)
+    }
+
+    /// What EXPLAIN shows of it.
+    pub(super) fn describe(&self) -> String {
+        let mut shown = self.bound.describe();
+        let (joins, keys): (Vec<_>, Vec<_>) =
+            self.smalls.iter().partition(|(_, purpose)| matches!(purpose, Purpose::Join { .. }));
+        for (what, smalls) in [("keys", keys), ("joined", joins)] {
+            let columns: Vec<&str> = smalls.iter().map(|(column, _)| column.as_str()).collect();
+            if !columns.is_empty() {
+                shown += &format!(", {what}=[{}]", columns.join(", "));
+            }
+        }
+        shown
     }
 }
 
@@ -62,20 +106,36 @@ impl Question {
 #[derive(Clone, Debug)]
 pub(super) struct IndexAnswer {
     aggregate: LogicalPlan,
-    keys: Vec<Keys>,
+    smalls: Vec<Small>,
     question: Arc<Question>,
 }
 
 /// The aggregate's answer by the index, if it can be asked. Rows that have none of the keys' values may be missing from it.
-pub(super) fn answer(aggregate: &Aggregate, keys: Vec<Keys>, context: &Arc<StatementContext>) -> Option<LogicalPlan> {
+pub(super) fn answer(aggregate: &Aggregate, keys: Vec<Small>, context: &Arc<StatementContext>) -> Option<LogicalPlan> {
     let source = source_of(&aggregate.input)?;
-    let read = readable(&source, context)?;
     let statement = statement_of(aggregate, &source)?;
+    asking(LogicalPlan::Aggregate(aggregate.clone()), &source, statement, keys, None, context)
+}
+
+/// A plan's answer by the index, which is asked this statement when the small tables have been read.
+pub(super) fn asking(
+    plan: LogicalPlan,
+    source: &Source,
+    statement: Statement,
+    smalls: Vec<Small>,
+    columns: Option<Vec<ColumnOf>>,
+    context: &Arc<StatementContext>,
+) -> Option<LogicalPlan> {
+    let read = readable(source, context)?;
     let bound = Arc::new(bind(&statement, &read.entry, read.dictionaries.as_ref()?)?);
-    let key_columns = keys.iter().map(|keys| keys.column.clone()).collect();
-    let question =
-        Question { context: Arc::clone(context), read: Arc::new(read.clone()), statement, bound, key_columns };
-    let node = IndexAnswer { aggregate: LogicalPlan::Aggregate(aggregate.clone()), keys, question: Arc::new(question) };
+    let is_joined = |small: &Small| matches!(small.purpose, Purpose::Join { .. });
+    if smalls.iter().any(|small| is_joined(small) && bound.key_level(&small.column).is_none()) {
+        return None;
+    }
+    let named = smalls.iter().map(|small| (small.column.clone(), small.purpose)).collect();
+    let (context, read) = (Arc::clone(context), Arc::new(read.clone()));
+    let question = Arc::new(Question { context, read, statement, bound, smalls: named, columns });
+    let node = IndexAnswer { aggregate: plan, smalls, question };
     Some(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
@@ -87,10 +147,10 @@ pub(super) fn readable<'a>(source: &Source, context: &'a StatementContext) -> Op
     (!is_pending).then_some(read)
 }
 
-// The question follows from the aggregate, the keys and the statement's snapshot.
+// The question follows from the aggregate, the small tables and the statement's snapshot.
 impl PartialEq for IndexAnswer {
     fn eq(&self, other: &IndexAnswer) -> bool {
-        self.aggregate == other.aggregate && self.keys == other.keys
+        self.aggregate == other.aggregate && self.smalls == other.smalls
     }
 }
 
@@ -98,14 +158,14 @@ impl Eq for IndexAnswer {}
 
 impl PartialOrd for IndexAnswer {
     fn partial_cmp(&self, other: &IndexAnswer) -> Option<Ordering> {
-        (&self.aggregate, &self.keys).partial_cmp(&(&other.aggregate, &other.keys))
+        (&self.aggregate, &self.smalls).partial_cmp(&(&other.aggregate, &other.smalls))
     }
 }
 
 impl Hash for IndexAnswer {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.aggregate.hash(state);
-        self.keys.hash(state);
+        self.smalls.hash(state);
     }
 }
 
@@ -115,7 +175,7 @@ impl UserDefinedLogicalNodeCore for IndexAnswer {
     }
 
     fn inputs(&self) -> Vec<&LogicalPlan> {
-        std::iter::once(&self.aggregate).chain(self.keys.iter().map(|keys| &keys.plan)).collect()
+        std::iter::once(&self.aggregate).chain(self.smalls.iter().map(|small| &small.plan)).collect()
     }
 
     fn schema(&self) -> &DFSchemaRef {
@@ -127,16 +187,16 @@ impl UserDefinedLogicalNodeCore for IndexAnswer {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IndexAnswer: {}", self.question.bound.describe())
+        write!(f, "IndexAnswer: {}", self.question.describe())
     }
 
     fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<IndexAnswer> {
-        if inputs.len() != 1 + self.keys.len() {
+        if inputs.len() != 1 + self.smalls.len() {
             return Err(DataFusionError::Internal("an index answer was given other inputs".to_owned()));
         }
         let plans = inputs.split_off(1);
-        let keys = self.keys.iter().zip(plans).map(|(keys, plan)| Keys { column: keys.column.clone(), plan });
-        Ok(IndexAnswer { aggregate: inputs.remove(0), keys: keys.collect(), question: Arc::clone(&self.question) })
+        let smalls = self.smalls.iter().zip(plans).map(|(small, plan)| Small { plan, ..small.clone() });
+        Ok(IndexAnswer { aggregate: inputs.remove(0), smalls: smalls.collect(), question: Arc::clone(&self.question) })
     }
 }
 

@@ -87,15 +87,11 @@ pub(super) fn read(
         if mask.is_empty() {
             continue;
         }
-        let only: Option<Vec<u32>> = query
-            .groups
-            .iter()
-            .map(|&level| {
-                let CodeBounds { min, max, has_null } = reading.index.table.levels[level].code_bounds(cut.block);
-                (min == max && !has_null).then_some(min)
-            })
-            .collect();
-        match only.and_then(|codes| into.keys.index_of(codes.into_iter())) {
+        let codes = query.groups.iter().map(|&level| {
+            let CodeBounds { min, max, has_null } = reading.index.table.levels[level].code_bounds(cut.block);
+            (min, max, has_null)
+        });
+        match into.keys.only_index(codes) {
             Some(index) => {
                 let group = into.group(index);
                 into.totals.add_rows(group, mask.count() as u64);
@@ -112,10 +108,14 @@ pub(super) fn read(
 /// Memory that blocks share one after the other.
 #[derive(Default)]
 struct Scratch {
+    /// Open filters: the share of codes that they keep, their places, and the block's codes.
+    order: Vec<(f64, usize, CodeBounds)>,
     words: Vec<u64>,
     rows: Vec<u16>,
     indices: Vec<u64>,
     groups: Vec<u32>,
+    /// By group: how many packed values, and their sum.
+    sums: Vec<(u64, u64)>,
 }
 
 fn filter_block(
@@ -125,10 +125,17 @@ fn filter_block(
     mask: &mut Mask,
     scratch: &mut Scratch,
 ) -> Result<()> {
+    let Scratch { order, words, .. } = scratch;
+    order.clear();
     for (place, filter) in query.filters.iter().enumerate().filter(|(place, _)| cut.open >> place & 1 == 1) {
-        let Some(stream) = &reading.filters[place] else { continue };
         let bounds = reading.index.table.levels[filter.level].code_bounds(cut.block);
-        filter_codes(stream.block(cut.block), bounds, &filter.codes, mask, &mut scratch.words);
+        order.push((filter.codes.share(bounds.min, bounds.max, None), place, bounds));
+    }
+    // What keeps the fewest rows first: the others then look at few.
+    order.sort_unstable_by(|(one, ..), (other, ..)| one.total_cmp(other));
+    for &(_, place, bounds) in order.iter() {
+        let (filter, Some(stream)) = (&query.filters[place], &reading.filters[place]) else { continue };
+        filter_codes(stream.block(cut.block), bounds, &filter.codes, mask, words);
         if mask.is_empty() {
             return Ok(());
         }
@@ -158,8 +165,9 @@ pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, m
         let high = high.saturating_sub(base);
         return filter::filter(packed, width, &PackedTest::Range { low, high }, mask);
     }
-    if codes.has_bitmap() && width < 4 {
-        let span = bounds.max - base;
+    let span = bounds.max - base;
+    // Bits of a wide span are only worth copying where more rows than words are looked at.
+    if codes.has_bitmap() && (width < 4 || span as usize / 64 < mask.count()) {
         codes.words(base, span as usize / 64 + 1, words);
         if bounds.has_null {
             words[0] = words[0] & !1 | u64::from(codes.holds_null());
@@ -261,33 +269,39 @@ fn add_grouped(
     scratch: &mut Scratch,
     into: &mut Answer,
 ) -> Result<()> {
-    let Scratch { rows, indices, groups, .. } = scratch;
+    let Scratch { rows, indices, groups, sums, .. } = scratch;
     rows.clear();
     rows.extend(mask.rows().map(|row| row as u16));
     indices.clear();
     indices.resize(rows.len(), 0);
     let missing = || Error::internal("a block has a code that its table does not");
     for (at, stream) in reading.groups.iter().enumerate() {
-        let (span, stride) = (into.keys.spans()[at], into.keys.strides()[at]);
-        let bounds = reading.index.table.levels[span.level].code_bounds(block);
+        let (keys, stride) = (&into.keys, into.keys.strides()[at]);
+        let bounds = reading.index.table.levels[keys.spans()[at].level].code_bounds(block);
         let (packed, width) = (stream.block(block), bounds.width());
-        match width {
-            1 => {
+        match (width, keys.map(at)) {
+            (1, _) => {
                 // What each packed value adds to the index, looked up instead of computed.
                 let mut adds = [0u64; 256];
                 for (raw, add) in adds.iter_mut().enumerate().take((bounds.max - bounds.base()) as usize + 1) {
                     let code = if bounds.has_null && raw == 0 { 0 } else { bounds.base() + raw as u32 };
-                    *add = span.digit(code).ok_or_else(missing)? * stride;
+                    *add = keys.digit(at, code).ok_or_else(missing)? * stride;
                 }
                 indices
                     .iter_mut()
                     .zip(rows.iter())
                     .for_each(|(index, &row)| *index += adds[usize::from(packed[usize::from(row)])]);
             }
-            _ => {
+            (_, Some(map)) => {
                 for (index, &row) in indices.iter_mut().zip(rows.iter()) {
                     let code = code_at(packed, bounds, width, row.into());
-                    *index += span.digit(code).ok_or_else(missing)? * stride;
+                    *index += u64::from(map.digit(code)) * stride;
+                }
+            }
+            (_, None) => {
+                for (index, &row) in indices.iter_mut().zip(rows.iter()) {
+                    let code = code_at(packed, bounds, width, row.into());
+                    *index += keys.digit(at, code).ok_or_else(missing)? * stride;
                 }
             }
         }
@@ -308,6 +322,25 @@ fn add_grouped(
         }
         let packed = stream.block(block);
         let encoding = summary.encodings[block];
+        let adds_up = of.wanted == (Wanted { sum: true, ..Wanted::default() });
+        // Where groups are few against rows, packed values are added up first.
+        if let (Encoding::Integers { base, width: width @ (1 | 2 | 4), scale }, true) = (encoding, adds_up)
+            && !into.keys.is_sparse()
+            && into.keys.places() <= rows.len()
+        {
+            sums.clear();
+            sums.resize(into.keys.places(), (0, 0));
+            match width {
+                1 => tally(rows, groups, has_nulls, sums, |row| raw_at(packed, 1, row)),
+                2 => tally(rows, groups, has_nulls, sums, |row| raw_at(packed, 2, row)),
+                _ => tally(rows, groups, has_nulls, sums, |row| raw_at(packed, 4, row)),
+            }
+            for (group, &(count, sum)) in sums.iter().enumerate() {
+                let sums = filter::PackedSums { count, sum: sum.into(), squares: 0, squares_carry: 0, min: 0, max: 0 };
+                into.totals.add_packed(measure, group, &sums, base, scale);
+            }
+            continue;
+        }
         for (&row, &group) in rows.iter().zip(groups.iter()) {
             let (row, group) = (usize::from(row), group as usize);
             match encoding {
@@ -334,7 +367,18 @@ fn add_grouped(
     Ok(())
 }
 
-#[inline]
+/// Adds up packed values of rows by their groups. Where there are NULLs, 0 is one.
+fn tally(rows: &[u16], groups: &[u32], has_nulls: bool, sums: &mut [(u64, u64)], raw: impl Fn(usize) -> u64) {
+    for (&row, &group) in rows.iter().zip(groups) {
+        let raw = raw(row.into());
+        let (count, sum) = &mut sums[group as usize];
+        *count += u64::from(!has_nulls || raw != 0);
+        // At most 8192 times 2^32.
+        *sum += raw;
+    }
+}
+
+#[inline(always)]
 fn raw_at(packed: &[u8], width: usize, row: usize) -> u64 {
     debug_assert!(packed.len() <= BLOCK_ROWS * 8);
     match width {
@@ -343,5 +387,36 @@ fn raw_at(packed: &[u8], width: usize, row: usize) -> u64 {
         2 => u16::from_le_bytes([packed[2 * row], packed[2 * row + 1]]).into(),
         4 => u32::from_le_bytes(packed[4 * row..4 * row + 4].try_into().expect("4 bytes")).into(),
         _ => u64::from_le_bytes(packed[8 * row..8 * row + 8].try_into().expect("8 bytes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::side::pack_codes;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_filter_keeps_the_rows_whose_codes_are_in_its_set(
+            span in prop::sample::select(vec![2u32, 200, 40_000, 100_000, 2_000_000]),
+            seeds in prop::collection::vec(any::<u32>(), 1..4_000),
+            nulls: bool,
+            share in 1u32..10,
+            every in prop::sample::select(vec![1usize, 3, 90]),
+        ) {
+            let codes: Vec<u32> = seeds.iter().map(|seed| if nulls && seed % 7 == 0 { 0 } else { 5 + seed % span }).collect();
+            let kept = |code: &u32| code.wrapping_mul(0x9E37_79B9) >> 16 & 0xF < share;
+            let set = CodeSet::of_codes(codes.iter().copied().filter(kept).chain([1, 5 + span / 2]).collect());
+            let bounds = CodeBounds::of(&codes);
+            let mut packed = Vec::new();
+            pack_codes(&codes, bounds, &mut packed);
+            let mut mask = Mask::all(codes.len());
+            mask.retain(|row| row % every == 0);
+            filter_codes(&packed, bounds, &set, &mut mask, &mut Vec::new());
+            let expected: Vec<usize> =
+                (0..codes.len()).filter(|row| row % every == 0 && set.contains(codes[*row])).collect();
+            prop_assert_eq!(mask.rows().collect::<Vec<_>>(), expected);
+        }
     }
 }

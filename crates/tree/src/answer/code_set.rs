@@ -195,7 +195,27 @@ impl CodeSet {
     /// Bits of the codes from `from` on, `count` words of them, into `out`.
     pub(crate) fn words(&self, from: u32, count: usize, out: &mut Vec<u64>) {
         out.clear();
-        out.extend((0..count as u32).map(|word| self.word(from.saturating_add(64 * word))));
+        let bit = i64::from(from) - i64::from(self.first);
+        let (place, shift) = (bit.div_euclid(64), bit.rem_euclid(64) as u32);
+        if place < 0 {
+            // Words before the bitmap, the last of which may reach into it.
+            let before = usize::try_from(-place).unwrap_or(count);
+            out.resize(before.min(count), 0);
+            if let (Some(last), true) = (out.last_mut(), before <= count && shift > 0) {
+                *last = self.bitmap.first().map_or(0, |word| word << (64 - shift));
+            }
+        }
+        let first = usize::try_from(place).unwrap_or(0).min(self.bitmap.len());
+        let left = count - out.len();
+        let own = &self.bitmap[first..(first + left + 1).min(self.bitmap.len())];
+        match shift {
+            0 => out.extend(own.iter().take(left)),
+            _ => {
+                out.extend(own.windows(2).map(|pair| pair[0] >> shift | pair[1] << (64 - shift)));
+                out.extend(own.last().filter(|_| own.len() <= left).map(|word| word >> shift));
+            }
+        }
+        out.resize(count, 0);
     }
 
     /// The share of codes within `min..=max` that are in it; of those that are there, if their bits from `min` on are known.
@@ -289,6 +309,17 @@ mod tests {
             prop_assert_eq!(set.len(), a.len() as u64);
             for code in (base..=base.saturating_add(310)).chain([0]) {
                 prop_assert_eq!(set.contains(code), a.contains(&code), "{}", code);
+            }
+            let mut words = Vec::new();
+            for from in [base.saturating_sub(200), base, base.saturating_add(37), base.saturating_add(301)] {
+                for count in [1usize, 3, 9] {
+                    set.words(from, count, &mut words);
+                    prop_assert_eq!(words.len(), count);
+                    for (at, code) in (from.max(1)..=from.saturating_add(64 * count as u32 - 1)).map(|code| (code - from, code)) {
+                        let bit = words[at as usize / 64] >> (at % 64) & 1 == 1;
+                        prop_assert_eq!(bit, set.has_bitmap() && set.contains(code), "{} {}", from, code);
+                    }
+                }
             }
             let both = set.intersect(&CodeSet::of_codes(b.iter().copied().collect()));
             prop_assert_eq!(both, CodeSet::of_codes(a.intersection(&b).copied().collect()));

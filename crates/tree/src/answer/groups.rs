@@ -1,9 +1,14 @@
 //! From codes at the grouped levels to a group's number.
 //!
-//! Invariant: a group's index is a mixed-radix number of its codes; it is the group's number where there are few indices,
-//! else groups are numbered as they are met.
+//! Invariants:
+//! - A group's index is a mixed-radix number of its digits, one of each level; it is the group's number where there are few
+//!   indices, else groups are numbered as they are met.
+//! - A level's digit is its code's place in a span, or what a map has for the code. A map has a digit for every code, so that
+//!   rows may be of any: those of codes that it leaves out are of digit 0, as NULL is.
 
+use super::code_map::CodeMap;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Indices up to which every group has its place from the start.
 const DENSE_MAX: u64 = 1 << 18;
@@ -39,6 +44,8 @@ impl GroupSpan {
 #[derive(Clone, Debug)]
 pub struct GroupKeys {
     spans: Vec<GroupSpan>,
+    /// By level; `None` where codes are told apart as they are.
+    maps: Vec<Option<Arc<CodeMap>>>,
     strides: Vec<u64>,
     /// Groups that were met, by index; `None` where every index is a group.
     met: Option<Met>,
@@ -54,6 +61,19 @@ struct Met {
 impl GroupKeys {
     /// Of these levels; `None` if there are more combinations than can be counted.
     pub fn new(spans: Vec<GroupSpan>) -> Option<GroupKeys> {
+        let maps = vec![None; spans.len()];
+        GroupKeys::mapped(spans, maps)
+    }
+
+    /// As [`GroupKeys::new`], where codes of levels that have a map are told apart by what it makes of them: the span of such a
+    /// level is not looked at, and its codes are the map's digits.
+    pub fn mapped(mut spans: Vec<GroupSpan>, maps: Vec<Option<Arc<CodeMap>>>) -> Option<GroupKeys> {
+        assert_eq!(spans.len(), maps.len(), "a map or none for each level");
+        for (span, map) in spans.iter_mut().zip(&maps) {
+            if let Some(map) = map {
+                (span.first, span.count) = (1, map.digits());
+            }
+        }
         let mut strides = Vec::with_capacity(spans.len());
         let mut size = 1u64;
         for span in spans.iter().rev() {
@@ -62,7 +82,7 @@ impl GroupKeys {
         }
         strides.reverse();
         let met = (size > DENSE_MAX).then(Met::default);
-        Some(GroupKeys { spans, strides, met, size })
+        Some(GroupKeys { spans, maps, strides, met, size })
     }
 
     /// As [`GroupKeys::new`], with places for those groups alone that are met.
@@ -82,6 +102,34 @@ impl GroupKeys {
     /// The levels.
     pub fn spans(&self) -> &[GroupSpan] {
         &self.spans
+    }
+
+    /// The digit of a code of the level in place `at`; `None` if its span does not have the code.
+    #[inline]
+    pub(crate) fn digit(&self, at: usize, code: u32) -> Option<u64> {
+        match &self.maps[at] {
+            None => self.spans[at].digit(code),
+            Some(map) => Some(map.digit(code).into()),
+        }
+    }
+
+    /// What makes digits of the codes of the level in place `at`, if it is not its span.
+    pub(crate) fn map(&self, at: usize) -> Option<&CodeMap> {
+        self.maps[at].as_deref()
+    }
+
+    /// The only index that rows can have whose codes at each level are at least, at most, and maybe NULL; `None` if they may have
+    /// several, or a span does not have a code.
+    pub(crate) fn only_index(&self, codes: impl Iterator<Item = (u32, u32, bool)>) -> Option<u64> {
+        let mut index = 0;
+        for (at, (min, max, has_null)) in codes.enumerate() {
+            let digit = match &self.maps[at] {
+                None => (min == max && !has_null).then(|| self.spans[at].digit(min))??,
+                Some(map) => map.only_digit(min, max, has_null)?.into(),
+            };
+            index += digit * self.strides[at];
+        }
+        Some(index)
     }
 
     /// What a digit of each level counts.
@@ -126,7 +174,7 @@ impl GroupKeys {
         }
     }
 
-    /// A group's codes, one for each level.
+    /// A group's codes, one for each level: of a level with a map its digit, 0 for codes that the map leaves out.
     pub fn codes(&self, group: usize) -> Vec<u32> {
         let mut codes = vec![0; self.spans.len()];
         self.codes_into(group, |at, code| codes[at] = code);
@@ -146,8 +194,8 @@ impl GroupKeys {
     /// The index of these codes, one for each level; `None` if a span does not have its code.
     pub(crate) fn index_of(&self, codes: impl Iterator<Item = u32>) -> Option<u64> {
         let mut index = 0;
-        for ((code, span), stride) in codes.zip(&self.spans).zip(&self.strides) {
-            index += span.digit(code)? * stride;
+        for ((at, code), stride) in codes.enumerate().zip(&self.strides) {
+            index += self.digit(at, code)? * stride;
         }
         Some(index)
     }

@@ -9,6 +9,7 @@
 //! [`blocks`] reads what is cut, [`rows`] what is in no segment yet, [`totals`] adds up.
 
 mod blocks;
+mod code_map;
 mod code_set;
 mod cuboid;
 mod groups;
@@ -20,6 +21,7 @@ mod totals;
 mod walk;
 
 pub(crate) use blocks::{Reading, code_at, filter_codes, values_of, without_null_floats, without_zeros};
+pub use code_map::CodeMap;
 pub use code_set::CodeSet;
 pub use cuboid::{Ancestor, Cuboid, Selection};
 pub use groups::{GroupKeys, GroupSpan};

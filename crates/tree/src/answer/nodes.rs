@@ -83,10 +83,10 @@ impl NodeTree {
         set.overlap(codes.mins[node], codes.maxs[node], codes.nulls[node], codes.present[node].as_deref())
     }
 
-    /// The only code below a node at a level, if there is only one.
-    pub(crate) fn only_code(&self, height: usize, node: usize, level: usize) -> Option<u32> {
+    /// The least and the greatest code below a node at a level, and whether there is NULL beside them; both 0 for NULL alone.
+    pub(crate) fn bounds(&self, height: usize, node: usize, level: usize) -> (u32, u32, bool) {
         let codes = &self.heights[height][level];
-        (codes.mins[node] == codes.maxs[node] && !codes.nulls[node]).then_some(codes.mins[node])
+        (codes.mins[node], codes.maxs[node], codes.nulls[node])
     }
 
     /// Bytes of a packed code of a level in a block whose codes are as different as those of the whole segment.

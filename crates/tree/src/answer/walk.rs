@@ -134,10 +134,8 @@ fn descend(
         }
         let is_whole = open == 0 && cut_at == Versions::ALL && (is_whole_segment || height == 0);
         if is_whole {
-            let codes: Option<Vec<u32>> =
-                query.groups.iter().map(|&level| nodes.only_code(height, node, level)).collect();
-            let index_of_group = codes.and_then(|codes| into.keys.index_of(codes.into_iter()));
-            if let Some(group) = index_of_group {
+            let codes = query.groups.iter().map(|&level| nodes.bounds(height, node, level));
+            if let Some(group) = into.keys.only_index(codes) {
                 let group = into.group(group);
                 for block in nodes.blocks_below(height, node) {
                     add_summary(query, segment, &index, block, group, &mut into.totals);

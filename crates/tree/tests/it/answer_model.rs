@@ -1,11 +1,12 @@
-//! Box queries over segments and unsorted rows give what adding up row by row gives.
+//! Box queries over segments and unsorted rows give what adding up row by row gives, also where codes are grouped by what maps make
+//! of them.
 
 use crate::common::*;
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, TableDef};
 use alluvia_tree::{
-    Answer, BoxQuery, CodeSet, Cuboid, GroupKeys, GroupSpan, LevelFilter, RowChunk, Segment, SegmentRows,
+    Answer, BoxQuery, CodeMap, CodeSet, Cuboid, GroupKeys, GroupSpan, LevelFilter, RowChunk, Segment, SegmentRows,
     SegmentWriter, Wanted, WantedMeasure, add_rows, answer,
 };
 use alluvia_types::{SegmentId, Stage, Version};
@@ -13,6 +14,7 @@ use arrow::array::*;
 use arrow::datatypes::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a group's measure is: values that are not NULL, exact or as floats.
 #[derive(Default, Debug)]
@@ -25,8 +27,11 @@ pub struct Expected {
 /// The groups of an answer: rows, and each measure.
 pub type Groups = BTreeMap<Vec<u32>, (u64, Vec<Expected>)>;
 
+/// For each group's level the digits of codes, if it has a map.
+pub type Digits = Vec<Option<BTreeMap<u32, u32>>>;
+
 /// The slow way: rows of chunks, each of the versions above one and through another.
-pub fn model(table: &TableDef, query: &BoxQuery, chunks: &[(RowChunk, (u64, u64))]) -> Groups {
+pub fn model(table: &TableDef, query: &BoxQuery, digits: &Digits, chunks: &[(RowChunk, (u64, u64))]) -> Groups {
     let mut groups = Groups::new();
     for (chunk, (above, through)) in chunks {
         let column = |measure: &WantedMeasure| {
@@ -41,7 +46,11 @@ pub fn model(table: &TableDef, query: &BoxQuery, chunks: &[(RowChunk, (u64, u64)
             if !seen || !query.filters.iter().all(matches) {
                 continue;
             }
-            let key = query.groups.iter().map(|&level| chunk.codes.levels[level][row]).collect();
+            let of_level = |(&level, digits): (&usize, &Option<BTreeMap<u32, u32>>)| {
+                let code = chunk.codes.levels[level][row];
+                digits.as_ref().map_or(code, |digits| digits.get(&code).copied().unwrap_or(0))
+            };
+            let key = query.groups.iter().zip(digits).map(of_level).collect();
             let (rows, measures) =
                 groups.entry(key).or_insert_with(|| (0, query.measures.iter().map(|_| Expected::default()).collect()));
             *rows += 1;
@@ -167,6 +176,31 @@ pub fn span(level: usize, chunks: &[(RowChunk, (u64, u64))]) -> GroupSpan {
     GroupSpan { level, first, count: codes().max().map_or(0, |last| last - first + 1) }
 }
 
+/// Digits of some codes of the groups' levels that have members, neighbours often of one; there are few of them.
+fn digits(random: &mut Random, data: &Data, query: &BoxQuery) -> Digits {
+    let of_level = |&level: &usize| {
+        if level > 3 || random.below(3) == 0 {
+            return None;
+        }
+        let (few, near, share) = (1 + random.below(6) as u32, 1 + random.below(40) as u32, 1 + random.below(10));
+        let present = data.chunks.iter().flat_map(|(chunk, _)| chunk.codes.levels[level].iter().copied());
+        let present: std::collections::BTreeSet<u32> = present.collect();
+        let kept = present.into_iter().filter(|_| random.below(10) < share);
+        Some(kept.map(|code| (code, 1 + code / near % few)).collect())
+    };
+    query.groups.iter().map(of_level).collect()
+}
+
+fn keys(data: &Data, query: &BoxQuery, digits: &Digits) -> Option<GroupKeys> {
+    let spans = query.groups.iter().map(|&level| span(level, &data.chunks)).collect();
+    let map = |digits: &BTreeMap<u32, u32>| {
+        let last = digits.keys().next_back().map_or(0, |last| last + 1);
+        let pairs = digits.iter().map(|(&code, &digit)| (code, digit));
+        Arc::new(CodeMap::new(pairs, last, digits.values().max().copied().unwrap_or(0)).expect("each once"))
+    };
+    GroupKeys::mapped(spans, digits.iter().map(|digits| digits.as_ref().map(map)).collect())
+}
+
 struct Data {
     table: TableDef,
     chunks: Vec<(RowChunk, (u64, u64))>,
@@ -231,7 +265,7 @@ fn values(data: &Data, chunk: &RowChunk, measure: &WantedMeasure) -> Option<Arra
 }
 
 /// The same by a cuboid that has the question's levels, or finer ones.
-fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, expected: &Groups) {
+fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, keys: GroupKeys, expected: &Groups) {
     let named = query.filters.iter().map(|filter| filter.level).chain(query.groups.iter().copied());
     let mut finest: BTreeMap<usize, usize> = BTreeMap::new();
     for level in named {
@@ -275,8 +309,7 @@ fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, expected: &Grou
         })),
         _ => None,
     };
-    let spans = query.groups.iter().map(|&level| span(level, &data.chunks)).collect();
-    let mut answer = Answer::new(query, GroupKeys::new(spans).expect("as before"));
+    let mut answer = Answer::new(query, keys);
     let answered = cuboid.answer(query, &dimension_of, &ancestor, &mut answer);
     // A NULL city may be in any country, so a cuboid of cities refuses questions about countries.
     if answered.is_some() {
@@ -298,15 +331,18 @@ proptest! {
         let mut random = Random(seed.rotate_left(7) | 1);
         for _ in 0..12 {
             let query = question(&mut random, &data);
-            let spans = query.groups.iter().map(|&level| span(level, &data.chunks)).collect();
-            let Some(keys) = GroupKeys::new(spans) else { continue };
-            let expected = model(&data.table, &query, &data.chunks);
+            let digits = match random.below(2) {
+                0 => query.groups.iter().map(|_| None).collect(),
+                _ => digits(&mut random, &data, &query),
+            };
+            let Some(keys) = keys(&data, &query, &digits) else { continue };
+            let expected = model(&data.table, &query, &digits, &data.chunks);
 
             let mut by_segments = Answer::new(&query, keys.clone());
             assert!(answer(&query, &data.segments, threads, &mut by_segments).expect("answers"));
             check(&by_segments, &query, &expected);
 
-            let mut by_rows = Answer::new(&query, keys);
+            let mut by_rows = Answer::new(&query, keys.clone());
             for (chunk, (above, through)) in &data.chunks {
                 let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
                 let measures: Vec<Option<ArrayRef>> =
@@ -316,7 +352,7 @@ proptest! {
                 }
             }
             check(&by_rows, &query, &expected);
-            by_cuboid(&mut random, &data, &query, &expected);
+            by_cuboid(&mut random, &data, &query, keys, &expected);
         }
     }
 }

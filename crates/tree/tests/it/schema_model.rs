@@ -362,7 +362,7 @@ fn ask(random: &mut Random, world: &mut World, seen: &mut Seen) {
     let world = &*world;
     let question = question(random, world);
     let Some(keys) = world.keys(&question) else { return };
-    let expected = model(&world.schema.table, &question, &world.chunks);
+    let expected = model(&world.schema.table, &question, &vec![None; question.groups.len()], &world.chunks);
     seen.questions += 1;
 
     let mut scanned = Answer::new(&question, keys.clone());

@@ -101,7 +101,6 @@ fn ask(
     if state.is_stale || state.version < version || exactly.is_some_and(|exactly| exactly != state.version) {
         return Ok(None);
     }
-    // Codes that the cuboid has are in the dictionaries; filters must know them all.
     let (Some(selected), Some(question)) = (Selected::of(resident, &state.cuboid, bound), bound.asked().first()) else {
         return Ok(None);
     };

@@ -8,7 +8,7 @@
 //! - What all statements of the process keep is bounded; beyond, they choose each time.
 
 use super::resident::Resident;
-use crate::answer::run::Bound;
+use crate::answer::run::{Bound, Now};
 use alluvia_space::LevelSource;
 use alluvia_space::codes::calendar;
 use alluvia_tree::{BoxQuery, Cuboid, GroupKeys, GroupSpan, Selection};
@@ -55,24 +55,25 @@ pub(crate) struct Selected {
 
 impl Selected {
     /// Chooses of a resident cuboid; `None` if it cannot answer.
-    fn new(resident: &Arc<Resident>, cuboid: &Cuboid, bound: &Bound, questions: &[BoxQuery]) -> Option<Selected> {
+    fn new(resident: &Arc<Resident>, cuboid: &Cuboid, bound: &Bound, now: &Now<'_>) -> Option<Selected> {
         let dimension_of = |level: usize| bound.dimensions[level];
         let lookups = Lookups { resident, cuboid, bound, used: RefCell::default() };
         let ancestor = |finer: usize, coarser: usize, code: u32| lookups.ancestor(finer, coarser, code);
         let spans = bound.groups.iter().map(|&level| cuboid.span_of(level, &dimension_of, &ancestor));
-        let keys = GroupKeys::new(spans.collect::<Option<Vec<GroupSpan>>>()?)?;
+        let keys = GroupKeys::mapped(spans.collect::<Option<Vec<GroupSpan>>>()?, now.maps.clone())?;
         let select = |question: &BoxQuery| cuboid.select(question, &dimension_of, &ancestor, &keys);
-        let selections = questions.iter().map(select).collect::<Option<Vec<Selection>>>()?;
+        let selections = now.questions.iter().map(select).collect::<Option<Vec<Selection>>>()?;
         let bytes = selections.iter().map(Selection::bytes).sum();
         Some(Selected { cuboid: Arc::downgrade(resident), share: Share::of(bytes), keys, selections })
     }
 
     /// What to add up of a resident cuboid for a statement, as it was chosen before if that still holds.
     pub(super) fn of(resident: &Arc<Resident>, cuboid: &Cuboid, bound: &Bound) -> Option<Arc<Selected>> {
-        let questions = bound.questions()?;
-        if let Cow::Owned(questions) = questions {
-            return Selected::new(resident, cuboid, bound, &questions).map(Arc::new);
-        }
+        // Codes that the cuboid has are in the dictionaries; filters and maps must know them all.
+        let now = bound.now()?;
+        let Cow::Borrowed(questions) = now.questions else {
+            return Selected::new(resident, cuboid, bound, &now).map(Arc::new);
+        };
         let mut kept = bound.selected.lock();
         let is_it = |kept: &&Arc<Selected>| {
             let mut pairs = kept.selections.iter().zip(questions.iter());
@@ -84,7 +85,7 @@ impl Selected {
         }
         // What is kept of it makes room for what comes.
         *kept = None;
-        let selected = Arc::new(Selected::new(resident, cuboid, bound, &questions)?);
+        let selected = Arc::new(Selected::new(resident, cuboid, bound, &now)?);
         *kept = selected.share.is_some().then(|| Arc::clone(&selected));
         Some(selected)
     }

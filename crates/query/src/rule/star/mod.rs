@@ -1,5 +1,7 @@
-//! Aggregates of joins: a fact table is aggregated by its join keys below the joins, and what comes of that is joined and
-//! aggregated again above them.
+//! Aggregates of joins of a fact table with small tables.
+//!
+//! Where keys of small tables come once, the whole join is one question to the index ([`invisible`]). Else a fact table is aggregated by
+//! its join keys below the joins, and what comes of that is joined and aggregated again above them:
 //!
 //! `sum(price) ... FROM sales JOIN shops USING (city) GROUP BY region` becomes
 //! `sum(s) ... FROM (SELECT city, sum(price) AS s FROM sales GROUP BY city) JOIN shops USING (city) GROUP BY region`
@@ -13,6 +15,7 @@
 //!   would drop are left out.
 //! - The plan is cut where the lower aggregate has few groups against rows; else the join is the cheaper place.
 
+mod invisible;
 mod path;
 mod split;
 
@@ -20,6 +23,7 @@ use super::aggregate::truncation;
 use super::node::readable;
 use super::source::{source_of, with_columns, without_alias};
 use crate::table::StatementContext;
+use alluvia_snapshot::TableRead;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, cast};
@@ -27,26 +31,35 @@ use path::{Below, Path, fact_side};
 use split::Split;
 use std::sync::Arc;
 
-/// The aggregate with one of a single table below its joins, which the index answers; `None` where that cannot be.
+/// The aggregate answered by the index as a whole, or with one of a single table below its joins; `None` where neither can be.
 pub(super) fn answer(aggregate: &Aggregate, context: &Arc<StatementContext>) -> Option<LogicalPlan> {
     if source_of(&aggregate.input).is_some() || !aggregate.group_expr.iter().all(is_plain) {
         return None;
     }
-    let split = Split::of(aggregate)?;
     let mut facts = Vec::new();
     find_facts(&aggregate.input, context, &mut facts);
     // The table with the most rows gains the most.
     facts.sort_by_key(|(rows, _)| std::cmp::Reverse(*rows));
-    facts.into_iter().find_map(|(rows, fact)| cut(aggregate, &split, &Path { fact, rows, context }))
+    let paths: Vec<Path<'_>> = facts.into_iter().map(|(rows, fact)| Path { fact, rows, context }).collect();
+    let split = Split::of(aggregate);
+    let cut = split.and_then(|split| paths.iter().find_map(|path| cut(aggregate, &split, path)));
+    // A join whose keys turn out to repeat is cut, if it can be.
+    let instead = cut.clone().unwrap_or_else(|| LogicalPlan::Aggregate(aggregate.clone()));
+    paths.first().and_then(|largest| invisible::answer(aggregate, instead, largest)).or(cut)
+}
+
+/// Rows that a table has in a snapshot.
+fn rows_of(read: &TableRead) -> u64 {
+    let sorted: u64 = read.segments.iter().map(|read| read.segment.meta().rows).sum();
+    let tail: usize = read.tail.iter().map(|run| run.rows.num_rows()).sum();
+    sorted + tail as u64
 }
 
 /// The tables below joins that may be aggregated there, with their rows.
 fn find_facts<'a>(plan: &'a LogicalPlan, context: &StatementContext, facts: &mut Vec<(u64, &'a LogicalPlan)>) {
     if let Some(source) = source_of(plan) {
         if let Some(read) = readable(&source, context).filter(|read| !read.entry.def.dimensions.is_empty()) {
-            let sorted: u64 = read.segments.iter().map(|read| read.segment.meta().rows).sum();
-            let tail: usize = read.tail.iter().map(|run| run.rows.num_rows()).sum();
-            facts.push((sorted + tail as u64, plan));
+            facts.push((rows_of(read), plan));
         }
         return;
     }

@@ -6,7 +6,7 @@
 //! - A join on the way keeps rows of the fact table by their columns alone ([`fact_side`]).
 //! - Keys come from plans that give the same rows whenever they run on one snapshot.
 
-use super::super::node::{self, Keys};
+use super::super::node::{self, Purpose, Small};
 use super::super::source::{Source, source_of, with_columns, without_alias};
 use super::{exact, is_plain};
 use crate::answer::Group;
@@ -14,6 +14,7 @@ use crate::rule::aggregate::group_of;
 use crate::rule::condition::column_of;
 use crate::table::StatementContext;
 use alluvia_space::{DataType, LevelSource};
+use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality};
 use datafusion::logical_expr::expr::Cast;
@@ -100,7 +101,7 @@ impl Path<'_> {
     }
 
     /// Whether the fact table is below a plan on the way.
-    fn is_on(&self, plan: &LogicalPlan) -> bool {
+    pub(super) fn is_on(&self, plan: &LogicalPlan) -> bool {
         if std::ptr::eq(plan, self.fact) {
             return true;
         }
@@ -245,7 +246,7 @@ impl Path<'_> {
         let aggregate = Aggregate::try_new(Arc::new(self.fact.clone()), by, partials).ok()?;
         let keys = below.keys.into_iter().filter_map(|(expr, plan)| {
             let column = key_column(&source, &source.resolve(&expr)?)?;
-            Some(Keys { column, plan })
+            Some(Small { column, purpose: Purpose::Narrow, plan })
         });
         let plan = node::answer(&aggregate, keys.collect(), self.context)?;
         Some(Cut { plan, groups, arguments })
@@ -273,13 +274,19 @@ impl Path<'_> {
 }
 
 /// The column whose values keys are, if they can be told from its own.
-fn key_column(source: &Source, expr: &Expr) -> Option<String> {
+pub(super) fn key_column(source: &Source, expr: &Expr) -> Option<String> {
     match expr {
         Expr::Cast(Cast { expr, field }) => {
             let name = column_of(expr)?;
             let column = source.entry.def.columns.iter().find(|column| column.name == name)?;
-            let is_integer = matches!(column.data_type, DataType::Int16 | DataType::Int32 | DataType::Int64);
-            (is_integer && field.data_type().is_signed_integer()).then_some(name)
+            // A value that does not fit a narrower type is an error.
+            let is_wider = match column.data_type {
+                DataType::Int16 => matches!(field.data_type(), ArrowType::Int16 | ArrowType::Int32 | ArrowType::Int64),
+                DataType::Int32 => matches!(field.data_type(), ArrowType::Int32 | ArrowType::Int64),
+                DataType::Int64 => *field.data_type() == ArrowType::Int64,
+                _ => false,
+            };
+            is_wider.then_some(name)
         }
         plain => column_of(plain),
     }
@@ -319,7 +326,7 @@ fn is_part(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether a plan gives the same rows whenever it runs on one snapshot.
-fn is_steady(plan: &LogicalPlan) -> bool {
+pub(super) fn is_steady(plan: &LogicalPlan) -> bool {
     let mut steady = true;
     let look = plan.apply(|plan| {
         steady &= match plan {

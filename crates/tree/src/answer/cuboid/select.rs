@@ -97,7 +97,7 @@ pub(super) fn choose(
         if is_grouped {
             let mut adds = vec![Some(0); choice.plus.len()];
             for (place, &level) in query.groups.iter().enumerate().filter(|(_, level)| axis_of(**level) == Some(at)) {
-                let (out, stride) = (keys.spans()[place], keys.strides()[place]);
+                let stride = keys.strides()[place];
                 for (add, &digit) in adds.iter_mut().zip(&choice.plus) {
                     let code = code_of(&axis.span, digit as u64);
                     let code =
@@ -105,7 +105,7 @@ pub(super) fn choose(
                     if code.is_none() && (digit != 0 || has_nulls[at]) {
                         return None;
                     }
-                    let digit = code.and_then(|code| out.digit(code));
+                    let digit = code.and_then(|code| keys.digit(place, code));
                     *add = add.zip(digit).map(|(add, digit)| add + digit * stride);
                 }
             }

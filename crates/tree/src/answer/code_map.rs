@@ -1,0 +1,87 @@
+//! From codes of a level to a few digits: rows are grouped by what their codes stand for elsewhere.
+//!
+//! Invariant: every code has a digit, 0 where it was given none, as codes have that are newer than the map.
+//!
+//! This is the array by which the invisible join (Abadi, Madden, Hachem: "Column-stores vs. row-stores", SIGMOD 2008, section 5.4) finds a
+//! row's group: the join to a small table becomes a look-up by position.
+
+/// Codes up to which a node's are looked through for a digit that they share.
+const LOOKED_AT_MAX: u32 = 1 << 12;
+
+/// Digits of a level's codes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodeMap {
+    /// By code.
+    by_code: Vec<u32>,
+    /// The greatest digit.
+    digits: u32,
+}
+
+impl CodeMap {
+    /// Of these pairs of a code and its digit, from 1 to `digits`, where codes are below `codes`. `None` if a code comes twice.
+    pub fn new(pairs: impl Iterator<Item = (u32, u32)>, codes: u32, digits: u32) -> Option<CodeMap> {
+        let mut by_code = vec![0; codes as usize];
+        for (code, digit) in pairs {
+            assert!((1..=digits).contains(&digit), "digit {digit} is one of 1 to {digits}");
+            if std::mem::replace(&mut by_code[code as usize], digit) != 0 {
+                return None;
+            }
+        }
+        Some(CodeMap { by_code, digits })
+    }
+
+    /// How many digits codes are given, without 0.
+    pub fn digits(&self) -> u32 {
+        self.digits
+    }
+
+    /// Codes that were given a digit, ascending.
+    pub fn codes(&self) -> impl Iterator<Item = u32> {
+        self.by_code.iter().enumerate().filter(|(_, digit)| **digit > 0).map(|(code, _)| code as u32)
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        4 * self.by_code.len() as u64
+    }
+
+    /// A code's digit.
+    #[inline]
+    pub(crate) fn digit(&self, code: u32) -> u32 {
+        self.by_code.get(code as usize).copied().unwrap_or(0)
+    }
+
+    /// The only digit of the codes from `min` to `max`, and of NULL with `has_null`; `None` if they may have several.
+    pub(crate) fn only_digit(&self, min: u32, max: u32, has_null: bool) -> Option<u32> {
+        let first = self.digit(min);
+        if max - min > LOOKED_AT_MAX || has_null && self.digit(0) != first {
+            return None;
+        }
+        (min..=max).all(|code| self.digit(code) == first).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_the_digit_that_it_was_given() {
+        let map = CodeMap::new([(3, 2), (1, 1), (2, 2), (5, 1)].into_iter(), 7, 2).expect("each once");
+        assert_eq!((0..9).map(|code| map.digit(code)).collect::<Vec<_>>(), [0, 1, 2, 2, 0, 1, 0, 0, 0]);
+        assert_eq!((map.codes().collect::<Vec<_>>(), map.digits()), (vec![1, 2, 3, 5], 2));
+        assert_eq!(CodeMap::new([(3, 2), (3, 2)].into_iter(), 7, 2), None);
+    }
+
+    #[test]
+    fn neighbours_may_share_a_digit() {
+        let map = CodeMap::new([(1, 1), (2, 2), (3, 2)].into_iter(), 4, 2).expect("each once");
+        assert_eq!(map.only_digit(2, 3, false), Some(2));
+        assert_eq!(map.only_digit(1, 3, false), None);
+        assert_eq!(map.only_digit(2, 3, true), None);
+        assert_eq!(map.only_digit(3, 4, false), None);
+        // NULL, and what came since, are left out alike.
+        assert_eq!(map.only_digit(4, 9, true), Some(0));
+        assert_eq!(map.only_digit(0, 0, false), Some(0));
+    }
+}
