@@ -145,6 +145,21 @@ struct Asking {
 /// The index's answer, and how it came.
 type Asked = (RecordBatch, Counters, bool);
 
+/// The answer of a join.
+struct Joined {
+    asked: Asked,
+    /// By how many groups of the small table that is joined by a column.
+    groups: Vec<(String, u32)>,
+}
+
+/// A small table that is being read.
+type Reading = SpawnedTask<Result<Option<SmallRows>>>;
+
+/// What a task gives.
+async fn finished<T: Send + 'static>(task: SpawnedTask<Result<T>>) -> Result<T> {
+    task.join().await.map_err(|error| DataFusionError::External(Box::new(error)))?
+}
+
 impl Asking {
     async fn rows(self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let answer = match &self.question.columns {
@@ -168,7 +183,7 @@ impl Asking {
     async fn narrowed(&self, task: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
         let mut values = Vec::with_capacity(self.question.smalls.len());
         for (place, (column, _)) in self.question.smalls.iter().enumerate() {
-            if let Some(rows) = self.read(place, KEY_ROWS_MAX, task).await? {
+            if let Some(rows) = finished(self.reading(place, KEY_ROWS_MAX, task)).await? {
                 self.count("keys", rows.keys.len() as u64);
                 values.push((column.clone(), Values(rows.keys)));
             }
@@ -178,34 +193,43 @@ impl Asking {
             let bound = if values.is_empty() { Arc::clone(&question.bound) } else { question.among(values) };
             asked(&question, &bound, &schema)
         });
-        self.told(asked.join().await.map_err(|error| DataFusionError::External(Box::new(error)))??)
+        self.told(finished(asked).await?)
     }
 
     /// The answer of the rows that have keys of all small tables, with what those are grouped by.
     async fn joined(&self, columns: &[ColumnOf], task: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
-        // At once: most of the time each waits.
-        let reading = (0..self.question.smalls.len()).map(|place| self.read(place, JOINED_ROWS_MAX, task));
-        let smalls: Vec<Option<SmallRows>> = futures::future::try_join_all(reading).await?;
-        let Some(smalls) = smalls.into_iter().collect::<Option<Vec<SmallRows>>>() else { return Ok(None) };
+        // All at once, each on a thread of its own if there is one.
+        let reading: Vec<Reading> =
+            (0..self.question.smalls.len()).map(|place| self.reading(place, JOINED_ROWS_MAX, task)).collect();
+        let mut smalls = Vec::with_capacity(reading.len());
+        for small in reading {
+            let Some(rows) = finished(small).await? else { return Ok(None) };
+            smalls.push(rows);
+        }
         for ((column, _), rows) in self.question.smalls.iter().zip(&smalls) {
             self.count(format!("{column}_keys"), rows.keys.len() as u64);
         }
         let (question, schema, columns) = (Arc::clone(&self.question), Arc::clone(&self.schema), columns.to_vec());
         let joined = SpawnedTask::spawn_blocking(move || joined(&question, smalls, &columns, &schema));
-        let joined = joined.join().await.map_err(|error| DataFusionError::External(Box::new(error)))??;
-        let Some((asked, groups)) = joined else { return Ok(None) };
+        let Some(Joined { asked, groups }) = finished(joined).await? else { return Ok(None) };
         for (column, count) in groups {
             self.count(format!("{column}_groups"), count.into());
         }
         self.told(Some(asked))
     }
 
-    /// A small table's rows, if they are few.
-    async fn read(&self, place: usize, rows_max: usize, task: &Arc<TaskContext>) -> Result<Option<SmallRows>> {
+    /// Reads a small table's rows, if they are few.
+    fn reading(&self, place: usize, rows_max: usize, task: &Arc<TaskContext>) -> Reading {
         let (column, _) = &self.question.smalls[place];
         let def = &self.question.read.entry.def;
-        let Some(own) = def.columns.iter().find(|own| own.name == *column) else { return Ok(None) };
-        read(Arc::clone(&self.children[1 + place]), own.data_type.to_arrow(), rows_max, Arc::clone(task)).await
+        let to = def.columns.iter().find(|own| own.name == *column).map(|own| own.data_type.to_arrow());
+        let (plan, task) = (Arc::clone(&self.children[1 + place]), Arc::clone(task));
+        SpawnedTask::spawn(async move {
+            match to {
+                Some(to) => read(plan, to, rows_max, task).await,
+                None => Ok(None),
+            }
+        })
     }
 
     /// The rows of an answer, when its figures have been told.
@@ -240,7 +264,7 @@ fn joined(
     smalls: Vec<SmallRows>,
     columns: &[ColumnOf],
     schema: &SchemaRef,
-) -> Result<Option<(Asked, Vec<(String, u32)>)>> {
+) -> Result<Option<Joined>> {
     let is_item = |column: &&ColumnOf| matches!(column, ColumnOf::Item(_));
     let items = columns.iter().filter(is_item).count();
     let mut fields: Vec<Field> = columns
@@ -299,7 +323,7 @@ fn joined(
         made.push(values);
     }
     let batch = RecordBatch::try_new(Arc::clone(schema), made)?;
-    Ok(Some(((batch, counters, by_cuboid), groups)))
+    Ok(Some(Joined { asked: (batch, counters, by_cuboid), groups }))
 }
 
 /// The answer of a cuboid, or else of the tree and the tail, at the statement's version.
