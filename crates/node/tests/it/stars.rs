@@ -65,7 +65,10 @@ pub(crate) fn statement(random: &mut Random) -> String {
     let mut choices = vec!["s.country", "s.city", "s.open", "date_trunc('month', s.sold_at)", "upper(s.country)"];
     let joined = random.below(6);
     if joined < 4 {
-        from += &format!(" {} JOIN shops d ON s.city = d.town", random.pick(&["INNER", "INNER", "INNER", "LEFT"]));
+        let shops =
+            ["shops", "(SELECT city AS town, region, size AS kind, CAST(opened AS TIMESTAMP) AS opened FROM stores)"];
+        let (kind, shops) = (random.pick(&["INNER", "INNER", "INNER", "LEFT"]), random.pick(&shops));
+        from += &format!(" {kind} JOIN {shops} d ON s.city = d.town");
         choices.extend(["d.region", "d.kind", "date_trunc('month', d.opened)", "d.region || s.country"]);
         if random.below(2) == 0 {
             conditions.push(small_condition(random));
@@ -81,6 +84,17 @@ pub(crate) fn statement(random: &mut Random) -> String {
             from += " JOIN halls l ON h.hall = l.hall";
             choices.push("l.floor");
         }
+    }
+    if random.below(3) == 0 {
+        from += " JOIN goods g ON s.item = g.item";
+        choices.extend(["g.brand", "g.kind"]);
+        if random.below(2) == 0 {
+            conditions.push(format!("g.kind <> {}", random.below(4)));
+        }
+    }
+    if random.below(4) == 0 {
+        from += " JOIN nations n ON n.country = s.country";
+        choices.extend(["n.continent", "n.people"]);
     }
     match random.below(8) {
         0 => conditions.push(format!("s.city IN (SELECT town FROM shops WHERE kind < {})", random.below(4))),
@@ -110,6 +124,7 @@ pub(crate) fn statement(random: &mut Random) -> String {
         "avg(s.quantity)",
         "avg(s.cents)",
         "avg(s.share)",
+        "stddev(s.quantity)",
     ];
     let mut items: Vec<String> = groups.iter().enumerate().map(|(at, group)| format!("{group} AS g{at}")).collect();
     for at in 0..1 + random.below(3) {
@@ -139,6 +154,7 @@ async fn star_joins_are_the_general_plan() {
     set(&general, &["short_path", "index_rule"]).await;
     general.sql(CREATE).await.expect("creates");
     small_tables(&general, &mut random).await;
+    unique_tables(&general).await;
     general.sql(&rows(&mut random, 3_000)).await.expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
     compared(&db, [&fast, &tree], &general, &mut random, statement).await;
@@ -224,14 +240,14 @@ async fn unique_tables(session: &Session) {
         "INSERT INTO stores VALUES ('Lima', 'south', 1, '2020-01-01'), ('Paris', 'north', 2, '2021-01-01'), ('Old Town', NULL, 3, NULL), \
          ('Lakeside', 'south', NULL, '2020-01-01'), ('Atlantis', 'deep', 2, NULL), (NULL, 'south', 9, NULL), (NULL, 'nowhere', 1, NULL)",
         "CREATE TABLE racks (id BIGINT, hall TEXT, width INT NOT NULL)",
-        "INSERT INTO racks SELECT value, 'hall ' || (value % 5), value % 7 FROM generate_series(3, 44)",
+        "INSERT INTO racks SELECT value, 'hall ' || CAST(value % 5 AS TEXT), value % 7 FROM generate_series(3, 44)",
         "INSERT INTO racks VALUES (NULL, 'hall 1', 3), (1099511627776, 'hall 2', 4)",
         "CREATE TABLE floors (hall TEXT, floor INT) WITH (dimensions = 'hall')",
         "INSERT INTO floors VALUES ('hall 0', 1), ('hall 1', 1), ('hall 3', 2), ('hall 9', 2), (NULL, 3)",
         "CREATE TABLE nations (country TEXT, continent TEXT, people BIGINT)",
         "INSERT INTO nations VALUES ('Chile', 'America', 19), ('Peru', 'America', 34), ('France', 'Europe', 68), ('Spain', 'Europe', 48)",
         "CREATE TABLE goods (item TEXT, brand TEXT, kind INT)",
-        "INSERT INTO goods SELECT 'item ' || value, 'brand ' || (value % 11), value % 4 FROM generate_series(0, 1500)",
+        "INSERT INTO goods SELECT 'item ' || CAST(value AS TEXT), 'brand ' || CAST(value % 11 AS TEXT), value % 4 FROM generate_series(0, 1500)",
         "CREATE TABLE empties (city TEXT, region TEXT)",
     ] {
         session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
