@@ -86,7 +86,7 @@ pub(crate) fn statement(random: &mut Random) -> String {
         }
     }
     if random.below(3) == 0 {
-        from += " JOIN goods g ON s.item = g.item";
+        from += " JOIN goods g ON s.item = g.article";
         choices.extend(["g.brand", "g.kind"]);
         if random.below(2) == 0 {
             conditions.push(format!("g.kind <> {}", random.below(4)));
@@ -246,7 +246,7 @@ async fn unique_tables(session: &Session) {
         "INSERT INTO floors VALUES ('hall 0', 1), ('hall 1', 1), ('hall 3', 2), ('hall 9', 2), (NULL, 3)",
         "CREATE TABLE nations (country TEXT, continent TEXT, people BIGINT)",
         "INSERT INTO nations VALUES ('Chile', 'America', 19), ('Peru', 'America', 34), ('France', 'Europe', 68), ('Spain', 'Europe', 48)",
-        "CREATE TABLE goods (item TEXT, brand TEXT, kind INT)",
+        "CREATE TABLE goods (article TEXT, brand TEXT, kind INT)",
         "INSERT INTO goods SELECT 'item ' || CAST(value AS TEXT), 'brand ' || CAST(value % 11 AS TEXT), value % 4 FROM generate_series(0, 1500)",
         "CREATE TABLE empties (city TEXT, region TEXT)",
     ] {
@@ -260,10 +260,10 @@ const WHOLE: [&str; 24] = [
     "SELECT sum(s.cents), count(*), max(s.cents) FROM sales s JOIN stores d ON s.city = d.city WHERE d.region = 'south'",
     "SELECT d.region, r.hall, sum(s.price), avg(s.quantity), min(s.cents), max(s.amount), stddev(s.quantity) FROM sales s \
      JOIN stores d ON s.city = d.city JOIN racks r ON s.shelf = r.id WHERE d.size < 3 AND r.width > 2 GROUP BY d.region, r.hall",
-    "SELECT g.brand, d.region, s.country, count(s.quantity), sum(s.amount) FROM sales s JOIN goods g ON s.item = g.item \
+    "SELECT g.brand, d.region, s.country, count(s.quantity), sum(s.amount) FROM sales s JOIN goods g ON s.item = g.article \
      JOIN stores d ON d.city = s.city JOIN racks r ON r.id = s.shelf WHERE g.kind <> 2 AND r.hall <> 'hall 3' GROUP BY 1, 2, 3",
     "SELECT n.continent || '!', date_trunc('month', s.sold_at), g.brand, sum(s.cents) FROM sales s, nations n, stores d, racks r, goods g \
-     WHERE s.country = n.country AND s.city = d.city AND s.shelf = r.id AND s.item = g.item AND n.continent = 'America' \
+     WHERE s.country = n.country AND s.city = d.city AND s.shelf = r.id AND s.item = g.article AND n.continent = 'America' \
      AND d.size IS NOT NULL AND r.width IN (1, 2, 5) AND g.brand LIKE 'brand 1%' GROUP BY 1, 2, 3",
     "SELECT l.floor, count(*), sum(s.quantity) FROM sales s JOIN racks r ON s.shelf = r.id JOIN floors l ON r.hall = l.hall GROUP BY l.floor",
     "SELECT l.floor, r.width, d.region, count(*) FROM sales s JOIN racks r ON s.shelf = r.id JOIN stores d ON s.city = d.city \
@@ -288,7 +288,7 @@ const WHOLE: [&str; 24] = [
     "SELECT d.region, max(v) FROM (SELECT city, shelf, cents AS v FROM sales WHERE open) s JOIN stores d ON s.city = d.city \
      JOIN racks r ON s.shelf = r.id GROUP BY d.region",
     "SELECT a.region, b.opened, count(*) FROM sales s JOIN stores a ON s.city = a.city JOIN stores b ON s.city = b.city GROUP BY 1, 2",
-    "SELECT g.brand, count(*) FROM sales s JOIN goods g ON s.item = g.item WHERE g.item <> 'item 7' GROUP BY g.brand",
+    "SELECT g.brand, count(*) FROM sales s JOIN goods g ON s.item = g.article WHERE g.article <> 'item 7' GROUP BY g.brand",
     "SELECT x.region, x.v, y.v FROM (SELECT d.region, sum(s.cents) AS v FROM sales s JOIN stores d ON s.city = d.city GROUP BY d.region) x \
      JOIN (SELECT d.region, count(*) AS v FROM sales s JOIN stores d ON s.city = d.city WHERE s.open GROUP BY d.region) y ON x.region = y.region",
 ];

@@ -31,7 +31,7 @@ struct Share(u64);
 impl Share {
     fn of(bytes: u64) -> Option<Share> {
         let more = |kept: u64| kept.checked_add(bytes).filter(|kept| *kept <= KEPT_BYTES_MAX);
-        KEPT_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Share(bytes))
+        KEPT_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then(|| Share(bytes))
     }
 }
 
