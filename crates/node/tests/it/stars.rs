@@ -93,7 +93,7 @@ pub(crate) fn statement(random: &mut Random) -> String {
         }
     }
     if random.below(4) == 0 {
-        from += " JOIN nations n ON n.country = s.country";
+        from += " JOIN nations n ON n.land = s.country";
         choices.extend(["n.continent", "n.people"]);
     }
     match random.below(8) {
@@ -244,7 +244,7 @@ async fn unique_tables(session: &Session) {
         "INSERT INTO racks VALUES (NULL, 'hall 1', 3), (1099511627776, 'hall 2', 4)",
         "CREATE TABLE floors (hall TEXT, floor INT) WITH (dimensions = 'hall')",
         "INSERT INTO floors VALUES ('hall 0', 1), ('hall 1', 1), ('hall 3', 2), ('hall 9', 2), (NULL, 3)",
-        "CREATE TABLE nations (country TEXT, continent TEXT, people BIGINT)",
+        "CREATE TABLE nations (land TEXT, continent TEXT, people BIGINT)",
         "INSERT INTO nations VALUES ('Chile', 'America', 19), ('Peru', 'America', 34), ('France', 'Europe', 68), ('Spain', 'Europe', 48)",
         "CREATE TABLE goods (article TEXT, brand TEXT, kind INT)",
         "INSERT INTO goods SELECT 'item ' || CAST(value AS TEXT), 'brand ' || CAST(value % 11 AS TEXT), value % 4 FROM generate_series(0, 1500)",
@@ -263,7 +263,7 @@ const WHOLE: [&str; 24] = [
     "SELECT g.brand, d.region, s.country, count(s.quantity), sum(s.amount) FROM sales s JOIN goods g ON s.item = g.article \
      JOIN stores d ON d.city = s.city JOIN racks r ON r.id = s.shelf WHERE g.kind <> 2 AND r.hall <> 'hall 3' GROUP BY 1, 2, 3",
     "SELECT n.continent || '!', date_trunc('month', s.sold_at), g.brand, sum(s.cents) FROM sales s, nations n, stores d, racks r, goods g \
-     WHERE s.country = n.country AND s.city = d.city AND s.shelf = r.id AND s.item = g.article AND n.continent = 'America' \
+     WHERE s.country = n.land AND s.city = d.city AND s.shelf = r.id AND s.item = g.article AND n.continent = 'America' \
      AND d.size IS NOT NULL AND r.width IN (1, 2, 5) AND g.brand LIKE 'brand 1%' GROUP BY 1, 2, 3",
     "SELECT l.floor, count(*), sum(s.quantity) FROM sales s JOIN racks r ON s.shelf = r.id JOIN floors l ON r.hall = l.hall GROUP BY l.floor",
     "SELECT l.floor, r.width, d.region, count(*) FROM sales s JOIN racks r ON s.shelf = r.id JOIN stores d ON s.city = d.city \
