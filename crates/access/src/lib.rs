@@ -4,7 +4,7 @@
 //! Invariants:
 //! - A password is never kept, only a verifier from which it cannot be had; what is compared is compared in constant time.
 //! - Guessing is slow, whatever the protocol and the number of connections: all servers of a process share one [`Attempts`].
-//! - No server listens where other machines can reach it unless clients must log in, over TLS ([`check_address`]).
+//! - No server listens where other machines can reach it unless clients must log in, over TLS (`check_address`).
 
 mod attempts;
 mod basic;

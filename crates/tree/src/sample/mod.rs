@@ -4,13 +4,13 @@
 //! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut blocks all of
 //!   whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not known is read exactly, too.
 //! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all of which are read
-//!   ([`heavy`]).
-//! - A rung is chosen before anything is drawn, by summaries alone ([`foresee`]); there are [`LOOKS`] looks at samples, planned; then
+//!   (`heavy`).
+//! - A rung is chosen before anything is drawn, by summaries alone (`foresee`); there are [`LOOKS`] looks at samples, planned; then
 //!   everything is read, and the answer is exact.
 //! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in full, or
 //!   everything is, or the answer says that it may lack groups.
-//! - A sample that is not expected to pay is not drawn: what the exact answer and each rung cost is counted ([`cost`]) from a few of the
-//!   cut nodes ([`glimpse`]) before all are looked at, and where few rows are cut the answer is exact without asking.
+//! - A sample that is not expected to pay is not drawn: what the exact answer and each rung cost is counted (`cost`) from a few of the
+//!   cut nodes (`glimpse`) before all are looked at, and where few rows are cut the answer is exact without asking.
 //!
 //! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
 //! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
