@@ -1,7 +1,7 @@
 //! Flight SQL over [`alluvia_query::Session`]: what the ADBC driver, and other clients of Arrow Flight, talk to.
 //!
 //! Invariants:
-//! - This room only translates: it never touches storage, and one [`login`] is one session (and one more for each transaction).
+//! - This room only translates: it never touches storage, and one `login` is one session (and one more for each transaction).
 //! - What a client sends, and what is kept for it, is bounded: messages, connections, streams of a connection, tokens, transactions,
 //!   prepared statements, answers that wait to be fetched; and all of it ends by itself.
 //! - An answer is not held whole: rows are made as the client takes them.
