@@ -85,21 +85,11 @@ where
 
 /// `idle`, `open` or `failed`.
 pub(crate) fn transaction(session: &Session) -> &'static str {
-    match session.transaction_status() {
-        TransactionStatus::Idle => "idle",
-        TransactionStatus::Open => "open",
-        TransactionStatus::Failed => "failed",
-    }
+    session.transaction_status().name()
 }
 
 /// How far the running statement is, or the last one.
 pub(crate) fn progress(session: &Session) -> ProgressRow {
     let progress = session.progress();
-    let phase = match progress.phase() {
-        Phase::Idle => "idle",
-        Phase::Running => "running",
-        Phase::Finishing => "finishing",
-        Phase::Committing => "committing",
-    };
-    (phase.to_owned(), progress.rows(), progress.bytes_done(), progress.bytes_total())
+    (progress.phase().name().to_owned(), progress.rows(), progress.bytes_done(), progress.bytes_total())
 }

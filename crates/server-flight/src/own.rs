@@ -31,22 +31,11 @@ pub(crate) fn wants_bounds(metadata: &MetadataMap) -> Result<bool> {
 /// How a session stands, as JSON.
 pub(crate) fn state_of(session: &Session) -> Bytes {
     let progress = session.progress();
-    let phase = match progress.phase() {
-        Phase::Idle => "idle",
-        Phase::Running => "running",
-        Phase::Finishing => "finishing",
-        Phase::Committing => "committing",
-    };
-    let transaction = match session.transaction_status() {
-        TransactionStatus::Idle => "idle",
-        TransactionStatus::Open => "open",
-        TransactionStatus::Failed => "failed",
-    };
     // What a query reads is counted where it reads, whatever becomes of it.
     let read = session.reading().map_or(0, |used| used.rows_read);
     let state = json!({
-        "transaction": transaction,
-        "phase": phase,
+        "transaction": session.transaction_status().name(),
+        "phase": progress.phase().name(),
         "rows": progress.rows().max(read),
         "bytes_done": progress.bytes_done(),
         "bytes_total": progress.bytes_total(),

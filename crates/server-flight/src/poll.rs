@@ -176,12 +176,5 @@ pub(crate) enum Told {
 
 /// How far a statement is; the names are those of HTTP's events.
 pub(crate) fn progress(report: Option<Report>) -> Value {
-    let report = report.unwrap_or_default();
-    json!({ "progress": {
-        "elapsed_seconds": report.elapsed.as_secs_f64(),
-        "rows": report.rows,
-        "rows_per_second": report.rows_per_second,
-        "fraction": report.fraction,
-        "seconds_left": report.left.map(|left| left.as_secs_f64()),
-    } })
+    json!({ "progress": report.unwrap_or_default().to_json() })
 }

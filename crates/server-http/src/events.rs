@@ -157,20 +157,7 @@ impl Teller<'_> {
 
     fn progress(&self) -> Value {
         // Before it begins there is nothing to tell.
-        let report = self.asked.session.report().unwrap_or_default();
-        let phase = match report.phase {
-            Phase::Idle | Phase::Running => "running",
-            Phase::Finishing => "finishing",
-            Phase::Committing => "committing",
-        };
-        json!({
-            "elapsed_seconds": report.elapsed.as_secs_f64(),
-            "phase": phase,
-            "rows": report.rows,
-            "rows_per_second": report.rows_per_second,
-            "fraction": report.fraction,
-            "seconds_left": report.left.map(|left| left.as_secs_f64()),
-        })
+        self.asked.session.report().unwrap_or_default().to_json()
     }
 }
 

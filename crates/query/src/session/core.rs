@@ -58,6 +58,17 @@ pub enum TransactionStatus {
     Failed,
 }
 
+impl TransactionStatus {
+    /// In small letters.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransactionStatus::Idle => "idle",
+            TransactionStatus::Open => "open",
+            TransactionStatus::Failed => "failed",
+        }
+    }
+}
+
 /// What a session remembers between statements.
 #[derive(Debug)]
 pub(crate) struct State {

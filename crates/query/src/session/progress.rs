@@ -41,6 +41,18 @@ pub enum Phase {
     Committing = 3,
 }
 
+impl Phase {
+    /// In small letters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Idle => "idle",
+            Phase::Running => "running",
+            Phase::Finishing => "finishing",
+            Phase::Committing => "committing",
+        }
+    }
+}
+
 impl Progress {
     /// Counts rows taken in or put out.
     pub fn add_rows(&self, rows: u64) {

@@ -44,6 +44,23 @@ impl Report {
             left: left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         }
     }
+
+    /// A statement that does nothing that takes long is running, too.
+    fn doing(&self) -> &'static str {
+        if self.phase == Phase::Idle { Phase::Running.name() } else { self.phase.name() }
+    }
+
+    /// As the servers tell it.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "elapsed_seconds": self.elapsed.as_secs_f64(),
+            "phase": self.doing(),
+            "rows": self.rows,
+            "rows_per_second": self.rows_per_second,
+            "fraction": self.fraction,
+            "seconds_left": self.left.map(|left| left.as_secs_f64()),
+        })
+    }
 }
 
 /// One line: `42.0 %, 1000 rows, 250 rows/s, running for 4.0 s, 5.5 s left`.
@@ -52,11 +69,7 @@ impl fmt::Display for Report {
         if let Some(fraction) = self.fraction {
             write!(f, "{:.1} %, ", fraction * 100.0)?;
         }
-        let doing = match self.phase {
-            Phase::Idle | Phase::Running => "running",
-            Phase::Finishing => "finishing",
-            Phase::Committing => "committing",
-        };
+        let doing = self.doing();
         let elapsed = self.elapsed.as_secs_f64();
         write!(f, "{} rows, {:.0} rows/s, {doing} for {elapsed:.1} s", self.rows, self.rows_per_second)?;
         match self.left {
