@@ -4,7 +4,7 @@ use crate::answer::{Answer, Estimate};
 use crate::back::{ProgressRow, Taken, is_kept, superfluous};
 use crate::database::Shared;
 use alluvia_query::copy::infer_schema;
-use alluvia_query::{Phase, Prepared, Refining, ScalarValue, Session, TransactionStatus};
+use alluvia_query::{Prepared, Refining, ScalarValue, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

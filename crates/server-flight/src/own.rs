@@ -2,7 +2,7 @@
 //!
 //! Invariant: a client that asks for none of it sees what the protocol has, and nothing else.
 
-use alluvia_query::{Phase, Session, TransactionStatus};
+use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use serde_json::json;

@@ -11,7 +11,7 @@ use crate::query::{Asked, Chunks};
 use crate::server::Shared;
 use crate::work::watched;
 use alluvia_access::gone;
-use alluvia_query::{Bounds, Outcome, Phase, Refinement, Refinements, Refining, from_datafusion};
+use alluvia_query::{Bounds, Outcome, Refinement, Refinements, Refining, from_datafusion};
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};

@@ -15,9 +15,12 @@ async fn with_statements_of(millis: u64) -> Served {
 
 /// Waits until the server has ended the connection.
 async fn ends(client: &Client) {
-    while !client.is_closed() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let closed = async {
+        while !client.is_closed() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), closed).await.expect("its connection ends");
 }
 
 #[tokio::test(flavor = "multi_thread")]
