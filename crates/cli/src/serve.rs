@@ -30,6 +30,8 @@ use tokio::sync::watch;
 const FIRST_USER: &str = "alluvia";
 /// Ports after the usual one that are tried when nobody stated one.
 const PORTS_TRIED: u16 = 100;
+/// More than machines have; each is a thread.
+const THREADS_MAX: usize = 1024;
 
 #[derive(Args)]
 pub struct ServeArgs {
@@ -165,6 +167,10 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
     }
     if !config.get("threads").is_empty() {
         options.threads = config.number("threads")?;
+        if !(1..=THREADS_MAX).contains(&options.threads) {
+            let message = format!("threads cannot be {}: it is a number from 1 to {THREADS_MAX}", options.threads);
+            return Err(Error::new(ErrorKind::InvalidSetting, message));
+        }
     }
     options.served = ServedOptions {
         copy_roots: config.list("copy_roots").into_iter().map(PathBuf::from).collect(),
@@ -333,6 +339,9 @@ fn set_password(file: &Path, user: &str) -> Result<ExitCode> {
     if password.is_empty() {
         return Err(Error::new(ErrorKind::InvalidSetting, "an empty password is none")
             .with_hint("write it to standard input, on one line"));
+    }
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(|error| Error::io(folder, "creating", &error))?;
     }
     let mut passwords = load_passwords(file)?;
     passwords.set(user, Verifier::new(password)?);

@@ -1,6 +1,7 @@
 //! Trust in servers' certificates.
 //!
-//! Invariant: a server is trusted whose certificate was given, or signed by one that was given, for the host that was asked for; no other.
+//! Invariant: a server is trusted whose certificate is the only one that was given, or signed by one that was given, for the host that
+//! was asked for; no other.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use std::fmt;
@@ -50,7 +51,7 @@ fn wrong(error: &dyn fmt::Display) -> Error {
         .with_hint("they are PEM: the server's certificate, or the one that signed it")
 }
 
-/// Takes a certificate that was given, or that one of these has signed for the host. A certificate that signs itself is an authority to
+/// Takes the certificate that was given, or one that one of several has signed for the host. A certificate that signs itself is an authority to
 /// most tools that make one, and would not do as a server's otherwise.
 #[derive(Debug)]
 struct Known {
@@ -67,7 +68,8 @@ impl ServerCertVerifier for Known {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.certificates.iter().any(|known| known == certificate) {
+        // One that was given alone is meant, whatever host it names; of several each is for its own.
+        match matches!(self.certificates.as_slice(), [only] if only == certificate) {
             true => Ok(ServerCertVerified::assertion()),
             false => self.signed.verify_server_cert(certificate, between, name, ocsp, now),
         }

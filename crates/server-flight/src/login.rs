@@ -323,6 +323,17 @@ impl Login {
         }
     }
 
+    /// Whether a transaction that SQL began is open, and neither it nor anything else was used for longer than `idle`.
+    fn is_idle_in_transaction(&self, now: Duration, idle: Duration) -> bool {
+        let is_late = |lane: &Lane| now.saturating_sub(*lane.used.lock()) > idle;
+        let is_sending = || !self.held.lock().sending.is_empty();
+        !idle.is_zero()
+            && self.idle_since().is_some()
+            && self.lane.session.in_transaction()
+            && is_late(&self.lane)
+            && !is_sending()
+    }
+
     /// Since when no call is under way; `None` while one is.
     fn idle_since(&self) -> Option<Duration> {
         let used = self.used.lock();
@@ -405,11 +416,15 @@ impl Logins {
         drop(ended);
     }
 
-    /// Ends logins that have been idle for longer than `idle`.
-    pub(crate) fn expire(&self, now: Duration, idle: Duration) {
-        let is_late = |since: Duration| now.saturating_sub(since) > idle;
-        let late: Vec<_> =
-            self.by_token.lock().extract_if(|_, login| login.idle_since().is_some_and(is_late)).collect();
+    /// Ends logins that have been idle for longer than `session_timeout`, or than `transaction_idle_timeout` within a transaction
+    /// that SQL began: it is rolled back with them, as a connection's is.
+    pub(crate) fn expire(&self, now: Duration, options: &ServerOptions) {
+        let is_late = |since: Duration| now.saturating_sub(since) > options.session_timeout;
+        let has_ended = |login: &Login| {
+            login.idle_since().is_some_and(is_late)
+                || login.is_idle_in_transaction(now, options.transaction_idle_timeout)
+        };
+        let late: Vec<_> = self.by_token.lock().extract_if(|_, login| has_ended(login)).collect();
         drop(late);
     }
 

@@ -118,7 +118,7 @@ impl Shared {
     /// Ends what has waited too long.
     fn sweep(&self) {
         let (now, options) = (self.now(), &self.options);
-        self.logins.expire(now, options.session_timeout);
+        self.logins.expire(now, options);
         self.logins.expire_held(self.places.logins(), now, options);
         if !options.idle_timeout.is_zero()
             && let Some(before) = now.checked_sub(options.idle_timeout)

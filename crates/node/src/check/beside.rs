@@ -44,7 +44,11 @@ pub(super) fn memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Re
 
 /// Every line of the audit log is one that a session wrote, but for a last one that is torn.
 pub(super) fn audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut CheckReport) -> Result<()> {
-    for path in audit.files()? {
+    let files = match audit.files() {
+        Ok(files) => files,
+        Err(error) => return report.find(error),
+    };
+    for path in files {
         let bytes = match read(disk, &path) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -110,7 +114,13 @@ pub(super) fn strays(
     let folders: [(_, Wrong<'_>); 3] =
         [(dir.to_owned(), &other), (dir.join(LOG_DIR), &log_file), (dir.join(SEGMENTS_DIR), &segment)];
     for (folder, wrong) in folders {
-        let entries = disk.read_dir(&folder).map_err(|error| Error::io(&folder, "listing", &error))?;
+        let entries = match disk.read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                report.find(Error::io(&folder, "listing", &error))?;
+                continue;
+            }
+        };
         for entry in entries {
             if let Some(what) = wrong(&entry) {
                 report.notices.push(format!("{} {what}", folder.join(&entry.name).display()));

@@ -1,6 +1,8 @@
-//! Integer arithmetic that fails where its result does not fit, instead of wrapping around.
+//! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
+//! and simplification that leaves NULL alone.
 //!
 //! Invariants:
+//! - What a statement says does not depend on what its expressions are simplified to.
 //! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
 //!   order and threads they were added in: on the way they have 128 bits.
 //! - Columns are called what they would be called without this.
@@ -9,9 +11,11 @@
 //! integers are added, after types are known and before constants are folded, and its `sum` is replaced.
 
 mod arithmetic;
+mod simplify;
 mod sum;
 
 pub(crate) use arithmetic::CheckedIntegers;
+pub(crate) use simplify::SimplifyKeepingNulls;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;

@@ -93,7 +93,8 @@ impl<R: Read> Frames<R> {
         if read < 4 {
             return Err(wrong("it ends within a message"));
         }
-        if self.message[..4] == CONTINUES {
+        let is_marked = self.message[..4] == CONTINUES;
+        if is_marked {
             self.take(4)?;
         }
         let head = self.message.len();
@@ -105,7 +106,8 @@ impl<R: Read> Frames<R> {
         }
         let length = usize::try_from(length).map_err(|_| wrong("a length is negative"))?;
         if length > METADATA_BYTES_MAX {
-            return Err(too_large("the metadata"));
+            // Streams of long ago have no mark; what is none has any bytes there.
+            return Err(if is_marked { too_large("the metadata") } else { wrong("it does not begin as one") });
         }
         self.take(length)?;
         let metadata = self.message[head..].to_vec();

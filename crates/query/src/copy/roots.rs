@@ -9,12 +9,16 @@
 #![allow(clippy::disallowed_methods)] // users' files, no part of the database
 
 use crate::copy::files::is_pattern;
+use crate::system::cut;
 use alluvia_storage::Directory;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+
+/// The longest path that systems take.
+const PATH_BYTES_MAX: usize = 4_096;
 
 /// The directories that files may be in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,13 +87,17 @@ impl Roots {
 
     /// Whether as much of a path as exists is within a root.
     fn leads_inside(&self, path: &Path) -> bool {
+        // No file can be there, and looking at each part of it would take long.
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return false;
+        }
         let there = path.ancestors().map(here).find(|part| fs::symlink_metadata(part).is_ok());
         there.and_then(|part| fs::canonicalize(part).ok()).is_some_and(|real| self.inside(&real).is_some())
     }
 
     fn refused(&self, asked: &Path) -> Error {
-        let message =
-            format!("permission denied for {}: it is outside the directories that COPY may use", asked.display());
+        let asked = asked.to_string_lossy();
+        let message = format!("permission denied for {}: it is outside the directories that COPY may use", cut(&asked));
         let hint = match self {
             Roots::Below(roots) if !roots.is_empty() => {
                 let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();

@@ -4,8 +4,10 @@
 //! what it takes too long for by itself is refused before, with the bound in the message. Each bound is where planning took about a second on two
 //! cores, or PostgreSQL's, whichever is lower. How deep a query may be is [`super::depth`]'s.
 
+use super::names::name_of;
 use alluvia_types::{Error, ErrorKind, Result};
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, TableFactor, TableWithJoins};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, ObjectName, Query, Select, TableFactor, TableWithJoins};
+use std::collections::HashMap;
 
 /// Subqueries in expressions, one inside the other. Each level doubles the time that planning takes (0.3 s at 14).
 const SUBQUERIES_MAX: usize = 12;
@@ -15,6 +17,8 @@ const ITEMS_MAX: usize = 1_664;
 const WINDOWS_MAX: usize = 250;
 /// Tables that one SELECT joins (1 s for 200, 8 s for 400).
 const TABLES_MAX: usize = 200;
+/// Tables of a query once each mention of a common table expression is what it stands for, as planning has it.
+const WRITTEN_OUT_MAX: usize = 10_000;
 /// Elements of one CUBE, as in PostgreSQL.
 const CUBE_MAX: usize = 12;
 /// Grouping sets of one SELECT, as in PostgreSQL.
@@ -29,6 +33,23 @@ pub(super) struct Bounds {
     subqueries: usize,
     /// Calls with OVER so far.
     windows: usize,
+    /// Queries that are open, one inside the other.
+    queries: Vec<OpenQuery>,
+}
+
+/// A query of which a part was seen.
+struct OpenQuery {
+    /// Where its common table expressions stand, and what they are called.
+    expressions: Vec<(usize, String)>,
+    /// Tables of those that were seen, written out.
+    known: HashMap<String, usize>,
+    /// Its own so far.
+    tables: usize,
+}
+
+/// Which query it is.
+fn place_of(query: &Query) -> usize {
+    std::ptr::from_ref(query).addr()
 }
 
 impl Bounds {
@@ -54,6 +75,44 @@ impl Bounds {
     /// An expression ends.
     pub(super) fn leave(&mut self, expr: &Expr) {
         self.subqueries -= usize::from(is_subquery(expr));
+    }
+
+    /// A query begins; its common table expressions come before its body.
+    pub(super) fn enter_query(&mut self, query: &Query) {
+        let expressions = query.with.iter().flat_map(|with| &with.cte_tables);
+        let expressions = expressions.map(|cte| (place_of(&cte.query), name_of(&cte.alias.name))).collect();
+        self.queries.push(OpenQuery { expressions, known: HashMap::new(), tables: 0 });
+    }
+
+    /// A table, or a common table expression, is read.
+    pub(super) fn relation(&mut self, name: &ObjectName) {
+        let called = match name.0.as_slice() {
+            [part] => part.as_ident().map(name_of),
+            _ => None,
+        };
+        let known = |query: &OpenQuery| query.known.get(called.as_ref()?).copied();
+        let tables = self.queries.iter().rev().find_map(known).unwrap_or(1);
+        if let Some(query) = self.queries.last_mut() {
+            query.tables = query.tables.saturating_add(tables);
+        }
+    }
+
+    /// A query ends.
+    pub(super) fn leave_query(&mut self, query: &Query) -> Result<()> {
+        let Some(OpenQuery { tables, .. }) = self.queries.pop() else { return Ok(()) };
+        if tables > WRITTEN_OUT_MAX {
+            return Err(too_many(
+                format!("a query that reads {tables} tables once WITH is written out"),
+                WRITTEN_OUT_MAX,
+            ));
+        }
+        if let Some(outer) = self.queries.last_mut() {
+            match outer.expressions.iter().position(|(place, _)| *place == place_of(query)) {
+                Some(at) => drop(outer.known.insert(outer.expressions[at].1.clone(), tables)),
+                None => outer.tables = outer.tables.saturating_add(tables),
+            }
+        }
+        Ok(())
     }
 
     /// One SELECT.
@@ -151,6 +210,28 @@ mod tests {
         assert!(refused(&tables(201)).contains("201 tables"));
         let joined = format!("SELECT 1 FROM (t{}) JOIN u ON true", " JOIN t ON true".repeat(199));
         assert!(refused(&joined).contains("201 tables"));
+    }
+
+    #[test]
+    fn common_table_expressions_are_bounded_as_they_are_written_out() {
+        let doubled = |levels: usize| {
+            let level = |at: usize| format!("a{at} AS (SELECT p.x FROM a{} p, a{} q)", at - 1, at - 1);
+            let more: Vec<String> = (1..=levels).map(level).collect();
+            format!("WITH a0 AS (SELECT x FROM t), {} SELECT count(*) FROM a{levels}", more.join(", "))
+        };
+        assert!(parse(&doubled(13)).is_ok());
+        assert!(refused(&doubled(14)).contains("16384 tables once WITH is written out"));
+        assert!(parse(&doubled(60)).is_err());
+        // Also where one holds the others, and where a name of outside is meant within.
+        let within = doubled(7).replace("count(*)", "*");
+        let held = |times: usize| format!("WITH b AS ({within}) SELECT 1 FROM {}", vec!["b"; times].join(", "));
+        assert!(parse(&held(78)).is_ok());
+        assert!(refused(&held(79)).contains("10112 tables"));
+        let inner = format!("WITH A AS ({within}) SELECT 1 FROM (SELECT * FROM {}) s", vec!["a"; 79].join(", "));
+        assert!(refused(&inner).contains("10112 tables"));
+        // One after the other they are no more than they are.
+        let chain: Vec<String> = (1..500).map(|at| format!("a{at} AS (SELECT * FROM a{})", at - 1)).collect();
+        assert!(parse(&format!("WITH a0 AS (SELECT 1), {} SELECT * FROM a499", chain.join(", "))).is_ok());
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod refuse;
 pub(crate) mod roles;
 pub(crate) mod statement;
 mod sureness;
+mod urls;
 
 pub use arrays::array_elements;
 pub(crate) use cuboid_name::CuboidName;

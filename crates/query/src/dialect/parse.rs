@@ -17,7 +17,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{arrays, depth, hints, labels, mirror, parameters};
+use crate::dialect::{arrays, depth, hints, labels, mirror, parameters, urls};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
@@ -57,7 +57,12 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         // Also after EXPLAIN and its like, which will be refused.
         let is_of_roles = (0..words.len()).any(|at| is_role_statement(&words[at..]));
         let start = offsets.at(first.span.start);
-        let hidden: Vec<&TokenWithSpan> = if is_of_roles { secrets(tokens).collect() } else { Vec::new() };
+        let dots = |token| (token, "'...'".to_owned());
+        let hidden: Vec<(&TokenWithSpan, String)> = match words.iter().any(|word| word == "COPY") {
+            true => urls::secrets(tokens).collect(),
+            false if is_of_roles => secrets(tokens).map(dots).collect(),
+            false => Vec::new(),
+        };
         let text: Arc<str> = match hidden.as_slice() {
             [] => Arc::from(&sql[start..offsets.at(last.span.end)]),
             hidden => Arc::from(without(sql, start, hidden, last, &mut offsets)),
@@ -116,18 +121,18 @@ fn pieces(sql: &str) -> Result<Vec<String>> {
     Ok(pieces)
 }
 
-/// The text of a statement with dots in the place of what is hidden of it.
+/// The text of a statement with others in the place of tokens of which something is hidden.
 fn without(
     sql: &str,
     start: usize,
-    hidden: &[&TokenWithSpan],
+    hidden: &[(&TokenWithSpan, String)],
     last: &TokenWithSpan,
     offsets: &mut Offsets<'_>,
 ) -> String {
     let (mut text, mut from) = (String::new(), start);
-    for token in hidden {
+    for (token, shown) in hidden {
         text += &sql[from..offsets.at(token.span.start)];
-        text += "'...'";
+        text += shown;
         from = offsets.at(token.span.end);
     }
     text + &sql[from..offsets.at(last.span.end)]

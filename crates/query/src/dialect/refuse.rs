@@ -8,8 +8,8 @@ use crate::dialect::bounds::Bounds;
 use crate::dialect::roles::is_role_statement;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, GroupByExpr, JoinOperator, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion, Value, Visit,
-    Visitor,
+    Cte, Expr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion,
+    Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -174,7 +174,17 @@ impl Visitor for Ignored {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<Error> {
+        self.bounds.relation(name);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+        or_break(self.bounds.leave_query(query))
+    }
+
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+        self.bounds.enter_query(query);
         if let Some(lock) = query.locks.first() {
             return ControlFlow::Break(
                 not_supported(format!("SELECT ... {lock}"))

@@ -129,7 +129,8 @@ impl Audit {
         line.outcome = outcome.to_owned();
         line.version = version.map(|version| version.0);
         line.sqlstate = error.map(|error| error.kind().sqlstate().to_owned());
-        line.message = error.map(|error| error.message().to_owned()).or(line.message.take());
+        // Of whatever length the text is that the error quotes: a line is bounded.
+        line.message = error.map(|error| cut(error.message()).to_owned()).or(line.message.take());
         let mut text =
             serde_json::to_vec(&line).map_err(|error| Error::internal(format!("a line of the audit log: {error}")))?;
         text.push(b'\n');

@@ -46,7 +46,9 @@ pub(super) async fn read(
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         count += batch.num_rows();
-        if count > rows_max || held.try_grow(batch.get_array_memory_size()).is_err() {
+        // Batches may be pieces of one.
+        let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+        if count > rows_max || held.try_grow(sizes.sum::<std::result::Result<usize, _>>()?).is_err() {
             return Ok(None);
         }
         kept.push(batch);
@@ -60,6 +62,11 @@ pub(super) async fn read(
     };
     let keys = cast_with_options(&column(0)?, &to, &CastOptions { safe: true, ..CastOptions::default() })?;
     let attributes = (1..schema.fields().len()).map(column).collect::<Result<Vec<_>>>()?;
+    drop(kept);
+    let bytes = attributes.iter().chain([&keys]).map(|column| column.get_array_memory_size()).sum();
+    if held.try_resize(bytes).is_err() {
+        return Ok(None);
+    }
     if keys.null_count() == 0 {
         return Ok(Some(SmallRows { keys, attributes, held }));
     }

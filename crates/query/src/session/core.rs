@@ -246,7 +246,7 @@ impl Session {
             1 => Ok(statements.remove(0)),
             0 => Err(Error::new(ErrorKind::Syntax, "there is no statement to run")),
             several => Err(Error::new(ErrorKind::Syntax, format!("one statement is wanted, and {several} are given"))
-                .with_hint("parse the script, and execute its statements one by one")),
+                .with_hint("run them one by one")),
         }
     }
 

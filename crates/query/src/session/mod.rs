@@ -23,7 +23,7 @@ mod insert;
 mod memory_pool;
 mod namespace;
 mod outcome;
-mod planning;
+pub(crate) mod planning;
 mod prepared;
 pub mod progress;
 mod refine;

@@ -9,7 +9,7 @@
 //!   takes long within one rule, or before the first, is refused before it is planned (`dialect::bounds`).
 //! - A wrapped rule does what its inner rule does, under the same name.
 
-use crate::checked::CheckedIntegers;
+use crate::checked::{CheckedIntegers, SimplifyKeepingNulls};
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
 use crate::session::progress::CancelToken;
@@ -68,16 +68,21 @@ fn check() -> PlanResult<()> {
     PLANNED.with_borrow(|planned| planned.as_ref().map_or(Ok(()), CancelToken::check)).map_err(wrap)
 }
 
-/// The default rules and [`CheckedIntegers`], each of which asks before its work.
+/// The default rules, one of them as [`SimplifyKeepingNulls`], and [`CheckedIntegers`], each of which asks before its work.
 pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuilder {
     fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Stoppable<R>) -> S) -> Vec<S> {
         rules.into_iter().map(|rule| wrapped(Stoppable(rule))).collect()
     }
     let mut analyzers = Analyzer::new().rules;
     analyzers.push(Arc::new(CheckedIntegers));
+    let mut optimizers = Optimizer::new().rules;
+    let keeping_nulls: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(SimplifyKeepingNulls::default());
+    for rule in optimizers.iter_mut().filter(|rule| rule.name() == keeping_nulls.name()) {
+        *rule = Arc::clone(&keeping_nulls);
+    }
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
-        .with_optimizer_rules(all(Optimizer::new().rules, |rule| Arc::new(rule) as _))
+        .with_optimizer_rules(all(optimizers, |rule| Arc::new(rule) as _))
         .with_physical_optimizer_rules(all(PhysicalOptimizer::new().rules, |rule| Arc::new(rule) as _))
 }
 

@@ -265,6 +265,24 @@ fn count_of_all_merged_rows_reads_nothing() {
     assert_eq!(used.used().blocks_read, 0);
 }
 
+/// One aggregate's bounds say nothing of the rows that another one needs.
+#[test]
+fn several_minima_are_of_all_rows() {
+    let mut random = Random(10);
+    let all = rows(&mut random, 0, 3 * BLOCK_ROWS);
+    let mut fixture = Fixture::new(sales(), DIMENSIONS, &all);
+    fixture.add_segment(&all);
+    let (session, _) = fixture.session(&all);
+    session.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+    runtime.block_on(async {
+        let of = |columns: &str| format!("SELECT {columns} FROM @ WHERE n % 2 = 1");
+        let sql = of("max(n), min(quantity), min(n + quantity), max(CASE WHEN n < 70 THEN n END)");
+        let ours = values(&text(&session, &sql.replace('@', "sales")).await);
+        assert_eq!(ours, values(&text(&session, &sql.replace('@', "memory.public.plain")).await));
+    });
+}
+
 #[test]
 fn what_is_answered_from_statistics_is_what_rows_say() {
     let mut random = Random(9);

@@ -161,4 +161,14 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
     assert_eq!(state(failed), (Code::NotFound, "42704".to_owned()));
     drop(prepared);
     assert_eq!(served.count("t").await, 0);
+    // One that SQL began ends with its login, so that its COMMIT does not look like one.
+    let mut client = served.client().await;
+    for sql in ["BEGIN", "INSERT INTO t VALUES (2)"] {
+        client.execute_update(sql.to_owned(), None).await.unwrap();
+    }
+    assert_eq!(served.number(open).await, 1);
+    served.becomes(open, 0).await;
+    let failed = client.execute_update("COMMIT".to_owned(), None).await.unwrap_err();
+    assert_eq!(state(failed).1, "28P01");
+    assert_eq!(served.count("t").await, 0);
 }

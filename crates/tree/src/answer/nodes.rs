@@ -89,11 +89,12 @@ impl NodeTree {
         (codes.mins[node], codes.maxs[node], codes.nulls[node])
     }
 
-    /// Bytes of a packed code of a level in a block whose codes are as different as those of the whole segment.
-    pub(crate) fn width(&self, level: usize) -> usize {
-        let Some(top) = self.heights.last().filter(|_| self.blocks > 0) else { return 0 };
-        let codes = &top[level];
-        CodeBounds { min: codes.mins[0], max: codes.maxs[0], has_null: codes.nulls[0] }.width()
+    /// Bounds of a level's codes in a block whose codes are as different as those of the whole segment.
+    pub(crate) fn whole(&self, level: usize) -> CodeBounds {
+        match self.heights.last().filter(|_| self.blocks > 0).map(|top| &top[level]) {
+            Some(codes) => CodeBounds { min: codes.mins[0], max: codes.maxs[0], has_null: codes.nulls[0] },
+            None => CodeBounds { min: 0, max: 0, has_null: false },
+        }
     }
 
     /// The share of a node's codes beside NULL at a level that are in a set, as if rows were spread evenly over codes.

@@ -12,7 +12,7 @@ use super::facts::{self, Facts, Found};
 use super::{Asked, possible};
 use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted, walk_below};
 use crate::segment::{BlockIndex, Segment};
-use crate::side::Encoding;
+use crate::side::{CodeBounds, Encoding};
 use alluvia_types::Result;
 
 /// Of so many cut nodes one is looked at.
@@ -157,8 +157,7 @@ fn exact_block(
 ) {
     work.count(Kind::Piece, 1.0);
     for (_, filter) in question.filters.iter().enumerate().filter(|(place, _)| block.open >> place & 1 == 1) {
-        let width = index.table.levels[filter.level].code_bounds(block.block).width();
-        codes(&filter.codes, width, rows, work);
+        codes(&filter.codes, index.table.levels[filter.level].code_bounds(block.block), rows, work);
     }
     let is_of_one_group = question.groups.iter().all(|&level| {
         let bounds = index.table.levels[level].code_bounds(block.block);
@@ -190,7 +189,7 @@ fn drawn_rows(
     let nodes = segment.nodes()?;
     for (_, filter) in question.filters.iter().enumerate().filter(|(place, _)| facts.cut.open >> place & 1 == 1) {
         // A rung's block has rows of many blocks, so its codes are as wide as the segment's, nearly.
-        codes(&filter.codes, nodes.width(filter.level), rows, work);
+        codes(&filter.codes, nodes.whole(filter.level), rows, work);
     }
     if !question.groups.is_empty() {
         let columns = 1 + question.groups.len() + question.measures.len();
@@ -218,12 +217,13 @@ fn heavy_of(question: &BoxQuery, segment: &std::sync::Arc<Segment>, index: &Bloc
 }
 
 /// Counts holding so many rows' codes against a set, as [`crate::answer::filter_codes`] does it.
-fn codes(set: &CodeSet, width: usize, rows: f64, work: &mut Work) {
+fn codes(set: &CodeSet, bounds: CodeBounds, rows: f64, work: &mut Work) {
+    let width = bounds.width();
+    let is_looked_up = width < 4 || f64::from((bounds.max - bounds.base()) / 64) < rows;
     match width {
         0 => {}
         _ if set.runs().len() == 1 => work.count(Kind::Code, rows * width as f64),
-        4 => work.count(Kind::Singly, rows),
-        _ if set.has_bitmap() => work.count(Kind::LookedUp, rows),
+        _ if set.has_bitmap() && is_looked_up => work.count(Kind::LookedUp, rows),
         _ => work.count(Kind::Singly, rows),
     }
 }
@@ -263,14 +263,16 @@ mod tests {
     #[test]
     fn what_need_not_be_read_costs_nothing() {
         let (range, list) = (CodeSet::of_range(3, 9), CodeSet::of_codes(vec![1, 5, 9]));
-        let counted = |set: &CodeSet, width| {
+        let counted = |set: &CodeSet, at: usize| {
             let mut work = Work::default();
-            codes(set, width, 100.0, &mut work);
+            // No byte of a code, one, two, four, and four whose bits are more than the rows.
+            let max = [1, 200, 50_000, 70_000, 1 << 22][at];
+            codes(set, CodeBounds { min: 1, max, has_null: false }, 1_100.0, &mut work);
             [Kind::Code, Kind::LookedUp, Kind::Singly].map(|kind| work.of(kind))
         };
-        assert_eq!([0, 1, 2, 4].map(|width| counted(&range, width)[0]), [0.0, 100.0, 200.0, 400.0]);
-        assert_eq!([0, 1, 2].map(|width| counted(&list, width)[1]), [0.0, 100.0, 100.0]);
-        assert_eq!(counted(&list, 4), [0.0, 0.0, 100.0]);
+        assert_eq!([0, 1, 2, 3].map(|at| counted(&range, at)[0]), [0.0, 1_100.0, 2_200.0, 4_400.0]);
+        assert_eq!([0, 1, 2, 3].map(|at| counted(&list, at)[1]), [0.0, 1_100.0, 1_100.0, 1_100.0]);
+        assert_eq!(counted(&list, 4), [0.0, 0.0, 1_100.0]);
         let summed = |encoding, share| {
             let mut work = Work::default();
             let wanted = Wanted { sum: true, ..Wanted::default() };
