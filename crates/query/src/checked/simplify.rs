@@ -49,9 +49,10 @@ impl OptimizerRule for SimplifyKeepingNulls {
             _ => None,
         };
         let is_filter = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::TableScan(_));
+        let names = NamePreserver::new(&plan);
         let hidden = plan.map_expressions(|expr| {
             let is_filter = is_filter || join_filter.as_ref() == Some(&expr);
-            let hidden = hide(expr, is_filter)?;
+            let hidden = each_named(&names, expr, &|expr| hide(expr, is_filter))?;
             is_any_hidden |= hidden.transformed;
             Ok(hidden)
         })?;
@@ -63,13 +64,24 @@ impl OptimizerRule for SimplifyKeepingNulls {
         let changed = simplified.transformed;
         let shown = simplified.data.transform_down(|plan| {
             let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                Ok(show(expr)?.update_data(|expr| name.restore(expr)))
-            })
+            plan.map_expressions(|expr| each_named(&names, expr, &show))
         })?;
         Ok(Transformed::new_transformed(shown.data, changed))
     }
+}
+
+/// Changes an expression, or all those of grouping sets, and keeps what it is called: a plan's schema names it.
+fn each_named(
+    names: &NamePreserver,
+    expr: Expr,
+    change: &dyn Fn(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<Expr>> {
+    if matches!(expr, Expr::GroupingSet(_)) {
+        return expr.map_children(|expr| each_named(names, expr, change));
+    }
+    let name = names.save(&expr);
+    let changed = change(expr)?;
+    Ok(if changed.transformed { changed.update_data(|expr| name.restore(expr)) } else { changed })
 }
 
 /// A list of values, or a comparison that may become part of one.
@@ -232,11 +244,6 @@ impl Hidden {
 impl ScalarUDFImpl for Hidden {
     fn name(&self) -> &str {
         "hidden"
-    }
-
-    /// Plans name their columns by this.
-    fn schema_name(&self, _args: &[Expr]) -> Result<String> {
-        Ok(self.of.schema_name().to_string())
     }
 
     fn signature(&self) -> &Signature {

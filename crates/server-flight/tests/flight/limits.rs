@@ -163,6 +163,7 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
     assert_eq!(served.count("t").await, 0);
     // One that SQL began ends with its login, so that its COMMIT does not look like one.
     let mut client = served.client().await;
+    client.handshake("alluvia", "").await.unwrap();
     for sql in ["BEGIN", "INSERT INTO t VALUES (2)"] {
         client.execute_update(sql.to_owned(), None).await.unwrap();
     }

@@ -44,7 +44,7 @@ async fn errors_have_their_sqlstate_and_the_connection_goes_on() {
         ("SELECT * FROM nothing", "42P01"),
         ("SELECT b FROM t", "42703"),
         ("SELECT nothing(1)", "42883"),
-        ("INSERT INTO t VALUES (40000)", "22000"),
+        ("INSERT INTO t VALUES (40000)", "22003"),
         ("INSERT INTO t VALUES (NULL)", "23502"),
         ("UPDATE t SET a = 1", "0A000"),
         ("CREATE TABLE t (a INT)", "42P07"),
