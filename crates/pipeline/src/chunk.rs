@@ -29,7 +29,7 @@ pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) 
     let codes = space.dictionaries.remap(def, &rows)?;
     if def.dimensions.is_empty() {
         let keys = vec![0; rows.num_rows()];
-        return Ok(RowChunk { rows, keys, codes });
+        return Ok(RowChunk::new(rows, keys, codes));
     }
     let keys = KeyLayout::new(def).keys(&rows)?;
     let mut order: Vec<(u128, u32)> = keys.into_iter().zip(0..).collect();
@@ -40,7 +40,7 @@ pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) 
     let rows = RecordBatch::try_new(rows.schema(), columns.map_err(internal)?).map_err(internal)?;
     let gather = |level: &Vec<u32>| order.iter().map(|&(_, row)| level[row as usize]).collect();
     let codes = LevelCodes { levels: codes.levels.iter().map(gather).collect() };
-    Ok(RowChunk { rows, keys: order.into_iter().map(|(key, _)| key).collect(), codes })
+    Ok(RowChunk::new(rows, order.into_iter().map(|(key, _)| key).collect(), codes))
 }
 
 /// One batch of the current definition's columns, then the hidden ones.

@@ -392,7 +392,7 @@ fn chunk(table: &TableDef, piece: &[(u128, u32)], points: &[Vec<u32>]) -> RowChu
         .map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone()))
         .collect();
     let rows = RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), columns).expect("fits");
-    RowChunk { rows, keys: piece.iter().map(|&(key, _)| key).collect(), codes: LevelCodes { levels: codes } }
+    RowChunk::new(rows, piece.iter().map(|&(key, _)| key).collect(), LevelCodes { levels: codes })
 }
 
 fn table() -> TableDef {

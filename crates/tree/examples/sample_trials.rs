@@ -189,7 +189,7 @@ fn write(context: &TreeContext, rows: &Rows, members: [u32; 2]) -> Result<Segmen
             .collect();
         let batch = RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), columns).expect("fits");
         let keys = piece.iter().map(|row| row.0).collect();
-        writer.write(&RowChunk { rows: batch, keys, codes: LevelCodes { levels } })?;
+        writer.write(&RowChunk::new(batch, keys, LevelCodes { levels }))?;
     }
     writer.finish()
 }

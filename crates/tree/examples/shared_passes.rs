@@ -157,11 +157,8 @@ fn chunk(table: &TableDef, random: &mut Random) -> RowChunk {
     columns.push(Arc::new((0..PIECE_ROWS).map(|_| random.below(1 << 20) as i32).collect::<Int32Array>()));
     columns.push(Arc::new(UInt64Array::from(vec![1; PIECE_ROWS])));
     columns.push(Arc::new(UInt64Array::from_iter_values(0..PIECE_ROWS as u64)));
-    RowChunk {
-        rows: RecordBatch::try_new(segment_schema(table), columns).expect("fits"),
-        keys: vec![0; PIECE_ROWS],
-        codes: LevelCodes { levels },
-    }
+    let rows = RecordBatch::try_new(segment_schema(table), columns).expect("fits");
+    RowChunk::new(rows, vec![0; PIECE_ROWS], LevelCodes { levels })
 }
 
 /// xorshift64

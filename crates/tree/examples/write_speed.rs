@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let start = cpu();
     let codes = dictionaries.remap(&def, &batch)?;
     clocked("remap", start);
-    let mut chunk = RowChunk { rows: batch, keys, codes };
+    let mut chunk = RowChunk::new(batch, keys, codes);
     for round in 0..4 {
         let start = cpu();
         // Every other round with a ladder.
@@ -122,7 +122,7 @@ fn table() -> TableDef {
     }
 }
 
-/// One chunk of all, its dictionaries those of the table.
+/// One chunk of all, which share their coded columns.
 fn join(chunks: &[RowChunk]) -> RowChunk {
     let batches = chunks.iter().map(|chunk| &chunk.rows);
     let levels = 0..chunks[0].codes.levels.len();
@@ -131,6 +131,7 @@ fn join(chunks: &[RowChunk]) -> RowChunk {
         rows: arrow::compute::concat_batches(&chunks[0].rows.schema(), batches).expect("one schema"),
         keys: chunks.iter().flat_map(|chunk| chunk.keys.iter().copied()).collect(),
         codes: LevelCodes { levels: levels.map(level).collect() },
+        coded: Arc::clone(&chunks[0].coded),
     }
 }
 

@@ -1,24 +1,53 @@
 //! Rows on their way into or out of a segment.
 
 use alluvia_space::LevelCodes;
+use alluvia_types::{Error, Result};
+use arrow::array::{ArrayRef, DictionaryArray, UInt32Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
 use arrow::record_batch::RecordBatch;
+use std::sync::Arc;
 
 /// Rows in key order, with their keys and codes.
 ///
-/// `rows` has the table's columns by storage name, then `_version` and `_ordinal`; a TEXT column may be `Utf8View`, `Utf8`
-/// or a dictionary of `Utf8` with 32-bit keys. `keys` ascend. `codes` has one vector per level, in the definition's order
-/// of dimensions and levels, each as long as `rows`.
+/// `rows` has the table's columns by storage name, but for those that are `coded`, then `_version` and `_ordinal`; a TEXT column may be
+/// `Utf8View`, `Utf8` or a dictionary of `Utf8` with 32-bit keys. `keys` ascend. `codes` has one vector per level, in the
+/// definition's order of dimensions and levels, each as long as `rows`.
 #[derive(Clone, Debug)]
 pub struct RowChunk {
-    /// The values.
+    /// The values of columns that are not coded.
     pub rows: RecordBatch,
     /// Each row's curve key.
     pub keys: Vec<u128>,
     /// Each row's code at every level; 0 is NULL.
     pub codes: LevelCodes,
+    /// Columns that are not among `rows`, ascending by place.
+    pub coded: Arc<[CodedColumn]>,
+}
+
+/// A TEXT column of which the codes of a level say all: a merge moves codes, and neither decodes nor compares their values.
+#[derive(Clone, Debug)]
+pub struct CodedColumn {
+    /// As Parquet knows it.
+    pub storage_name: String,
+    /// Its place among all columns of the rows.
+    pub place: usize,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+    /// Whose codes, counted over all dimensions.
+    pub level: usize,
+    /// The value of each code, `Utf8`; NULL is the first.
+    pub values: ArrayRef,
+    /// For each code the least code of the same value; `None` where no two codes have the same.
+    pub first_codes: Option<Arc<[u32]>>,
 }
 
 impl RowChunk {
+    /// Rows with all their columns.
+    pub fn new(rows: RecordBatch, keys: Vec<u128>, codes: LevelCodes) -> RowChunk {
+        RowChunk { rows, keys, codes, coded: Arc::default() }
+    }
+
     /// How many rows.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -27,5 +56,35 @@ impl RowChunk {
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// All columns, the coded ones as dictionary arrays over their levels' values.
+    pub fn whole(&self) -> Result<RecordBatch> {
+        let mut columns = self.rows.columns().to_vec();
+        let mut fields = self.rows.schema().fields().to_vec();
+        for column in self.coded.iter() {
+            let array = column.dictionary_array(&self.codes.levels[column.level])?;
+            let field = Field::new(&column.storage_name, array.data_type().clone(), column.nullable);
+            columns.insert(column.place, array);
+            fields.insert(column.place, Arc::new(field));
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+            .map_err(|error| Error::internal(format!("rows of a chunk: {error}")))
+    }
+}
+
+impl CodedColumn {
+    /// The values of rows with these codes.
+    pub(crate) fn dictionary_array(&self, codes: &[u32]) -> Result<ArrayRef> {
+        let nulls = codes.contains(&0).then(|| NullBuffer::from_iter(codes.iter().map(|&code| code != 0)));
+        let keys = UInt32Array::new(codes.to_vec().into(), nulls);
+        let array = DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(&self.values))
+            .map_err(|error| Error::internal(format!("codes of {}: {error}", self.storage_name)))?;
+        Ok(Arc::new(array))
+    }
+
+    /// The type of [`Self::dictionary_array`].
+    pub(crate) fn data_type(&self) -> DataType {
+        DataType::Dictionary(Box::new(DataType::UInt32), Box::new(self.values.data_type().clone()))
     }
 }

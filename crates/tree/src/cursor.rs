@@ -1,19 +1,17 @@
 //! Reading of a segment's rows in order, for merges.
 //!
-//! Keys and codes come packed from the side file; so do TEXT columns that are levels, as dictionary arrays over the table's
-//! dictionary: a merge then moves codes, and neither decodes nor compares their values. The other columns, `_version` and
-//! `_ordinal` are read from Parquet. Columns that the definition has and the segment lacks are NULL; columns that were
-//! dropped since are left out.
+//! Keys and codes come packed from the side file; TEXT columns that are levels are [coded](CodedColumn): their codes are all that is
+//! read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the definition has and the segment
+//! lacks are NULL; columns that were dropped since are left out.
 
-use crate::chunk::RowChunk;
+use crate::chunk::{CodedColumn, RowChunk};
 use crate::parquet_file::RowReader;
 use crate::segment::{BlockIndex, Segment};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{DataType as Type, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
-use arrow::array::{ArrayRef, DictionaryArray, RecordBatch, UInt32Array, UInt64Array, new_null_array};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,6 +22,7 @@ pub struct SegmentCursor {
     reader: RowReader,
     schema: SchemaRef,
     columns: Vec<Source>,
+    coded: Arc<[CodedColumn]>,
     levels: usize,
     rows: Range<u64>,
 }
@@ -32,8 +31,6 @@ pub struct SegmentCursor {
 enum Source {
     /// The Parquet file.
     Parquet(String),
-    /// The codes of a level, whose values are these.
-    Codes(usize, ArrayRef),
     /// One version for all rows.
     Version(u64),
     /// NULL.
@@ -42,8 +39,7 @@ enum Source {
 
 impl SegmentCursor {
     /// A cursor over `rows` of the segment, in chunks of `chunk_rows` (the last one may be shorter), as the definition
-    /// `table` has them. Best where `chunk_rows` is a multiple of [`crate::BLOCK_ROWS`], and cursors of one merge are made
-    /// without the dictionaries growing in between: they then share the dictionary arrays.
+    /// `table` has them. Best where `chunk_rows` is a multiple of [`crate::BLOCK_ROWS`].
     pub fn new(
         segment: &Arc<Segment>,
         table: &TableDef,
@@ -65,28 +61,29 @@ impl SegmentCursor {
         let level_of = |column: ColumnId| {
             sources.iter().position(|source| matches!(source, LevelSource::Column(id) if *id == column))
         };
+        let mut coded = Vec::new();
         let mut columns = Vec::with_capacity(table.columns.len() + 2);
         let mut fields = Vec::with_capacity(table.columns.len() + 2);
         let mut read: Vec<(&str, DataType)> = Vec::new();
-        for column in &table.columns {
+        for (place, column) in table.columns.iter().enumerate() {
             let data_type = column.data_type.to_arrow();
             let level = level_of(column.id).filter(|_| column.data_type == Type::Text);
-            let source = match level {
+            columns.push(match level {
                 _ if !meta.columns.contains(&column.id) => Source::Absent(data_type.clone()),
-                Some(level) => Source::Codes(level, dictionaries.value_array(level)?),
+                Some(level) => {
+                    // In this order: the codes' values may get more in between, and then the codes have first ones, too.
+                    let values = dictionaries.value_array(level)?;
+                    let first_codes = dictionaries.first_codes(level);
+                    let (storage_name, nullable) = (column.storage_name.clone(), column.nullable);
+                    coded.push(CodedColumn { storage_name, place, nullable, level, values, first_codes });
+                    continue;
+                }
                 None => {
                     read.push((&column.storage_name, data_type.clone()));
                     Source::Parquet(column.storage_name.clone())
                 }
-            };
-            let data_type = match &source {
-                Source::Codes(_, values) => {
-                    DataType::Dictionary(Box::new(DataType::UInt32), Box::new(values.data_type().clone()))
-                }
-                _ => data_type,
-            };
+            });
             fields.push(Field::new(&column.storage_name, data_type, column.nullable));
-            columns.push(source);
         }
         columns.push(match meta.fixed_version {
             Some(version) => Source::Version(version.0),
@@ -101,12 +98,7 @@ impl SegmentCursor {
         fields.push(Field::new(ORDINAL_COLUMN, DataType::UInt64, false));
         let reader = RowReader::open(segment, &read, rows.clone(), chunk_rows)?;
         let (segment, schema) = (Arc::clone(segment), Arc::new(Schema::new(fields)));
-        Ok(SegmentCursor { segment, index, reader, schema, columns, levels, rows })
-    }
-
-    /// The columns of the chunks.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        Ok(SegmentCursor { segment, index, reader, schema, columns, coded: coded.into(), levels, rows })
     }
 
     fn next_chunk(&mut self) -> Result<Option<RowChunk>> {
@@ -134,34 +126,34 @@ impl SegmentCursor {
             }
         }
         self.rows.start = end;
-        let columns = self.columns.iter().map(|source| self.column(source, &batch, &codes));
+        self.check_codes(&codes)?;
+        let columns = self.columns.iter().map(|source| self.column(source, &batch));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal(format!("rows of segment {}: {error}", self.segment.meta().id)))?;
-        Ok(Some(RowChunk { rows, keys, codes }))
+        Ok(Some(RowChunk { rows, keys, codes, coded: Arc::clone(&self.coded) }))
     }
 
-    fn column(&self, source: &Source, batch: &RecordBatch, codes: &LevelCodes) -> Result<ArrayRef> {
+    /// Every code of a coded column has a value.
+    fn check_codes(&self, codes: &LevelCodes) -> Result<()> {
+        let last = |column: &CodedColumn| codes.levels[column.level].iter().fold(0, |last, &code| last.max(code));
+        if self.coded.iter().all(|column| (last(column) as usize) < column.values.len()) {
+            return Ok(());
+        }
+        let message = format!("segment {} has codes that the table's dictionary does not", self.segment.meta().id);
+        Err(Error::new(ErrorKind::Corrupt, message).with_hint("the dictionary file is damaged or of another database"))
+    }
+
+    fn column(&self, source: &Source, batch: &RecordBatch) -> Result<ArrayRef> {
         let rows = batch.num_rows();
         Ok(match source {
             Source::Parquet(name) => {
                 let column = batch.column_by_name(name);
                 Arc::clone(column.ok_or_else(|| Error::internal(format!("the column {name} was not read")))?)
             }
-            Source::Codes(level, values) => self.dictionary_array(&codes.levels[*level], values)?,
             Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows)),
             Source::Absent(data_type) => new_null_array(data_type, rows),
         })
-    }
-
-    fn dictionary_array(&self, codes: &[u32], values: &ArrayRef) -> Result<ArrayRef> {
-        let nulls = codes.contains(&0).then(|| NullBuffer::from_iter(codes.iter().map(|&code| code != 0)));
-        let keys = UInt32Array::new(codes.to_vec().into(), nulls);
-        let array = DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(values)).map_err(|_| {
-            let message = format!("segment {} has codes that the table's dictionary does not", self.segment.meta().id);
-            Error::new(ErrorKind::Corrupt, message).with_hint("the dictionary file is damaged or of another database")
-        })?;
-        Ok(Arc::new(array))
     }
 }
 

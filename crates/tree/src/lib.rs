@@ -36,7 +36,7 @@ pub use answer::{
     Ancestor, Answer, BoxQuery, CodeMap, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
     SegmentRows, Selection, Totals, Wanted, WantedMeasure, add_rows, answer,
 };
-pub use chunk::RowChunk;
+pub use chunk::{CodedColumn, RowChunk};
 pub use context::{TreeContext, segment_of_file};
 pub use cursor::SegmentCursor;
 pub use ladder::{LadderWriter, RUNG_ROWS_MIN, rung_limit, rung_rate};

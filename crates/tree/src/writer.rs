@@ -4,11 +4,11 @@
 //! and summary are made together while its values are in the processor's cache. Memory is one Parquet row group (encoded),
 //! one stripe of the side file, and the summaries.
 
-use crate::chunk::RowChunk;
+use crate::chunk::{CodedColumn, RowChunk};
 use crate::context::TreeContext;
 use crate::layout::{BLOCK_ROWS, segment_schema};
 use crate::meta::SegmentMeta;
-use crate::parquet_file::ParquetWriter;
+use crate::parquet_file::{ParquetWriter, Piece};
 use crate::side::{Header, SideWriter};
 use crate::summary::SummaryBuilder;
 use alluvia_space::{LevelCodes, TableDef};
@@ -42,6 +42,29 @@ pub struct SegmentWriter {
     versions: Option<(u64, u64)>,
     /// Files to remove if this is dropped now.
     unfinished: Vec<PathBuf>,
+}
+
+/// A column of a chunk.
+enum Column<'a> {
+    Values(&'a ArrayRef),
+    Codes(&'a CodedColumn, &'a [u32]),
+}
+
+impl Column<'_> {
+    /// What encodings are chosen by: none of what has a dictionary.
+    fn sample(&self) -> ArrayRef {
+        match self {
+            Column::Values(values) => Arc::clone(values),
+            Column::Codes(column, _) => new_empty_array(&column.data_type()),
+        }
+    }
+
+    fn piece(&self, start: usize, count: usize) -> Piece<'_> {
+        match self {
+            Column::Values(values) => Piece::Values(values.slice(start, count)),
+            Column::Codes(column, codes) => Piece::Codes(column, &codes[start..start + count]),
+        }
+    }
 }
 
 /// The Parquet file's encodings are chosen by its first rows, so it starts with them.
@@ -128,7 +151,7 @@ impl SegmentWriter {
         assert!(chunk.keys.is_sorted(), "a chunk's rows are in key order");
         let columns = self.columns_of(chunk)?;
         self.see_versions(&columns)?;
-        self.open_parquet(&columns)?;
+        self.open_parquet(columns.iter().map(Column::sample).collect())?;
         if self.rows == 0 {
             self.key_min = chunk.keys[0];
         }
@@ -137,7 +160,7 @@ impl SegmentWriter {
         while done < len {
             let place = self.keys.len();
             let count = (BLOCK_ROWS - place).min(len - done);
-            let piece: Vec<ArrayRef> = columns.iter().map(|column| column.slice(done, count)).collect();
+            let piece: Vec<Piece<'_>> = columns.iter().map(|column| column.piece(done, count)).collect();
             let (Parquet::Open(parquet), Some(summaries)) = (&mut self.parquet, &mut self.summaries) else {
                 return Err(Error::internal("a segment was written to after it failed"));
             };
@@ -156,20 +179,25 @@ impl SegmentWriter {
     }
 
     /// The chunk's columns in file order.
-    fn columns_of(&self, chunk: &RowChunk) -> Result<Vec<ArrayRef>> {
+    fn columns_of<'a>(&self, chunk: &'a RowChunk) -> Result<Vec<Column<'a>>> {
         let column = |field: &Arc<arrow::datatypes::Field>| {
-            let column = chunk.rows.column_by_name(field.name());
-            column
-                .cloned()
-                .ok_or_else(|| Error::internal(format!("rows for a segment lack the column {}", field.name())))
+            if let Some(values) = chunk.rows.column_by_name(field.name()) {
+                return Ok(Column::Values(values));
+            }
+            match chunk.coded.iter().find(|column| column.storage_name == *field.name()) {
+                Some(column) => Ok(Column::Codes(column, &chunk.codes.levels[column.level])),
+                None => Err(Error::internal(format!("rows for a segment lack the column {}", field.name()))),
+            }
         };
         self.schema.fields().iter().map(column).collect()
     }
 
-    fn see_versions(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let versions = columns[columns.len() - 2]
-            .as_primitive_opt::<UInt64Type>()
-            .ok_or_else(|| Error::internal("_version is not UInt64"))?;
+    fn see_versions(&mut self, columns: &[Column<'_>]) -> Result<()> {
+        let versions = match &columns[columns.len() - 2] {
+            Column::Values(values) => values.as_primitive_opt::<UInt64Type>(),
+            Column::Codes(..) => None,
+        };
+        let versions = versions.ok_or_else(|| Error::internal("_version is not UInt64"))?;
         let known = versions.null_count() == 0;
         assert!(known || versions.null_count() == versions.len(), "all rows of a segment have a version, or none");
         if let (Some(min), Some(max)) = (arrow::compute::min(versions), arrow::compute::max(versions)) {
@@ -180,14 +208,14 @@ impl SegmentWriter {
     }
 
     /// Starts the Parquet file with the first rows.
-    fn open_parquet(&mut self, sample: &[ArrayRef]) -> Result<()> {
+    fn open_parquet(&mut self, sample: Vec<ArrayRef>) -> Result<()> {
         if !matches!(self.parquet, Parquet::Empty(_)) {
             return Ok(());
         }
         if let Parquet::Empty(file) = std::mem::replace(&mut self.parquet, Parquet::Done) {
             let path = self.context.parquet_path(self.id);
             let metadata = std::mem::take(&mut self.metadata);
-            let parquet = ParquetWriter::create(file, &path, Arc::clone(&self.schema), sample, metadata)?;
+            let parquet = ParquetWriter::create(file, &path, Arc::clone(&self.schema), &sample, metadata)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())
@@ -223,7 +251,7 @@ impl SegmentWriter {
             self.end_block()?;
         }
         let none: Vec<ArrayRef> = self.schema.fields().iter().map(|field| new_empty_array(field.data_type())).collect();
-        self.open_parquet(&none)?;
+        self.open_parquet(none)?;
         let (Parquet::Open(parquet), Some(summaries), Some(side)) =
             (std::mem::replace(&mut self.parquet, Parquet::Done), self.summaries.take(), self.side.take())
         else {

@@ -1,7 +1,7 @@
 //! Which members of a level have a given own value, under whatever parent.
 //!
-//! Only predicates ask this, so the index is made when the first one does, and catches up with new members when the next
-//! one does; levels that nobody filters by never pay for it. Members of equal value are chained, newest first.
+//! Predicates and merges of text ask this, so the index is made when the first one does, and catches up with new members when the
+//! next one does; levels that neither asks of never pay for it. Members of equal value are chained, newest first.
 
 use super::value::{Value, Values};
 use hashbrown::HashTable;
@@ -16,6 +16,8 @@ pub(crate) struct ByValue {
     heads: HashTable<(u32, u32)>,
     /// By code: the next older member of the same value.
     older: Vec<u32>,
+    /// By code: the oldest member of the same value.
+    firsts: Vec<u32>,
 }
 
 fn spread(hash: u32) -> u64 {
@@ -27,14 +29,23 @@ impl ByValue {
     pub(crate) fn extend(&mut self, values: &Values) {
         let known = self.older.len().max(1);
         self.older.resize(values.len(), END);
+        self.firsts.extend(self.firsts.len() as u32..values.len() as u32);
         for code in known as u32..values.len() as u32 {
             let hash = (values.hash_at(code) >> 32) as u32;
             let same = |&(other, head): &(u32, u32)| other == hash && values.same(head, code);
             let entry = self.heads.entry(spread(hash), same, |&(hash, _)| spread(hash));
             entry
-                .and_modify(|(_, head)| self.older[code as usize] = std::mem::replace(head, code))
+                .and_modify(|(_, head)| {
+                    self.firsts[code as usize] = self.firsts[*head as usize];
+                    self.older[code as usize] = std::mem::replace(head, code);
+                })
                 .or_insert((hash, code));
         }
+    }
+
+    /// For each code that was taken in the least code of the same value.
+    pub(crate) fn firsts(&self) -> &[u32] {
+        &self.firsts
     }
 
     /// Calls `each` with the place in `wanted` and the code of every member that has one of these values, by place.

@@ -16,6 +16,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef};
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 
 /// Codes end below this, so that a count of codes fits 32 bits with room to spare.
 const CODES_MAX: usize = u32::MAX as usize - 1;
@@ -32,6 +33,7 @@ pub(crate) struct Level {
     members: RwLock<Members>,
     array: Mutex<Option<ArrayRef>>,
     by_value: Mutex<ByValue>,
+    firsts: Mutex<Arc<[u32]>>,
 }
 
 /// What [`Level`] guards.
@@ -66,6 +68,7 @@ impl Level {
             members: RwLock::new(Members::new(Shape::of(data_type))),
             array: Mutex::default(),
             by_value: Mutex::default(),
+            firsts: Mutex::default(),
         }
     }
 
@@ -179,6 +182,18 @@ impl Level {
         let array = members.values.to_array(self.data_type)?;
         *cached = Some(array.clone());
         Ok(array)
+    }
+
+    /// For each code the least code of the same value; the same array until there are new members.
+    pub(crate) fn first_codes(&self) -> Arc<[u32]> {
+        let mut by_value = self.by_value.lock();
+        let members = self.members.read();
+        let mut cached = self.firsts.lock();
+        if cached.len() != members.parents.len() {
+            by_value.extend(&members.values);
+            *cached = by_value.firsts().into();
+        }
+        Arc::clone(&cached)
     }
 
     /// The member of this value under this parent.

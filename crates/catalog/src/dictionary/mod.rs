@@ -161,6 +161,14 @@ impl Dictionaries {
         self.level(level).array()
     }
 
+    /// For each code of a level the least code of the same own value, whatever their parents are; `None` of a dimension's first level,
+    /// where no two members have the same. At least as long as any array that [`Self::value_array`] gave before. For levels that
+    /// [have members](Self::has_members).
+    pub fn first_codes(&self, level: usize) -> Option<Arc<[u32]>> {
+        let is_first = level == 0 || self.dimensions[level - 1] != self.dimensions[level];
+        (!is_first).then(|| self.level(level).first_codes())
+    }
+
     /// The code of a member's parent, one level up in its dimension; 0 at the first level. For levels that
     /// [have members](Self::has_members) and codes that exist.
     pub fn parent(&self, level: usize, code: u32) -> u32 {

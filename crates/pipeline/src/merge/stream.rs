@@ -101,17 +101,23 @@ impl Gather {
     fn take(&mut self) -> Result<RowChunk> {
         let rows = std::mem::take(&mut self.rows);
         let first = self.chunks.first().ok_or_else(|| Error::internal("a merge without chunks"))?;
+        // Codes keep their values, so whichever input's these are.
+        let coded = Arc::clone(&first.coded);
         let mut columns = Vec::with_capacity(first.rows.num_columns());
         for at in 0..first.rows.num_columns() {
             let parts: Vec<&dyn Array> = self.chunks.iter().map(|chunk| chunk.rows.column(at).as_ref()).collect();
             columns.push(interleave(&parts, &rows).map_err(internal)?);
         }
-        let keys = rows.iter().map(|&(chunk, row)| self.chunks[chunk].keys[row]).collect();
-        let level = |at: usize| rows.iter().map(|&(chunk, row)| self.chunks[chunk].codes.levels[at][row]).collect();
+        let keys: Vec<&[u128]> = self.chunks.iter().map(|chunk| chunk.keys.as_slice()).collect();
+        let keys = gathered(&keys, &rows);
+        let level = |at: usize| {
+            let codes: Vec<&[u32]> = self.chunks.iter().map(|chunk| chunk.codes.levels[at].as_slice()).collect();
+            gathered(&codes, &rows)
+        };
         let codes = LevelCodes { levels: (0..first.codes.levels.len()).map(level).collect() };
         let rows = RecordBatch::try_new(first.rows.schema(), columns).map_err(internal)?;
         self.rows = Vec::with_capacity(self.chunk_rows);
-        Ok(RowChunk { rows, keys, codes })
+        Ok(RowChunk { rows, keys, codes, coded })
     }
 
     /// After a take: drops chunks that no input reads any more.
@@ -124,4 +130,8 @@ impl Gather {
         }
         self.chunks = kept;
     }
+}
+
+fn gathered<T: Copy>(parts: &[&[T]], rows: &[(usize, usize)]) -> Vec<T> {
+    rows.iter().map(|&(part, row)| parts[part][row]).collect()
 }

@@ -124,7 +124,7 @@ impl Fixture {
         let codes = self.dictionaries.remap(&self.def, &rows).expect("codes");
         let id = SegmentId(self.next_segment.fetch_add(1, Ordering::Relaxed));
         let mut writer = SegmentWriter::create(&self.context, id, &self.def, Stage::Merged, None).expect("creates");
-        writer.write(&RowChunk { rows, keys, codes }).expect("writes");
+        writer.write(&RowChunk::new(rows, keys, codes)).expect("writes");
         Segment::open(&self.context, writer.finish().expect("finishes")).expect("opens")
     }
 

@@ -16,6 +16,7 @@ use alluvia_types::{Error, Result, SegmentId, Stage, Version};
 use arrow::array::{Array, AsArray, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::UInt64Type;
+use std::sync::Arc;
 
 /// Writes one segment and its rungs. Dropped before [`LadderWriter::finish`], it removes its files.
 #[derive(Debug)]
@@ -127,5 +128,5 @@ fn pick(chunk: &RowChunk, rows: &[u32]) -> Result<RowChunk> {
     let keys = rows.iter().map(|&row| chunk.keys[row as usize]).collect();
     let level = |codes: &Vec<u32>| rows.iter().map(|&row| codes[row as usize]).collect();
     let codes = LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() };
-    Ok(RowChunk { rows: picked, keys, codes })
+    Ok(RowChunk { rows: picked, keys, codes, coded: Arc::clone(&chunk.coded) })
 }

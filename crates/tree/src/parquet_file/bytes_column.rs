@@ -6,8 +6,9 @@
 //! that outgrows [`DICTIONARY_BYTES_MAX`] ends there: pages after that hold the values themselves.
 
 use super::codec::Codec;
-use super::dictionary::{Dictionary, NULL, Sources, value_bytes};
+use super::dictionary::{Dictionary, Equal, NULL, Sources, value_bytes};
 use super::hybrid;
+use crate::chunk::CodedColumn;
 use crate::summary::{lower_bound, upper_bound};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder, PrimitiveArray};
 use arrow::buffer::NullBuffer;
@@ -23,6 +24,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetInd
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
+use std::sync::Arc;
 
 /// A dictionary page that is longer than this at the end of a block gets no more values.
 const DICTIONARY_BYTES_MAX: usize = 4 << 20;
@@ -146,7 +148,7 @@ impl BytesColumn {
             return self.write_values(&take(rows.values(), rows.keys(), None)?);
         }
         let start = self.page.indices.len();
-        let source = self.sources.of(rows.values());
+        let source = self.sources.of(rows.values(), || Equal::Unknown);
         let keys: &PrimitiveArray<K> = rows.keys();
         match keys.nulls() {
             None => {
@@ -166,6 +168,32 @@ impl BytesColumn {
             return self.write_values(&take(rows.values(), rows.keys(), None)?);
         }
         self.page.add_validity(keys.len(), keys.nulls());
+        Ok(())
+    }
+
+    /// Takes in some of the current block's values by their codes.
+    pub(crate) fn write_codes(&mut self, column: &CodedColumn, codes: &[u32]) -> Result<()> {
+        let huge = column.values.get_buffer_memory_size() > DICTIONARY_BYTES_HARD_MAX;
+        if self.plain || huge {
+            let rows = column.dictionary_array(codes).map_err(|error| ParquetError::General(error.to_string()))?;
+            return self.write(&rows);
+        }
+        let equal = || column.first_codes.as_ref().map_or(Equal::None, |first| Equal::First(Arc::clone(first)));
+        let source = self.sources.of(&column.values, equal);
+        let (dictionary, indices) = (&mut self.dictionary, &mut self.page.indices);
+        if !codes.contains(&0) {
+            source.extend(codes.iter().copied(), |code| code as usize, dictionary, indices);
+            self.page.add_validity(codes.len(), None);
+            return Ok(());
+        }
+        if !self.nullable {
+            return Err(ParquetError::General(format!("NULL in {}, which is NOT NULL", self.descr.name())));
+        }
+        self.keys.clear();
+        self.keys.extend(codes.iter().copied().filter(|&code| code != 0));
+        source.extend(self.keys.iter().copied(), |code| code as usize, dictionary, indices);
+        let valid = NullBuffer::from_iter(codes.iter().map(|&code| code != 0));
+        self.page.add_validity(codes.len(), Some(&valid));
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! The dictionary of one column chunk of text or binary, and the maps from incoming dictionaries to it.
 //!
 //! Chunks of a merge or a load share few incoming dictionaries, so a distinct value is hashed once per dictionary it comes
-//! in, not once per row: what is left per row is one table look-up.
+//! in, not once per row: what is left per row is one table look-up. Where all values come from one dictionary, of which it is known
+//! which of its places have the same value, none is hashed: values are appended. What has been appended is hashed when a value comes
+//! from elsewhere.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
@@ -23,13 +25,27 @@ pub(crate) struct Dictionary {
     /// Where each value's bytes begin in `page`; its length lies before.
     starts: Vec<u32>,
     by_value: HashTable<u32>,
+    /// Values before this one are in `by_value`.
+    hashed: usize,
     hasher: DefaultHashBuilder,
+    /// Where all values so far come from, if that is one source of known values.
+    only: Option<ArrayRef>,
 }
 
 /// An incoming dictionary and the index of each of its values.
 pub(crate) struct Source {
     values: ArrayRef,
     indices: Vec<u32>,
+    equal: Equal,
+}
+
+/// Which places of an incoming dictionary have the same value.
+#[derive(Clone)]
+pub(crate) enum Equal {
+    Unknown,
+    None,
+    /// For each place the first one of the same value.
+    First(Arc<[u32]>),
 }
 
 /// The incoming dictionaries seen last.
@@ -44,7 +60,9 @@ impl Dictionary {
             page: Vec::new(),
             starts: Vec::new(),
             by_value: HashTable::new(),
+            hashed: 0,
             hasher: DefaultHashBuilder::default(),
+            only: None,
         }
     }
 
@@ -66,21 +84,48 @@ impl Dictionary {
 
     /// The value's index; it gets the next one if it is new.
     pub(crate) fn index(&mut self, value: &[u8]) -> u32 {
+        self.only = None;
+        while self.hashed < self.starts.len() {
+            self.hash(self.hashed as u32);
+        }
         let hash = self.hasher.hash_one(value);
         if let Some(&index) = self.by_value.find(hash, |&index| self.value(index) == value) {
             return index;
         }
+        let index = self.append(value);
+        self.hash(index);
+        index
+    }
+
+    /// The index of a value that is new if all values come from `source`; it is looked for if not.
+    fn index_of_new(&mut self, source: &ArrayRef, value: &[u8]) -> u32 {
+        if self.starts.is_empty() {
+            self.only = Some(Arc::clone(source));
+        }
+        match &self.only {
+            Some(only) if Arc::ptr_eq(only, source) => self.append(value),
+            _ => self.index(value),
+        }
+    }
+
+    fn append(&mut self, value: &[u8]) -> u32 {
         let index = self.starts.len() as u32;
         self.page.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.starts.push(self.page.len() as u32);
         self.page.extend_from_slice(value);
-        let Dictionary { page, starts, by_value, hasher } = self;
+        index
+    }
+
+    /// Takes the first value that is not into `by_value`, which has none like it.
+    fn hash(&mut self, index: u32) {
+        let hash = self.hasher.hash_one(self.value(index));
+        let Dictionary { page, starts, by_value, hasher, .. } = self;
         by_value.insert_unique(hash, index, |&index| {
             let start = starts[index as usize] as usize;
             let len: [u8; 4] = page[start - 4..start].try_into().expect("4 bytes");
             hasher.hash_one(&page[start..start + u32::from_le_bytes(len) as usize])
         });
-        index
+        self.hashed = index as usize + 1;
     }
 
     /// Empties it for the next column chunk.
@@ -88,19 +133,22 @@ impl Dictionary {
         self.page.clear();
         self.starts.clear();
         self.by_value.clear();
+        self.hashed = 0;
+        self.only = None;
     }
 }
 
 impl Sources {
-    /// The map of an incoming dictionary.
-    pub(crate) fn of(&mut self, values: &ArrayRef) -> &mut Source {
+    /// The map of an incoming dictionary, whose places are equal as `equal` says.
+    pub(crate) fn of(&mut self, values: &ArrayRef, equal: impl FnOnce() -> Equal) -> &mut Source {
         let at = match self.seen.iter().position(|source| Arc::ptr_eq(&source.values, values)) {
             Some(at) => at,
             None => {
                 if self.seen.len() == SOURCES_MAX {
                     self.seen.remove(0);
                 }
-                self.seen.push(Source { values: Arc::clone(values), indices: vec![UNKNOWN; values.len()] });
+                let indices = vec![UNKNOWN; values.len()];
+                self.seen.push(Source { values: Arc::clone(values), indices, equal: equal() });
                 self.seen.len() - 1
             }
         };
@@ -136,10 +184,22 @@ impl Source {
     }
 
     fn resolve(&mut self, place: usize, dictionary: &mut Dictionary) -> u32 {
-        if self.indices[place] == UNKNOWN {
-            let value = value_bytes(&self.values, place);
-            self.indices[place] = value.map_or(NULL, |value| dictionary.index(value));
+        if self.indices[place] != UNKNOWN {
+            return self.indices[place];
         }
+        let first = match &self.equal {
+            Equal::First(first) => first[place] as usize,
+            Equal::Unknown | Equal::None => place,
+        };
+        if first != place {
+            self.indices[place] = self.resolve(first, dictionary);
+            return self.indices[place];
+        }
+        self.indices[place] = match (value_bytes(&self.values, place), &self.equal) {
+            (None, _) => NULL,
+            (Some(value), Equal::Unknown) => dictionary.index(value),
+            (Some(value), _) => dictionary.index_of_new(&self.values, value),
+        };
         self.indices[place]
     }
 }
@@ -181,13 +241,61 @@ mod tests {
         let one: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("b"), Some("a")]));
         let two: ArrayRef = Arc::new(StringArray::from(vec!["b", "a"]));
         let mut out = Vec::new();
-        sources.of(&one).extend([0u32, 1, 2, 3].iter().copied(), |key| key as usize, &mut dictionary, &mut out);
-        sources.of(&two).extend([0u32, 1].iter().copied(), |key| key as usize, &mut dictionary, &mut out);
+        sources.of(&one, || Equal::Unknown).extend(
+            [0u32, 1, 2, 3].iter().copied(),
+            |key| key as usize,
+            &mut dictionary,
+            &mut out,
+        );
+        sources.of(&two, || Equal::None).extend(
+            [0u32, 1].iter().copied(),
+            |key| key as usize,
+            &mut dictionary,
+            &mut out,
+        );
         assert_eq!(out, [0, NULL, 1, 0, 1, 0]);
         sources.clear();
         dictionary.clear();
         out.clear();
-        sources.of(&two).extend([0u32].iter().copied(), |key| key as usize, &mut dictionary, &mut out);
+        sources.of(&two, || Equal::None).extend([0u32].iter().copied(), |key| key as usize, &mut dictionary, &mut out);
         assert_eq!((out, dictionary.value(0)), (vec![0], &b"b"[..]));
+    }
+
+    /// Whatever is known of sources, and however they take turns: one index for one value, in order of first appearance.
+    #[test]
+    fn what_is_known_of_sources_changes_no_index() {
+        let values = ["", "a", "b", "a", "c", "b", "d"];
+        let known: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
+        let other: ArrayRef = Arc::new(StringArray::from(vec!["c", "x", "a"]));
+        let distinct: ArrayRef = Arc::new(StringArray::from(vec!["x", "d", "e"]));
+        let firsts: Arc<[u32]> = vec![0, 1, 2, 1, 4, 2, 6].into();
+        let mut state = 7u32;
+        let mut random = move |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        for _ in 0..300 {
+            let (mut dictionary, mut model) = (Dictionary::new(), Dictionary::new());
+            let mut sources = Sources::default();
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            let turns = 1 + random(4);
+            for _ in 0..turns {
+                let (source, equal) = match random(4) {
+                    0 => (&other, Equal::Unknown),
+                    1 => (&distinct, Equal::None),
+                    _ => (&known, Equal::First(Arc::clone(&firsts))),
+                };
+                let keys: Vec<u32> = (0..random(9)).map(|_| random(source.len() as u32)).collect();
+                let source_map = sources.of(source, || equal);
+                source_map.extend(keys.iter().copied(), |key| key as usize, &mut dictionary, &mut out);
+                expected
+                    .extend(keys.iter().map(|&key| model.index(value_bytes(source, key as usize).expect("a value"))));
+                if random(5) == 0 {
+                    out.push(dictionary.index(b"y"));
+                    expected.push(model.index(b"y"));
+                }
+            }
+            assert_eq!((out, dictionary.page()), (expected, model.page()));
+        }
     }
 }

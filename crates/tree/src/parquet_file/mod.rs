@@ -20,6 +20,7 @@ mod rows;
 pub(crate) use input::{ParquetInput, read_error};
 pub(crate) use rows::RowReader;
 
+use crate::chunk::CodedColumn;
 use crate::layout::ROW_GROUP_ROWS;
 use crate::summary::SummaryBuilder;
 use alluvia_storage::{CheckedWriter, FileChecks};
@@ -44,6 +45,22 @@ pub(crate) struct ParquetWriter {
     columns: Vec<Column>,
     group_rows: usize,
     groups: usize,
+}
+
+/// Some of a column's rows.
+pub(crate) enum Piece<'a> {
+    Values(ArrayRef),
+    /// Their codes.
+    Codes(&'a CodedColumn, &'a [u32]),
+}
+
+impl Piece<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Piece::Values(values) => values.len(),
+            Piece::Codes(_, codes) => codes.len(),
+        }
+    }
 }
 
 enum Column {
@@ -96,25 +113,29 @@ impl ParquetWriter {
     }
 
     /// Takes in rows of the current block, the first of them its row `place`.
-    pub(crate) fn write(&mut self, rows: &[ArrayRef], place: usize, summaries: &mut SummaryBuilder) -> Result<()> {
+    pub(crate) fn write(&mut self, rows: &[Piece<'_>], place: usize, summaries: &mut SummaryBuilder) -> Result<()> {
         self.write_columns(rows, place, summaries).map_err(|error| write_error(&self.path, error))?;
-        self.group_rows += rows.first().map_or(0, |column| column.len());
+        self.group_rows += rows.first().map_or(0, Piece::len);
         Ok(())
     }
 
     fn write_columns(
         &mut self,
-        rows: &[ArrayRef],
+        rows: &[Piece<'_>],
         place: usize,
         summaries: &mut SummaryBuilder,
     ) -> Result<(), ParquetError> {
         if self.group_rows == 0 && place == 0 {
             self.open_group()?;
         }
-        for (at, (column, values)) in self.columns.iter_mut().zip(rows).enumerate() {
-            match column {
-                Column::Bytes(column) => column.write(values)?,
-                Column::Fixed { field, writer, .. } => {
+        for (at, (column, piece)) in self.columns.iter_mut().zip(rows).enumerate() {
+            match (column, piece) {
+                (Column::Bytes(column), Piece::Values(values)) => column.write(values)?,
+                (Column::Bytes(column), Piece::Codes(coded, codes)) => column.write_codes(coded, codes)?,
+                (Column::Fixed { field, .. }, Piece::Codes(..)) => {
+                    return Err(ParquetError::General(format!("codes in {}, which is not text", field.name())));
+                }
+                (Column::Fixed { field, writer, .. }, Piece::Values(values)) => {
                     let writer = writer.as_mut().expect("a row group is open");
                     for leaf in compute_leaves(field, values)? {
                         writer.write(&leaf)?;

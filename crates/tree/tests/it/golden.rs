@@ -103,7 +103,7 @@ fn golden_chunk() -> (RowChunk, Dictionaries) {
     let dictionaries = crate::common::dictionaries(&disk, &table);
     let codes = dictionaries.remap(&table, &rows).expect("codes");
     let keys = (0..ROWS as u128).map(|n| ((n / 2) << 40) | 0xabcd).collect();
-    (RowChunk { rows, keys, codes }, dictionaries)
+    (RowChunk::new(rows, keys, codes), dictionaries)
 }
 
 fn context(version: &str) -> (Arc<RealDisk>, PathBuf, TreeContext) {

@@ -26,7 +26,7 @@ fn with_dictionaries(chunk: &RowChunk, which: u64) -> RowChunk {
         columns.push(column);
     }
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("fits");
-    RowChunk { rows, keys: chunk.keys.clone(), codes: chunk.codes.clone() }
+    RowChunk::new(rows, chunk.keys.clone(), chunk.codes.clone())
 }
 
 fn dictionary(column: &ArrayRef, keys: Arrow) -> ArrayRef {
@@ -227,10 +227,11 @@ fn columns_added_and_dropped_later() {
     let chunks = read(&segment, &new, &dictionaries, 0..10_000, 4096);
     let names: Vec<&str> = new.columns.iter().map(|column| column.storage_name.as_str()).collect();
     for part in &chunks {
-        let schema = part.rows.schema();
+        let whole = part.whole().expect("columns");
+        let schema = whole.schema();
         let found: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
         assert_eq!(found[..found.len() - 2], names);
-        assert_eq!(part.rows.column_by_name("new100").expect("there").null_count(), part.len());
+        assert_eq!(whole.column_by_name("new100").expect("there").null_count(), part.len());
     }
     let read = join(&chunks);
     for name in ["c1", "c12", "country", "_ordinal"] {

@@ -129,7 +129,8 @@ pub fn read(snapshot: &Snapshot, table: TableId) -> Vec<(u64, String)> {
         let all = 0..part.segment.meta().rows;
         let cursor = SegmentCursor::new(&part.segment, def, dictionaries, all, 50).expect("a cursor");
         for chunk in cursor {
-            take(&chunk.expect("a good chunk").rows, part.through.unwrap_or(Version(u64::MAX)));
+            let rows = chunk.and_then(|chunk| chunk.whole()).expect("a good chunk");
+            take(&rows, part.through.unwrap_or(Version(u64::MAX)));
         }
     }
     for run in &read.tail {

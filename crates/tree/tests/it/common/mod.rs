@@ -200,7 +200,7 @@ fn values(data_type: DataType, picks: &[Option<u64>]) -> ArrayRef {
 /// A chunk of these rows with these keys, which ascend.
 pub fn chunk(table: &TableDef, dictionaries: &Dictionaries, rows: RecordBatch, keys: Vec<u128>) -> RowChunk {
     let codes = dictionaries.remap(table, &rows).expect("codes");
-    RowChunk { rows, keys, codes }
+    RowChunk::new(rows, keys, codes)
 }
 
 /// Ascending keys that share `shared` high bits.
@@ -223,6 +223,7 @@ pub fn slice(chunk: &RowChunk, start: usize, len: usize) -> RowChunk {
         codes: alluvia_space::LevelCodes {
             levels: chunk.codes.levels.iter().map(|level| level[start..start + len].to_vec()).collect(),
         },
+        coded: Arc::clone(&chunk.coded),
     }
 }
 
@@ -247,7 +248,7 @@ pub fn plain(batch: &RecordBatch) -> RecordBatch {
 
 /// All rows of chunks.
 pub fn join(chunks: &[RowChunk]) -> RowChunk {
-    let batches: Vec<RecordBatch> = chunks.iter().map(|chunk| plain(&chunk.rows)).collect();
+    let batches: Vec<RecordBatch> = chunks.iter().map(|chunk| plain(&chunk.whole().expect("columns"))).collect();
     let rows = concat_batches(&batches[0].schema(), &batches).expect("one schema");
     let levels = (0..chunks[0].codes.levels.len())
         .map(|level| chunks.iter().flat_map(|chunk| chunk.codes.levels[level].clone()).collect())
@@ -256,6 +257,7 @@ pub fn join(chunks: &[RowChunk]) -> RowChunk {
         rows,
         keys: chunks.iter().flat_map(|chunk| chunk.keys.clone()).collect(),
         codes: alluvia_space::LevelCodes { levels },
+        coded: Arc::default(),
     }
 }
 
@@ -276,6 +278,7 @@ pub fn taken(chunk: &RowChunk, order: &[u32], keys: Vec<u128>) -> RowChunk {
         rows: RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits"),
         keys,
         codes: LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() },
+        coded: Arc::clone(&chunk.coded),
     }
 }
 
