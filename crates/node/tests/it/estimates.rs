@@ -4,17 +4,22 @@
 
 use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_query::{Session, Used};
+use alluvia_query::{Answer, Refinement, Session, Used};
 use alluvia_snapshot::Store;
 use alluvia_types::{ErrorKind, Stage};
-use arrow::array::{AsArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use arrow::compute::concat_batches;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::{SortColumn, SortOptions};
+use arrow::compute::{cast, concat_batches, filter_record_batch, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimeUnit};
+use futures::TryStreamExt;
 use std::sync::Arc;
 
 const CREATE: &str =
-    "CREATE TABLE sales (sold_at TIMESTAMP, country TEXT, city TEXT, item TEXT, price DOUBLE, cents BIGINT NOT NULL, discount DOUBLE)
-    WITH (dimensions = 'store(country, city); item; time(sold_at: year, month, day)', measures = 'price, cents, discount')";
+    "CREATE TABLE sales (sold_at TIMESTAMP, country TEXT, city TEXT, item TEXT, price DOUBLE, cents BIGINT NOT NULL, discount DOUBLE, bill DECIMAL(12, 2))
+    WITH (dimensions = 'store(country, city); item; time(sold_at: year, month, day)', measures = 'price, cents, discount, bill')";
 
 fn batch(random: &mut Random, rows: usize) -> RecordBatch {
     let day = 86_400_000_000i64;
@@ -26,24 +31,28 @@ fn batch(random: &mut Random, rows: usize) -> RecordBatch {
         Field::new("price", DataType::Float64, true),
         Field::new("cents", DataType::Int64, false),
         Field::new("discount", DataType::Float64, true),
+        Field::new("bill", DataType::Decimal128(12, 2), true),
     ];
     let places: Vec<u64> = (0..rows).map(|_| random.below(200)).collect();
     let times = (0..rows).map(|_| Some(1_700_000_000_000_000 + random.below(700) as i64 * day));
+    let decimals = |cents: &Int64Array| {
+        let bills = cents.values().iter().map(|&cents| (cents % 11 > 0).then_some(i128::from(cents) * 7 - 300));
+        bills.collect::<Decimal128Array>().with_precision_and_scale(12, 2).expect("fits")
+    };
     let price = |random: &mut Random| (random.below(20) > 0).then(|| 1.0 + random.below(10_000) as f64 / 100.0);
-    RecordBatch::try_new(
-        Arc::new(Schema::new(fields)),
-        vec![
-            Arc::new(times.collect::<TimestampMicrosecondArray>()),
-            Arc::new(places.iter().map(|place| Some(format!("country {}", place / 20))).collect::<StringArray>()),
-            Arc::new(places.iter().map(|place| Some(format!("city {place}"))).collect::<StringArray>()),
-            Arc::new((0..rows).map(|_| Some(format!("item {}", random.below(300)))).collect::<StringArray>()),
-            Arc::new((0..rows).map(|_| price(random)).collect::<Float64Array>()),
-            Arc::new((0..rows).map(|_| Some(random.below(5_000) as i64)).collect::<Int64Array>()),
-            // No row has one.
-            Arc::new(Float64Array::new_null(rows)),
-        ],
-    )
-    .expect("fits")
+    let mut columns: Vec<ArrayRef> = vec![
+        Arc::new(times.collect::<TimestampMicrosecondArray>()),
+        Arc::new(places.iter().map(|place| Some(format!("country {}", place / 20))).collect::<StringArray>()),
+        Arc::new(places.iter().map(|place| Some(format!("city {place}"))).collect::<StringArray>()),
+        Arc::new((0..rows).map(|_| Some(format!("item {}", random.below(300)))).collect::<StringArray>()),
+        Arc::new((0..rows).map(|_| price(random)).collect::<Float64Array>()),
+        Arc::new((0..rows).map(|_| Some(random.below(5_000) as i64)).collect::<Int64Array>()),
+        // No row has one.
+        Arc::new(Float64Array::new_null(rows)),
+    ];
+    let bills = decimals(columns[5].as_primitive());
+    columns.push(Arc::new(bills));
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("fits")
 }
 
 pub async fn database() -> (tempfile::TempDir, Database) {
@@ -71,12 +80,12 @@ pub async fn ask(session: &Session, sql: &str) -> (RecordBatch, Used) {
 }
 
 async fn asked(session: &Session, sql: &str) -> (RecordBatch, Option<Used>) {
-    let outcome = session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let schema = outcome.rows.as_ref().expect("rows").schema();
+    let mut outcome = session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let rows = outcome.rows.take().expect("rows");
+    let schema = rows.schema();
+    let batches: Vec<RecordBatch> = rows.try_collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     // What was used is complete once the rows have ended.
-    let used = outcome.used();
-    let batches = outcome.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    (concat_batches(&schema, &batches).expect("one schema"), used)
+    (concat_batches(&schema, &batches).expect("one schema"), outcome.used())
 }
 
 fn float(batch: &RecordBatch, column: usize, row: usize) -> f64 {
@@ -214,4 +223,250 @@ async fn verify_counts_what_holds() {
     assert_eq!(value("groups lost"), 0.0);
     let refused = session.verify("SELECT max(price) FROM sales", 5).await.expect_err("a maximum is not estimated");
     assert_eq!(refused.kind(), ErrorKind::NotSupported);
+}
+
+/// The numbers of a column.
+fn numbers(batch: &RecordBatch, column: usize) -> Vec<f64> {
+    let numbers = cast(batch.column(column), &DataType::Float64).expect("numbers");
+    numbers.as_primitive::<Float64Type>().iter().map(|number| number.expect("not NULL")).collect()
+}
+
+/// The first columns of the rows that pass.
+fn passing(batch: &RecordBatch, columns: usize, passes: impl Fn(usize) -> bool) -> RecordBatch {
+    let passes: BooleanArray = (0..batch.num_rows()).map(|row| Some(passes(row))).collect();
+    let passing = filter_record_batch(batch, &passes).expect("filters");
+    passing.project(&(0..columns).collect::<Vec<_>>()).expect("projects")
+}
+
+fn some_items(count: usize) -> String {
+    let items: Vec<String> = (0..count).map(|item| format!("'item {item}'")).collect();
+    format!("item IN ({})", items.join(", "))
+}
+
+/// Sessions that answer exactly and within 5 %, without cuboids.
+async fn exact_and_near(db: &Database) -> (Session, Session) {
+    let (exact, near) = (db.session(), db.session());
+    for session in [&exact, &near] {
+        session.sql("SET cuboids = off").await.expect("sets");
+    }
+    near.sql("SET max_error = 0.05").await.expect("sets");
+    (exact, near)
+}
+
+/// What columns are called, and of which types they are.
+fn columns_of(batch: &RecordBatch) -> Vec<(String, DataType)> {
+    batch.schema().fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+}
+
+/// Which rows pass.
+type Passes<'a> = Box<dyn Fn(usize) -> bool + 'a>;
+
+/// One seed is one sample: what HAVING and ORDER BY do to an estimate can be done again to the whole of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn having_and_order_are_those_of_the_estimate() {
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    let from = format!("FROM sales WHERE {} GROUP BY country", some_items(150));
+    let all = format!(
+        "SELECT country, sum(cents), lower_bound(sum(cents)), upper_bound(sum(cents)), relative_error(sum(cents)), count(*) {from} ORDER BY country"
+    );
+    let (all, used) = ask(&near, &all).await;
+    assert!(used.sample.is_some() && all.num_rows() == 10, "{used}");
+    let [sums, lower, upper, errors, counts] = [1, 2, 3, 4, 5].map(|column| numbers(&all, column));
+    let middle = |values: &[f64]| {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[5]
+    };
+    let (sum, low, high, error, count) =
+        (middle(&sums), middle(&lower), middle(&upper), middle(&errors), middle(&counts));
+    let cases: Vec<(String, Passes<'_>)> = vec![
+        (format!("sum(cents) >= {sum} AND count(*) > 0"), Box::new(|row| sums[row] >= sum)),
+        (format!("lower_bound(sum(cents)) > {low} AND count(*) > 0"), Box::new(|row| lower[row] > low)),
+        (format!("NOT (upper_bound(sum(cents)) < {high}) AND count(*) > 0"), Box::new(|row| upper[row] >= high)),
+        (
+            format!("relative_error(sum(cents)) < {error} OR count(*) = {count}"),
+            Box::new(|row| errors[row] < error || counts[row] == count),
+        ),
+        (format!("NOT is_exact(sum(cents)) AND count(*) BETWEEN 1 AND {count}"), Box::new(|row| counts[row] <= count)),
+        (format!("{sum} < s AND count(*) > 0"), Box::new(|row| sums[row] > sum)),
+        ("is_exact(count(*)) = false".to_owned(), Box::new(|_| false)),
+    ];
+    let mut filtered = 0;
+    for (having, passes) in &cases {
+        let sql = format!("SELECT country, sum(cents) AS s {from} HAVING {having} ORDER BY country");
+        let (found, used) = ask(&near, &sql).await;
+        let (expected, _) = ask(&exact, &sql).await;
+        assert_eq!(columns_of(&found), columns_of(&expected), "{sql}");
+        if having.contains("= false") {
+            // A comparison of another kind: exact.
+            assert_eq!((found, used.sample), (expected, None), "{sql}");
+            continue;
+        }
+        assert!(used.sample.is_some(), "{sql}: {used}");
+        let chosen = passing(&all, 2, passes);
+        assert_eq!(found.columns(), chosen.columns(), "{sql}");
+        assert!(!having.contains(">= ") || (1..10).contains(&found.num_rows()), "{sql}: {} rows", found.num_rows());
+        filtered += usize::from(found.num_rows() < 10);
+    }
+    assert!(filtered >= 3, "{filtered} conditions left something out");
+    // By what is not shown: the columns are those that are asked for.
+    let sql = format!("SELECT country, count(*) {from} ORDER BY sum(cents) DESC, country LIMIT 3");
+    let (found, used) = ask(&near, &sql).await;
+    assert!(used.sample.is_some(), "{used}");
+    assert_eq!(columns_of(&found), columns_of(&ask(&exact, &sql).await.0));
+    let by_sum = SortColumn {
+        values: Arc::clone(all.column(1)),
+        options: Some(SortOptions { descending: true, nulls_first: true }),
+    };
+    let order = lexsort_to_indices(&[by_sum], Some(3)).expect("sorts");
+    let first = take_record_batch(&all, &order).expect("takes");
+    assert_eq!(found.column(0).as_ref(), first.column(0).as_ref());
+    // Nothing but what is not shown is estimated.
+    let sql = format!("SELECT country {from} HAVING count(*) > 1 ORDER BY country");
+    let (found, used) = ask(&near, &sql).await;
+    assert!(used.sample.is_some() && found.num_columns() == 1 && found.num_rows() == 10, "{used}");
+    // What is computed from estimates is exact.
+    for sql in [
+        format!("SELECT country, sum(cents) {from} HAVING sum(cents) / count(*) > 2400 ORDER BY country"),
+        format!(
+            "SELECT country, sum(cents) {from} HAVING upper_bound(sum(cents)) > 2 * lower_bound(count(*)) ORDER BY 1"
+        ),
+        format!("SELECT country, sum(cents) - count(*) {from} ORDER BY country"),
+    ] {
+        let (found, used) = ask(&near, &sql).await;
+        assert_eq!((found, used.sample), (ask(&exact, &sql).await.0, None), "{sql}");
+    }
+    // Refinements are filtered one by one; the last is the exact answer, with what HAVING leaves of that.
+    let sql = format!("SELECT country, sum(cents) {from} HAVING sum(cents) > {sum} ORDER BY count(*), country");
+    let refinements: Vec<Refinement> = exact.refine(&sql).await.expect("refines").try_collect().await.expect("refines");
+    assert!(refinements.len() > 1 && refinements.iter().all(|refinement| refinement.rows.num_columns() == 2));
+    let last = refinements.last().expect("an answer");
+    assert!(last.is_exact());
+    assert_eq!(last.rows.columns(), ask(&exact, &sql).await.0.columns());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_counts_what_was_drawn_from_and_names_the_interval() {
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = format!("EXPLAIN ANALYZE SELECT count(*), sum(cents) FROM sales WHERE {}", some_items(150));
+    let shown = async |session: &Session| {
+        let plan = asked(session, &sql).await.0;
+        arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string()
+    };
+    let number = |plan: &str, before: &str| {
+        let after = plan.split(before).nth(1).unwrap_or_else(|| panic!("{before}: {plan}"));
+        after.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>().expect("a number")
+    };
+    let plan = shown(&near).await;
+    assert!(plan.contains("interval: look 1 of 2 planned at confidence 0.95, rungs 1/"), "{plan}");
+    let drawn = number(&plan, "(drawn from: ");
+    // Of 1.2M rows in blocks of 8,192, or in nodes of 16 of them.
+    assert!(drawn > 0 && drawn <= number(&plan, "cut=") && drawn < 200, "{plan}");
+    let plan = shown(&exact).await;
+    assert!(plan.contains("interval: exact") && !plan.contains("drawn from"), "{plan}");
+    assert!(number(&plan, "cut=") > 20, "{plan}");
+}
+
+/// Averages of decimals, which have more digits than the decimals.
+#[tokio::test(flavor = "multi_thread")]
+async fn averages_of_decimals_are_estimated() {
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = format!(
+        "SELECT avg(bill), lower_bound(avg(bill)), upper_bound(avg(bill)), sum(bill) FROM sales WHERE {}",
+        some_items(150)
+    );
+    let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
+    assert_eq!(found.schema(), expected.schema());
+    assert!(used.sample.is_some(), "{used}");
+    let (found, expected) = ([0, 1, 2].map(|column| numbers(&found, column)[0]), numbers(&expected, 0)[0]);
+    assert!((found[0] / expected - 1.0).abs() <= 0.1, "{found:?} {expected}");
+    assert!(found[1] <= found[0] && found[0] <= found[2], "{found:?}");
+}
+
+/// The tables that sales are joined to: five brands and two kinds of items, and what lands countries lie in.
+async fn dimensions(session: &Session) {
+    session.sql("CREATE TABLE goods (item TEXT, brand TEXT, kind INT)").await.expect("creates");
+    let goods: Vec<String> =
+        (0..300).map(|item| format!("('item {item}', 'brand {}', {})", item % 5, item / 5 % 2)).collect();
+    session.sql(&format!("INSERT INTO goods VALUES {}", goods.join(", "))).await.expect("inserts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn star_joins_are_estimated_as_a_whole() {
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    dimensions(&exact).await;
+    let from = "FROM sales s JOIN goods g ON s.item = g.item WHERE g.kind = 1";
+    for (sql, groups) in [
+        (format!("SELECT count(*), sum(s.cents) {from}"), 0),
+        (format!("SELECT g.brand, sum(s.cents), count(*) {from} GROUP BY g.brand ORDER BY g.brand"), 1),
+        (format!("SELECT s.country, avg(s.price), count(*) {from} GROUP BY s.country ORDER BY s.country"), 1),
+        (
+            format!(
+                "SELECT g.brand AS b, sum(s.cents) AS t {from} GROUP BY g.brand HAVING sum(s.cents) > 1000 ORDER BY b"
+            ),
+            1,
+        ),
+        ("SELECT count(*), sum(cents) FROM sales WHERE item IN (SELECT item FROM goods WHERE kind = 1)".to_owned(), 0),
+    ] {
+        let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
+        let sample = used.sample.unwrap_or_else(|| panic!("{sql}: {used}"));
+        assert!(sample.holds && sample.error <= 0.05 && sample.rows_drawn < sample.rows_cut / 2, "{sql}: {sample}");
+        assert_eq!(found.schema(), expected.schema(), "{sql}");
+        assert_eq!(found.columns()[..groups], expected.columns()[..groups], "{sql}: no group is lost");
+        for column in groups..found.num_columns() {
+            for (near, truth) in numbers(&found, column).into_iter().zip(numbers(&expected, column)) {
+                assert!((near / truth - 1.0).abs() <= 0.1, "{sql}: {near} {truth}");
+            }
+        }
+    }
+    // In a plan bounds are the value, which is exact then; so is what something is computed from, and what is written somewhere.
+    for sql in [
+        format!("SELECT g.brand, lower_bound(sum(s.cents)) {from} GROUP BY g.brand ORDER BY g.brand"),
+        format!("SELECT g.brand, sum(s.cents) - count(*) {from} GROUP BY g.brand ORDER BY g.brand"),
+        format!("SELECT max(t) FROM (SELECT g.brand, sum(s.cents) AS t {from} GROUP BY g.brand) x"),
+    ] {
+        let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
+        assert_eq!((found, used.sample), (expected, None), "{sql}");
+    }
+    let sql = format!("SELECT g.brand, sum(s.cents) AS t {from} GROUP BY g.brand");
+    near.sql("CREATE TABLE totals (brand TEXT, t BIGINT)").await.expect("creates");
+    near.sql(&format!("INSERT INTO totals {sql}")).await.expect("inserts");
+    let totals = ask(&exact, "SELECT brand, t FROM totals ORDER BY brand").await.0;
+    let expected = ask(&exact, &format!("{sql} ORDER BY 1")).await.0;
+    assert_eq!(totals.columns(), expected.columns());
+    // Whoever wants bounds takes an answer without them for exact.
+    let prepared = near.prepare(&format!("{sql} ORDER BY 1")).expect("prepares");
+    let Answer::Rows(answer) = near.answer_prepared(&prepared, &[]).await.expect("answers") else {
+        panic!("a plan is not refined")
+    };
+    let rows = concat_batches(&expected.schema(), &answer.collect().await.expect("answers")).expect("one schema");
+    assert_eq!(rows, expected);
+    // What is not reached fails, or is read in full.
+    near.sql("SET max_error = 0.000001").await.expect("sets");
+    let (found, used) = ask(&near, &format!("{sql} ORDER BY 1")).await;
+    assert_eq!((found, used.sample), (expected, None));
+    near.sql("SET error_action = 'error'").await.expect("sets");
+    // It may be read in full at once, where no sample is expected to cost less.
+    if let Err(error) = asked_or_failed(&near, &sql).await {
+        assert!(error.contains("is not met"), "{error}");
+    }
+    let plan = {
+        near.sql("SET max_error = 0.05").await.expect("sets");
+        let plan = asked(&near, &format!("EXPLAIN ANALYZE {sql}")).await.0;
+        arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string()
+    };
+    for shown in ["interval=look 1 of 2 planned", "drawn_from=", "rungs=1/", "interval=exact", "snapshot=version"] {
+        assert!(plan.contains(shown), "{shown}: {plan}");
+    }
+}
+
+/// The rows, or the message of the error.
+async fn asked_or_failed(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, String> {
+    let mut outcome = session.sql(sql).await.map_err(|error| error.to_string())?;
+    let rows = outcome.rows.take().expect("rows");
+    rows.try_collect().await.map_err(|error| error.to_string())
 }

@@ -14,7 +14,7 @@ use arrow::array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
     RecordBatch, TimestampMicrosecondArray, UInt32Array,
 };
-use arrow::compute::{SortColumn, SortOptions, cast, lexsort_to_indices, take};
+use arrow::compute::{SortColumn, SortOptions, cast, filter_record_batch, lexsort_to_indices, take};
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Relative size of a variance against the mean square below which floats have lost too many digits.
 const VARIANCE_SHARE_MIN: f64 = 1e-4;
 
-/// The answer's rows; `None` where the general way must give them.
+/// The answer's rows; `None` where the general way must give them. The schema is that of all items, the rows are of those shown.
 pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &SchemaRef) -> Option<RecordBatch> {
     if answer.totals.is_spoilt() || schema.fields().len() != bound.items.len() {
         return None;
@@ -47,17 +47,29 @@ pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &Sche
         };
         columns.push(column);
     }
-    finish(bound, columns, schema)
+    shown(bound, finish(bound, columns, schema)?)
 }
 
-/// The rows of these columns in the statement's order; `None` if they are not what the schema says.
+/// The columns that are shown, of those of all items.
+pub(super) fn shown(bound: &Bound, batch: RecordBatch) -> Option<RecordBatch> {
+    match bound.hidden {
+        0 => Some(batch),
+        hidden => batch.project(&(0..bound.items.len() - hidden).collect::<Vec<_>>()).ok(),
+    }
+}
+
+/// The rows of these columns, of which the items' come first, that HAVING leaves, in the statement's order; `None` if they are not what
+/// the schema says.
 pub(super) fn finish(bound: &Bound, columns: Vec<ArrayRef>, schema: &SchemaRef) -> Option<RecordBatch> {
     for (column, field) in columns.iter().zip(schema.fields()) {
         if column.data_type() != field.data_type() || (column.null_count() > 0 && !field.is_nullable()) {
             return None;
         }
     }
-    let batch = RecordBatch::try_new(Arc::clone(schema), columns).ok()?;
+    let mut batch = RecordBatch::try_new(Arc::clone(schema), columns).ok()?;
+    if let Some(having) = &bound.having {
+        batch = filter_record_batch(&batch, &having.passing(batch.columns())?).ok()?;
+    }
     ordered(batch, &bound.order, bound.limit, bound.offset)
 }
 

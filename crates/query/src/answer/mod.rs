@@ -12,6 +12,7 @@ mod columns;
 mod conditions;
 mod cuboids;
 mod group_codes;
+mod having;
 mod mapped;
 mod names;
 mod predicate;

@@ -16,7 +16,7 @@ pub(super) fn conjunction(expr: &Expr, columns: &Columns<'_>) -> Option<Vec<Cond
 }
 
 /// The operands of a chain of one operator, which is a tree as deep as it is long.
-fn chain<'a>(expr: &'a Expr, op: &BinaryOperator) -> Vec<&'a Expr> {
+pub(super) fn chain<'a>(expr: &'a Expr, op: &BinaryOperator) -> Vec<&'a Expr> {
     let mut operands = Vec::new();
     let mut open = vec![expr];
     while let Some(expr) = open.pop() {

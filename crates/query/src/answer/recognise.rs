@@ -3,6 +3,7 @@
 //! Invariant: refuses rather than errs. Every part of the tree is looked at; whatever is not understood, or might mean
 //! something else to the planner, makes the statement one for the general way.
 
+use super::having::{Having, having_of};
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
 use crate::dialect::Sureness;
@@ -33,31 +34,81 @@ pub(crate) fn recognise(query: &Query) -> Option<Statement> {
     if !locks.is_empty() || !pipe_operators.is_empty() {
         return None;
     }
-    let Parts { table, items, groups, aliases, conditions } = select_of(select)?;
+    let Parts { table, mut items, groups, aliases, conditions, having } = select_of(select)?;
     let order = match order_by {
         None => Vec::new(),
-        Some(order_by) => order_of(order_by, &items, &groups, select)?,
+        Some(order_by) => order_of(order_by, &mut items, &groups, select)?,
     };
     let (limit, offset) = limit_of(limit_clause.as_ref())?;
-    Some(Statement {
-        table,
-        items: items.into_iter().map(|(item, _)| item).collect(),
-        groups,
-        aliases,
-        conditions,
-        order,
-        limit,
-        offset,
-    })
+    let (all, hidden) = items.all();
+    Some(Statement { table, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
 }
 
-/// The table, the items with their names, the groups and the conditions.
+/// The table, the items, the groups and the conditions.
 struct Parts {
     table: String,
-    items: Vec<(Item, Option<String>)>,
+    items: Items,
     groups: Vec<Group>,
     aliases: Vec<String>,
     conditions: Vec<Condition>,
+    having: Option<Having>,
+}
+
+/// What a statement tells or looks at.
+struct Items {
+    /// With their names.
+    shown: Vec<(Item, Option<String>)>,
+    /// As they were written.
+    hidden: Vec<(Item, Expr)>,
+}
+
+impl Items {
+    /// The place of an expression that is shown, or that will be looked at without being shown.
+    fn place(&mut self, expr: &Expr, groups: &[Group], scope: &Scope) -> Option<usize> {
+        let item = item_of(expr, groups, scope)?;
+        let known = self.shown.iter().map(|(known, _)| known).chain(self.hidden.iter().map(|(known, _)| known));
+        if let Some(place) = known.into_iter().position(|known| *known == item) {
+            return Some(place);
+        }
+        // A name may be an item's and a column's; who is meant is the planner's to say.
+        let column = match &item {
+            Item::Group(at) => match &groups[*at] {
+                Group::Column(column) | Group::Truncated(_, column) => Some(column),
+            },
+            Item::Aggregate(_, column) | Item::Sureness(_, _, column) => column.as_ref(),
+        };
+        let is_own =
+            |of: &Item, name: &String| matches!(of, Item::Group(at) if groups[*at] == Group::Column(name.clone()));
+        let takes = |(of, name): &(Item, Option<String>)| {
+            name.as_ref().is_some_and(|name| Some(name) == column && !is_own(of, name))
+        };
+        if self.shown.iter().any(takes) {
+            return None;
+        }
+        self.hidden.push((item, expr.clone()));
+        Some(self.shown.len() + self.hidden.len() - 1)
+    }
+
+    /// The only item of a name.
+    fn named(&self, name: &String) -> Option<usize> {
+        let mut named = self.shown.iter().enumerate().filter(|(_, (_, known))| known.as_ref() == Some(name));
+        let (place, _) = named.next()?;
+        named.next().is_none().then_some(place)
+    }
+
+    /// All of them in their places, and what is not shown.
+    fn all(self) -> (Vec<Item>, Vec<Expr>) {
+        let (more, hidden): (Vec<Item>, Vec<Expr>) = self.hidden.into_iter().unzip();
+        (self.shown.into_iter().map(|(item, _)| item).chain(more).collect(), hidden)
+    }
+}
+
+/// A group, or an aggregate.
+fn item_of(expr: &Expr, groups: &[Group], scope: &Scope) -> Option<Item> {
+    match group_of(expr, scope) {
+        Some(group) => Some(Item::Group(groups.iter().position(|known| *known == group)?)),
+        None => aggregate_of(expr, scope),
+    }
 }
 
 fn select_of(select: &Select) -> Option<Parts> {
@@ -80,7 +131,7 @@ fn select_of(select: &Select) -> Option<Parts> {
         cluster_by,
         distribute_by,
         sort_by,
-        having: None,
+        having,
         named_window,
         qualify: None,
         window_before_qualify: _,
@@ -119,10 +170,7 @@ fn select_of(select: &Select) -> Option<Parts> {
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(name_of(alias))),
             _ => return None,
         };
-        let item = match group_of(expr, &scope) {
-            Some(group) => Item::Group(groups.iter().position(|known| *known == group)?),
-            None => aggregate_of(expr, &scope)?,
-        };
+        let item = item_of(expr, &groups, &scope)?;
         let name = alias.or_else(|| match expr {
             Expr::Identifier(ident) => Some(name_of(ident)),
             Expr::CompoundIdentifier(path) => path.last().map(name_of),
@@ -130,9 +178,23 @@ fn select_of(select: &Select) -> Option<Parts> {
         });
         items.push((item, name));
     }
+    let mut items = Items { shown: items, hidden: Vec::new() };
+    let having = match having {
+        None => None,
+        Some(having) => Some(having_of(having, &mut |expr| match expr {
+            Expr::Identifier(ident) => {
+                let name = name_of(ident);
+                let place = items.named(&name)?;
+                aliases.push(name);
+                Some(place)
+            }
+            other => items.place(other, &groups, &scope),
+        })?),
+    };
     // A query without an aggregate and without groups is a plain SELECT.
-    let aggregates = items.iter().any(|(item, _)| item.aggregate().is_some());
-    (aggregates || !groups.is_empty()).then_some(Parts { table: scope.table, items, groups, aliases, conditions })
+    let aggregates = items.shown.iter().any(|(item, _)| item.aggregate().is_some());
+    let is_aggregate = aggregates || !groups.is_empty();
+    is_aggregate.then_some(Parts { table: scope.table, items, groups, aliases, conditions, having })
 }
 
 /// The one table, and what columns may be qualified with.
@@ -305,12 +367,7 @@ fn aggregate_of(expr: &Expr, scope: &Scope) -> Option<Item> {
     }
 }
 
-fn order_of(
-    order_by: &ast::OrderBy,
-    items: &[(Item, Option<String>)],
-    groups: &[Group],
-    select: &Select,
-) -> Option<Vec<Order>> {
+fn order_of(order_by: &ast::OrderBy, items: &mut Items, groups: &[Group], select: &Select) -> Option<Vec<Order>> {
     let ast::OrderBy { kind: OrderByKind::Expressions(expressions), interpolate: None } = order_by else {
         return None;
     };
@@ -329,23 +386,18 @@ fn order_of(
         .collect()
 }
 
-fn order_item(expr: &Expr, items: &[(Item, Option<String>)], groups: &[Group], scope: &Scope) -> Option<usize> {
+fn order_item(expr: &Expr, items: &mut Items, groups: &[Group], scope: &Scope) -> Option<usize> {
     if let Expr::Value(value) = expr {
         let Value::Number(place, false) = &value.value else { return None };
-        return place.parse::<usize>().ok()?.checked_sub(1).filter(|&place| place < items.len());
+        return place.parse::<usize>().ok()?.checked_sub(1).filter(|&place| place < items.shown.len());
     }
     if let Expr::Identifier(ident) = expr {
         let name = name_of(ident);
-        let mut named = items.iter().enumerate().filter(|(_, (_, known))| known.as_ref() == Some(&name));
-        if let Some((place, _)) = named.next() {
-            return named.next().is_none().then_some(place);
+        if items.shown.iter().any(|(_, known)| known.as_ref() == Some(&name)) {
+            return items.named(&name);
         }
     }
-    let item = match group_of(expr, scope) {
-        Some(group) => Item::Group(groups.iter().position(|known| *known == group)?),
-        None => aggregate_of(expr, scope)?,
-    };
-    items.iter().position(|(known, _)| *known == item)
+    items.place(expr, groups, scope)
 }
 
 fn limit_of(clause: Option<&LimitClause>) -> Option<(Option<usize>, usize)> {

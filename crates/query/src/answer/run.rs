@@ -2,6 +2,7 @@
 
 use super::boxes::{Filters, boxes, with};
 use super::cuboids::{Selected, Shape, dimensions};
+use super::having::Having;
 use super::mapped::Side;
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
@@ -29,6 +30,8 @@ pub(crate) struct Bound {
     pub(super) def: Arc<TableDef>,
     pub(super) dictionaries: Arc<Dictionaries>,
     pub(super) items: Vec<Item>,
+    /// How many items there are at the end that are not shown.
+    pub(super) hidden: usize,
     pub(super) groups: Vec<usize>,
     /// What makes a group's codes ordinals of a side; `None` for codes that are grouped by as they are.
     pub(super) maps: Vec<Option<Arc<CodeMap>>>,
@@ -45,6 +48,7 @@ pub(crate) struct Bound {
     members: Vec<u32>,
     /// For each item the measure that it aggregates, if it does one.
     pub(super) item_measures: Vec<Option<usize>>,
+    pub(super) having: Option<Having>,
     pub(super) order: Vec<Order>,
     pub(super) limit: Option<usize>,
     pub(super) offset: usize,
@@ -58,6 +62,9 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
     // GROUP BY of a name means the column of that name, if there is one, and not an item that is called so.
     let hides = |alias: &String| def.columns.iter().any(|column| column.name == *alias);
     if def.dimensions.is_empty() || statement.aliases.iter().any(hides) {
+        return None;
+    }
+    if statement.having.as_ref().is_some_and(|having| !having.fits(&statement.items)) {
         return None;
     }
     let members = member_counts(def, dictionaries);
@@ -86,6 +93,8 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
     Some(Bound {
         def: Arc::clone(def),
         items: statement.items.clone(),
+        hidden: statement.hidden.len(),
+        having: statement.having.clone(),
         dimensions: dimensions(def),
         shape: Shape::of(def, &questions),
         questions,

@@ -4,8 +4,10 @@
 //! - Only counts, sums and averages over one box are estimated, and only where `max_error` allows it; a statement that asks for anything
 //!   else is answered exactly as a whole.
 //! - An answer looks the same whether it was estimated or not: the same columns, names and types.
+//! - What HAVING and ORDER BY look at is estimated as what is shown is, and within the same error. Groups are chosen when reading has
+//!   stopped, so what is chosen has no part in when it stops.
 
-use super::columns::{self, finish, floats, group_column, integers};
+use super::columns::{self, finish, floats, group_column, integers, shown};
 use super::run::{Begun, Bound, begin};
 use super::statement::{Aggregate, Item};
 use super::{Kept, group_codes};
@@ -120,11 +122,6 @@ pub(super) fn goals_of(bound: &Bound, kept: &Kept, questions: &[BoxQuery]) -> Op
             Aggregate::Avg => estimate::Aggregate::Avg,
             _ => return None,
         };
-        let column = measure.and_then(|measure| bound.def.column_by_id(bound.measures[measure].column));
-        let is_decimal = column.is_some_and(|column| matches!(column.data_type, DataType::Decimal { .. }));
-        if aggregate == estimate::Aggregate::Avg && is_decimal {
-            return None;
-        }
         let goal = Goal { aggregate, measure };
         let at = goals.values.iter().position(|known| *known == goal);
         goals.of_item.push(Some(at.unwrap_or(goals.values.len())));
@@ -155,6 +152,7 @@ pub(super) fn used_of(accuracy: &Accuracy, looks: u32, estimates: &Estimates) ->
         rows_cut: estimates.rows_cut,
         error: estimates.error,
         confidence: accuracy.confidence,
+        nodes_drawn: estimates.nodes_drawn,
         groups_unseen: estimates.groups_unseen,
         holds: estimates.holds,
     }
@@ -173,7 +171,7 @@ fn batch(
     estimates: &Estimates,
     schema: &SchemaRef,
 ) -> Option<RecordBatch> {
-    finish(bound, columns_of(bound, found, goals, estimates, schema)?, schema)
+    shown(bound, finish(bound, columns_of(bound, found, goals, estimates, schema)?, schema)?)
 }
 
 /// As [`batch`], with bounds. They go through order and limit as columns of the answer do.
@@ -186,14 +184,15 @@ pub(super) fn bounded(
 ) -> Option<Bounded> {
     let mut columns = columns_of(bound, found, goals, estimates, schema)?;
     let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
-    let width = columns.len();
+    let width = columns.len() - bound.hidden;
     let mut places = Vec::with_capacity(width);
-    for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item) {
+    for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item).take(width) {
         places.push(match (item, goal) {
             (Item::Aggregate(..), Some(goal)) => {
                 let place = columns.len();
+                let unit = unit_of(bound, goals.values[*goal], field.data_type())?;
                 for part in [Part::Lower, Part::Upper] {
-                    columns.push(values(cells(estimates, *goal), part, field.data_type())?);
+                    columns.push(values(cells(estimates, *goal), part, unit, field.data_type())?);
                     fields.push(Arc::new(Field::new(field.name(), field.data_type().clone(), true)));
                 }
                 Some(place)
@@ -201,13 +200,13 @@ pub(super) fn bounded(
             _ => None,
         });
     }
-    let all = finish(bound, columns, &Arc::new(Schema::new(fields)))?;
+    let all = finish(bound, columns, &Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))?;
     let bounds = places.into_iter().map(|place| {
         let place = place?;
         Some((Arc::clone(all.column(place)), Arc::clone(all.column(place + 1))))
     });
     let bounds = bounds.collect();
-    let rows = RecordBatch::try_new(Arc::clone(schema), all.columns()[..width].to_vec()).ok()?;
+    let rows = all.project(&(0..width).collect::<Vec<_>>()).ok()?;
     Some(Bounded { rows, bounds })
 }
 
@@ -230,12 +229,15 @@ fn columns_of(
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(bound.items.len());
     for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item) {
         let cells = |goal: usize| cells(estimates, goal);
+        let part = |goal: usize, part: Part| {
+            values(cells(goal), part, unit_of(bound, goals.values[goal], field.data_type())?, field.data_type())
+        };
         columns.push(match (item, goal) {
             (Item::Group(at), _) => group_column(bound, found, *at, &groups, field.data_type())?,
-            (Item::Aggregate(..), Some(goal)) => values(cells(*goal), Part::Estimate, field.data_type())?,
+            (Item::Aggregate(..), Some(goal)) => part(*goal, Part::Estimate)?,
             (Item::Sureness(sureness, ..), Some(goal)) => match sureness {
-                Sureness::Lower => values(cells(*goal), Part::Lower, field.data_type())?,
-                Sureness::Upper => values(cells(*goal), Part::Upper, field.data_type())?,
+                Sureness::Lower => part(*goal, Part::Lower)?,
+                Sureness::Upper => part(*goal, Part::Upper)?,
                 Sureness::RelativeError => {
                     Arc::new(cells(*goal).map(|cell| Some(cell.relative_error())).collect::<Float64Array>())
                 }
@@ -261,18 +263,44 @@ enum Part {
     Upper,
 }
 
-/// One part of each interval; whole numbers of whole numbers, bounds rounded away from the estimate.
-fn values(cells: impl Iterator<Item = Interval>, part: Part, to: &ArrowType) -> Option<ArrayRef> {
+/// How many of the units of its column are one of the units that a value is estimated in: more than one of averages of decimals alone, which
+/// have more digits than the decimals. `None` if they have fewer.
+fn unit_of(bound: &Bound, goal: Goal, to: &ArrowType) -> Option<f64> {
+    let column = goal.measure.and_then(|measure| bound.def.column_by_id(bound.measures[measure].column));
+    match (goal.aggregate, column.map(|column| column.data_type), to) {
+        (estimate::Aggregate::Avg, Some(DataType::Decimal { scale, .. }), ArrowType::Decimal128(_, of_mean)) => {
+            let more = u8::try_from(*of_mean).ok()?.checked_sub(scale)?;
+            Some(10f64.powi(more.into()))
+        }
+        _ => Some(1.0),
+    }
+}
+
+/// How far from a whole number of units a value may be that is one, for the rounding of doubles.
+const WHOLE_SLACK: f64 = 1e-6;
+
+/// One part of each interval, in units of its column; whole numbers of whole numbers, bounds rounded away from the estimate.
+fn values(cells: impl Iterator<Item = Interval>, part: Part, unit: f64, to: &ArrowType) -> Option<ArrayRef> {
     let is_whole = !matches!(to, ArrowType::Float64 | ArrowType::Float32);
-    // A whole number that is known exactly and that no double holds: only the general way tells all of its digits.
-    let is_beyond = |cell: &Interval| is_whole && cell.lower == cell.upper && cell.estimate.abs() >= WHOLE_MAX;
-    let cells: Vec<Interval> = cells.collect();
+    // What is known exactly, and is a whole number that no double holds or an average with more digits than its type has: only the general
+    // way tells all digits, and how they are cut off.
+    let is_beyond = |cell: &Interval| {
+        let is_cut = unit != 1.0 && (cell.estimate - cell.estimate.round()).abs() > WHOLE_SLACK;
+        is_whole && cell.lower == cell.upper && (cell.estimate.abs() >= WHOLE_MAX || is_cut)
+    };
+    let in_units = |cell: Interval| {
+        let Interval { estimate, lower, upper, kind } = cell;
+        Interval { estimate: estimate * unit, lower: lower * unit, upper: upper * unit, kind }
+    };
+    let cells: Vec<Interval> = cells.map(in_units).collect();
     if cells.iter().any(is_beyond) {
         return None;
     }
     let cells = cells.into_iter();
     let pick = |cell: Interval| {
         let value = match part {
+            // What is exact was multiplied by a power of ten, which may have left it a little beside its whole number.
+            _ if is_whole && cell.lower == cell.upper => cell.estimate.round(),
             Part::Estimate if is_whole => cell.estimate.round().clamp(cell.lower.floor(), cell.upper.ceil()),
             Part::Estimate => cell.estimate,
             Part::Lower if is_whole => cell.lower.floor(),
@@ -286,5 +314,53 @@ fn values(cells: impl Iterator<Item = Interval>, part: Part, to: &ArrowType) -> 
     match to {
         ArrowType::Float64 | ArrowType::Float32 => floats(cells.map(pick), to),
         _ => integers(cells.map(pick).map(|value| value.map(|value| value as i128)), to),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::AsArray;
+    use arrow::datatypes::{Decimal128Type, Int64Type};
+
+    fn interval(estimate: f64, lower: f64, upper: f64) -> Interval {
+        Interval { estimate, lower, upper, kind: Kind::Planned { looks: 2 } }
+    }
+
+    #[test]
+    fn averages_of_decimals_have_more_digits_and_bounds_that_hold() {
+        let to = ArrowType::Decimal128(16, 6);
+        let part = |cells: &[Interval], part| values(cells.iter().copied(), part, 1e4, &to);
+        let cells =
+            [interval(2.0 / 3.0, 0.25, 1.000_01), interval(-2.0 / 3.0, -0.700_09, -0.5), interval(f64::NAN, -1.0, 1.0)];
+        let digits = |which| {
+            let column = part(&cells, which).expect("fits");
+            column.as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>()
+        };
+        assert_eq!(digits(Part::Estimate), [Some(6_667), Some(-6_667), None]);
+        assert_eq!(digits(Part::Lower)[..2], [Some(2_500), Some(-7_001)]);
+        assert_eq!(digits(Part::Upper)[..2], [Some(10_001), Some(-5_000)]);
+        // Exact values: 1.0007 is not a double, nor is ten thousand times as much the whole number that it stands for.
+        let exact = interval(1.0007, 1.0007, 1.0007);
+        for which in [Part::Estimate, Part::Lower, Part::Upper] {
+            assert_eq!(part(&[exact], which).expect("fits").as_primitive::<Decimal128Type>().value(0), 10_007);
+        }
+        // The planner cuts off what is left over of two thirds.
+        assert!(part(&[interval(2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0)], Part::Estimate).is_none());
+    }
+
+    #[test]
+    fn whole_numbers_lie_between_whole_bounds() {
+        let whole = |cell: Interval, part| {
+            let column = values([cell].into_iter(), part, 1.0, &ArrowType::Int64)?;
+            Some(column.as_primitive::<Int64Type>().iter().next().flatten())
+        };
+        let cell = interval(10.4, 9.7, 12.1);
+        assert_eq!(
+            [Part::Lower, Part::Estimate, Part::Upper].map(|part| whole(cell, part)),
+            [9, 10, 13].map(|value| Some(Some(value)))
+        );
+        assert_eq!(whole(interval(f64::NAN, f64::NEG_INFINITY, f64::INFINITY), Part::Upper), Some(None));
+        assert_eq!(whole(interval(1e17, 1e17, 1e17), Part::Estimate), None);
     }
 }

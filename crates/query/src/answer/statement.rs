@@ -1,25 +1,32 @@
 //! Statements that the index may answer, in words of their own.
 
+use super::having::Having;
 use crate::dialect::Sureness;
 use arrow::array::{Array, ArrayRef};
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Expr;
 
 /// `SELECT aggregates and groups FROM one table WHERE conditions GROUP BY ...`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Statement {
     pub(crate) table: String,
+    /// The answer's columns, then what is not shown but ordered by, or looked at by HAVING.
     pub(crate) items: Vec<Item>,
+    /// The last items, those that are not shown, as they were written.
+    pub(crate) hidden: Vec<Expr>,
     pub(crate) groups: Vec<Group>,
-    /// Names of items that GROUP BY uses; none of them may be a column's.
+    /// Names of items that GROUP BY and HAVING use; none of them may be a column's.
     pub(crate) aliases: Vec<String>,
     pub(crate) conditions: Vec<Condition>,
+    /// Which groups are in the answer; `None` for all.
+    pub(crate) having: Option<Having>,
     /// Items to order by.
     pub(crate) order: Vec<Order>,
     pub(crate) limit: Option<usize>,
     pub(crate) offset: usize,
 }
 
-/// A column of the answer.
+/// A column of the answer, or a value that decides over its rows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Item {
     /// One of the groups.
@@ -103,15 +110,25 @@ pub(crate) enum Test {
 }
 
 impl Statement {
+    /// Whether it looks at values that it does not show.
+    pub(crate) fn looks_further(&self) -> bool {
+        self.having.is_some() || !self.hidden.is_empty()
+    }
+
     /// The statement with values for its parameters; `None` if one of them has none.
     pub(crate) fn with_parameters(&self, values: &[Literal]) -> Option<Statement> {
         let conditions = self.conditions.iter().map(|condition| condition.with_parameters(values));
         Some(Statement {
             table: self.table.clone(),
             items: self.items.clone(),
+            hidden: self.hidden.clone(),
             groups: self.groups.clone(),
             aliases: self.aliases.clone(),
             conditions: conditions.collect::<Option<_>>()?,
+            having: match &self.having {
+                Some(having) => Some(having.with_parameters(values)?),
+                None => None,
+            },
             order: self.order.clone(),
             limit: self.limit,
             offset: self.offset,

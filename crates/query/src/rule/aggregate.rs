@@ -37,9 +37,11 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
     Some(Statement {
         table: def.name.clone(),
         items,
+        hidden: Vec::new(),
         groups,
         aliases: Vec::new(),
         conditions: conditions_of(&source.predicates)?,
+        having: None,
         order: Vec::new(),
         limit: None,
         offset: 0,

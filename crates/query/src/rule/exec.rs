@@ -7,8 +7,8 @@
 
 use super::node::{ColumnOf, Purpose, Question};
 use super::small::{JOINED_ROWS_MAX, KEY_ROWS_MAX, SmallRows, read};
-use crate::answer::{Bound, Side, Values, run};
-use crate::table::external;
+use crate::answer::{Bound, Side, Values, run, run_within};
+use crate::table::{SampleUsed, describe_snapshot, external, tell};
 use alluvia_tree::Counters;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{cast, take};
@@ -143,7 +143,13 @@ struct Asking {
 }
 
 /// The index's answer, and how it came.
-type Asked = (RecordBatch, Counters, bool);
+struct Asked {
+    batch: RecordBatch,
+    counters: Counters,
+    by_cuboid: bool,
+    /// The sample that it is from, if it is from one.
+    sample: Option<SampleUsed>,
+}
 
 /// How many groups each small table makes, by the column that it is joined by.
 type GroupsOf = Vec<(String, u32)>;
@@ -232,19 +238,31 @@ impl Asking {
 
     /// The rows of an answer, when its figures have been told.
     fn told(&self, asked: Option<Asked>) -> Result<Option<RecordBatch>> {
-        let Some((batch, counters, by_cuboid)) = asked else { return Ok(None) };
+        let Some(Asked { batch, counters, by_cuboid, sample }) = asked else { return Ok(None) };
         let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = counters;
         self.count("cuboid", u64::from(by_cuboid));
         if !by_cuboid {
             self.count("covered", covered);
             self.count("disjoint", disjoint);
-            self.count("cut", cut);
+            // Nodes that values are estimated of were cut, too, but not read.
+            self.count("cut", cut + sample.map_or(0, |sample| sample.nodes_drawn));
             self.count("rows_filtered", rows_filtered);
             self.count("blocks_skipped", blocks_skipped);
             self.count("tail_rows", tail_rows);
         }
         // What pruning has left out was counted when the aggregate was planned.
         let used = &self.question.context.used;
+        describe_snapshot(&self.metrics, &self.question.context.snapshot);
+        match sample {
+            None => tell(&self.metrics, "interval", "exact".to_owned(), 0),
+            Some(sample) => {
+                self.count("drawn_from", sample.nodes_drawn);
+                self.count("rows_drawn", sample.rows_drawn);
+                tell(&self.metrics, "interval", sample.interval(), sample.look.into());
+                tell(&self.metrics, "rungs", sample.rungs(), sample.rungs.into());
+                used.set_sample(sample);
+            }
+        }
         used.add_blocks(cut, 0);
         used.add_rows(rows_filtered);
         used.add_tail_rows(tail_rows);
@@ -297,16 +315,14 @@ fn joined(
         held.push(rows.held);
     }
     let Some(bound) = question.joined(sides) else { return Ok(None) };
-    let Some((found, counters, by_cuboid)) = asked(question, &bound, &Arc::new(Schema::new(fields)))? else {
-        return Ok(None);
-    };
+    let Some(found) = asked(question, &bound, &Arc::new(Schema::new(fields)))? else { return Ok(None) };
     let mut made = Vec::with_capacity(columns.len());
     for (column, field) in columns.iter().zip(schema.fields()) {
         let values = match *column {
-            ColumnOf::Item(item) => Arc::clone(found.column(item)),
+            ColumnOf::Item(item) => Arc::clone(found.batch.column(item)),
             ColumnOf::Small { small, place } => {
                 let (at, attributes) = &attributes[small];
-                let ordinals = found.column(*at).as_primitive::<UInt32Type>().values();
+                let ordinals = found.batch.column(*at).as_primitive::<UInt32Type>().values();
                 // No row is of ordinal 0: it is that of codes which the filter leaves out.
                 let places: UInt32Array = ordinals.iter().map(|ordinal| ordinal.checked_sub(1)).collect();
                 if places.null_count() > 0 {
@@ -321,10 +337,10 @@ fn joined(
         made.push(values);
     }
     let batch = RecordBatch::try_new(Arc::clone(schema), made)?;
-    Ok(Some(((batch, counters, by_cuboid), groups)))
+    Ok(Some((Asked { batch, ..found }, groups)))
 }
 
-/// The answer of a cuboid, or else of the tree and the tail, at the statement's version.
+/// The answer of a cuboid, or else of the tree, samples if they may, and the tail, at the statement's version.
 fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Option<Asked>> {
     let Question { context, read, .. } = question;
     let (snapshot, kept) = (&context.snapshot, &context.index.kept);
@@ -333,9 +349,15 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
         let store = context.store.as_ref();
         let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(external)?;
         if let Some((batch, _)) = answered {
-            return Ok(Some((batch, Counters::default(), true)));
+            return Ok(Some(Asked { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
         }
     }
-    let found = run(bound, read, snapshot.version, kept, context.index.threads, schema).map_err(external)?;
-    Ok(found.map(|(batch, counters)| (batch, counters, false)))
+    let (version, threads) = (snapshot.version, context.index.threads);
+    let found = match &question.accuracy {
+        Some(accuracy) => run_within(bound, read, version, kept, threads, schema, accuracy),
+        None => run(bound, read, version, kept, threads, schema)
+            .map(|found| found.map(|(batch, counters)| (batch, counters, None))),
+    };
+    let found = found.map_err(external)?;
+    Ok(found.map(|(batch, counters, sample)| Asked { batch, counters, by_cuboid: false, sample }))
 }

@@ -10,6 +10,7 @@
 //! - The aggregate stays beneath the node. Names, types and nullability are its own, and it is run where the index refuses:
 //!   because of a value that only turns up then, or because there are too many groups.
 //! - All answers of a statement are of its snapshot's version, also those of cuboids.
+//! - Estimated is at most the one aggregate whose values are the statement's ([`whole`]), never one that something is computed from.
 //!
 //! This is no rule in the optimizer's list, because that is gone through several times, and what came after the first time would
 //! find a node that it cannot look into.
@@ -21,6 +22,7 @@ mod node;
 mod small;
 mod source;
 mod star;
+mod whole;
 
 use crate::table::StatementContext;
 use async_trait::async_trait;
@@ -62,9 +64,13 @@ fn has_aggregate(plan: &LogicalPlan) -> Result<bool> {
 
 /// The plan with nodes of ours where the index can answer.
 fn answered(plan: LogicalPlan, context: &Arc<StatementContext>) -> Result<LogicalPlan> {
+    let accuracy = context.index.accuracy;
+    let whole = accuracy.and_then(|_| whole::aggregate_of(&plan).cloned());
     let replaced = plan.transform_up_with_subqueries(|plan| {
         let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
-        let answer = node::answer(aggregate, Vec::new(), context).or_else(|| star::answer(aggregate, context));
+        let accuracy = accuracy.filter(|_| whole.as_ref() == Some(aggregate));
+        let answer = node::answer(aggregate, Vec::new(), accuracy, context)
+            .or_else(|| star::answer(aggregate, accuracy, context));
         Ok(answer.map_or_else(|| Transformed::no(plan), Transformed::yes))
     })?;
     Ok(replaced.data)

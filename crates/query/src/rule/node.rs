@@ -3,7 +3,7 @@
 use super::aggregate::statement_of;
 use super::exec::IndexAnswerExec;
 use super::source::{Source, source_of};
-use crate::answer::{Bound, Condition, Side, Statement, Test, Values, bind};
+use crate::answer::{Accuracy, Bound, Condition, Side, Statement, Test, Values, bind};
 use crate::table::StatementContext;
 use alluvia_snapshot::TableRead;
 use async_trait::async_trait;
@@ -60,6 +60,8 @@ pub(super) struct Question {
     pub(super) smalls: Vec<(String, Purpose)>,
     /// The aggregate's columns, if some are small tables'.
     pub(super) columns: Option<Vec<ColumnOf>>,
+    /// How exact values must be; `None` is exact.
+    pub(super) accuracy: Option<Accuracy>,
 }
 
 impl Question {
@@ -111,10 +113,15 @@ pub(super) struct IndexAnswer {
 }
 
 /// The aggregate's answer by the index, if it can be asked. Rows that have none of the keys' values may be missing from it.
-pub(super) fn answer(aggregate: &Aggregate, keys: Vec<Small>, context: &Arc<StatementContext>) -> Option<LogicalPlan> {
+pub(super) fn answer(
+    aggregate: &Aggregate,
+    keys: Vec<Small>,
+    accuracy: Option<Accuracy>,
+    context: &Arc<StatementContext>,
+) -> Option<LogicalPlan> {
     let source = source_of(&aggregate.input)?;
     let statement = statement_of(aggregate, &source)?;
-    asking(LogicalPlan::Aggregate(aggregate.clone()), &source, statement, keys, None, context)
+    asking(LogicalPlan::Aggregate(aggregate.clone()), &source, statement, keys, None, accuracy, context)
 }
 
 /// A plan's answer by the index, which is asked this statement when the small tables have been read.
@@ -124,6 +131,7 @@ pub(super) fn asking(
     statement: Statement,
     smalls: Vec<Small>,
     columns: Option<Vec<ColumnOf>>,
+    accuracy: Option<Accuracy>,
     context: &Arc<StatementContext>,
 ) -> Option<LogicalPlan> {
     let read = readable(source, context)?;
@@ -134,7 +142,7 @@ pub(super) fn asking(
     }
     let named = smalls.iter().map(|small| (small.column.clone(), small.purpose)).collect();
     let (context, read) = (Arc::clone(context), Arc::new(read.clone()));
-    let question = Arc::new(Question { context, read, statement, bound, smalls: named, columns });
+    let question = Arc::new(Question { context, read, statement, bound, smalls: named, columns, accuracy });
     let node = IndexAnswer { aggregate: plan, smalls, question };
     Some(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }

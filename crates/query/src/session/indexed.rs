@@ -15,11 +15,11 @@ use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::sql::sqlparser::ast::{Query, SetExpr};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
 use std::sync::Arc;
 use tracing::{Instrument, field, info_span};
 
@@ -29,7 +29,22 @@ pub(super) struct Ready {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) read: Arc<TableRead>,
     pub(super) bound: Arc<Bound>,
+    /// Of all that it tells or looks at.
     pub(super) schema: SchemaRef,
+}
+
+impl Ready {
+    /// The columns of its answer.
+    pub(super) fn shown(&self) -> SchemaRef {
+        match self.statement.hidden.len() {
+            0 => Arc::clone(&self.schema),
+            hidden => {
+                let shown = self.schema.fields().len().saturating_sub(hidden);
+                let fields: Vec<_> = self.schema.fields()[..shown].to_vec();
+                Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()))
+            }
+        }
+    }
 }
 
 /// What the index gave.
@@ -90,12 +105,19 @@ impl Session {
         if options.analyze {
             let Some(found) = self.find(run, &ready).await? else { return Ok(None) };
             let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = found.counters;
+            let used = found.used.used();
+            // Nodes that values are estimated of were cut, too, but not read.
+            let (drawn, interval) = match &used.sample {
+                Some(sample) => (sample.nodes_drawn, format!("{}, rungs {}", sample.interval(), sample.rungs())),
+                None => (0, "exact".to_owned()),
+            };
+            let cut = cut + drawn;
+            let drawn = if used.sample.is_some() { format!(" (drawn from: {drawn})") } else { String::new() };
             plan += &format!(
-                "\n  cuboid: {}\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}; blocks_skipped={blocks_skipped}\n  \
-                 rows: filtered={rows_filtered}, tail={tail_rows}, returned={}\n  used: {}",
+                "\n  cuboid: {}\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}{drawn}; blocks_skipped={blocks_skipped}\n  \
+                 rows: filtered={rows_filtered}, tail={tail_rows}, returned={}\n  interval: {interval}\n  used: {used}",
                 if found.by_cuboid { "resident" } else { "none" },
                 found.batch.num_rows(),
-                found.used.used(),
             );
         }
         let kind = if options.analyze { "Plan with Metrics" } else { "physical_plan" };
@@ -109,7 +131,10 @@ impl Session {
         if !run.settings.short_path || sample_fraction_of(&run.settings, hints)? < 1.0 {
             return Ok(None);
         }
-        let Some(statement) = recognise(query) else { return Ok(None) };
+        // Planning tells an exact answer's HAVING, and its order by what is not shown.
+        let may_look_further = run.settings.accuracy().is_some() || run.telling.get().is_some();
+        let recognised = recognise(query).filter(|statement| may_look_further || !statement.looks_further());
+        let Some(statement) = recognised else { return Ok(None) };
         self.await_own_writes().await?;
         let table = TableReference::bare(statement.table.clone());
         let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
@@ -125,7 +150,10 @@ impl Session {
         let schema = match self.engine.schemas().get(&key) {
             Some(schema) => schema,
             None => {
-                let schema = self.schema_of(run, &snapshot, query).await?;
+                let schema = match statement.hidden.is_empty() {
+                    true => self.schema_of(run, &snapshot, query).await?,
+                    false => self.schema_of(run, &snapshot, &telling_all(&statement, query)).await?,
+                };
                 self.engine.schemas().insert(key, Arc::clone(&schema));
                 schema
             }
@@ -189,6 +217,22 @@ impl Session {
         self.engine.queries().reads(this.query_id, &used);
         Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))
     }
+}
+
+/// The query with what it does not show as further columns: the planner knows their types.
+fn telling_all(statement: &Statement, query: &Query) -> Query {
+    let mut query = query.clone();
+    // What else looks at them has been recognised, and may not find them under other names.
+    query.order_by = None;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.having = None;
+        let named = |(place, expr): (usize, &Expr)| SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: Ident::with_quote('"', format!("__hidden_{place}")),
+        };
+        select.projection.extend(statement.hidden.iter().enumerate().map(named));
+    }
+    query
 }
 
 /// What a statement that a cuboid has answered needs to be asked again.

@@ -246,19 +246,20 @@ impl Session {
             return found.into_outcome(run, ready, hints);
         }
         let unplanned = self.plan_later(run, query.clone(), &ready.snapshot, hints)?;
+        let shown = ready.shown();
         let Ready { snapshot, read, bound, schema, .. } = ready;
         let settings = &run.settings;
         let accuracy =
             Accuracy { max_error: settings.max_error, confidence: settings.confidence, missed: Missed::Escalate };
-        let (threads, version, columns) = (settings.threads, snapshot.version, Arc::clone(&schema));
-        let begun = blocking(move || refine(bound, &read, version, kept, threads, columns, accuracy));
+        let (threads, version) = (settings.threads, snapshot.version);
+        let begun = blocking(move || refine(bound, &read, version, kept, threads, schema, accuracy));
         let Some(refining) = begun.await? else { return self.query_at_once(run, query, hints).await };
         let used = unplanned.used();
         let (token, progress) = (run.token.clone(), Arc::clone(&run.progress));
         let asking = Asking { refining, unplanned, token, progress, version, since, rows_told: 0 };
         // A statement runs once.
         let _ = telling.token.set(run.token.clone());
-        let rows = asking.told(Arc::clone(telling), schema);
+        let rows = asking.told(Arc::clone(telling), shown);
         Ok(Outcome::rows("SELECT", rows).with_used(used))
     }
 

@@ -3,6 +3,7 @@
 //! Order matters: the tables are found first, because freshness may come from their options; then the snapshot is pinned;
 //! then the query is planned against that snapshot's definitions.
 
+use crate::answer::Accuracy;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::dialect::{Hints, rewrite_sureness};
 use crate::pg_catalog;
@@ -109,7 +110,8 @@ impl Session {
         if let Some(outcome) = self.answer_by_index(run, &query, hints).await? {
             return Ok(outcome);
         }
-        let planned = self.plan(run, query, hints).await?;
+        let tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
+        let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
         Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
     }
 
@@ -125,25 +127,28 @@ impl Session {
             return Ok(outcome);
         }
         let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
-        let planned = self.plan_tree(run, Tree::Explain(ExplainStatement { options, statement }), hints).await?;
+        let tree = Tree::Explain(ExplainStatement { options, statement });
+        let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
         Ok(Outcome::rows("EXPLAIN", planned.execute()?).with_used(planned.used()))
     }
 
-    /// Plans a query on the snapshot that it needs.
+    /// Plans a query on the snapshot that it needs. Its rows are exact: they may be written somewhere.
     pub(crate) async fn plan(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Planned> {
-        self.plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints).await
+        self.plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints, None).await
     }
 
-    async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints) -> Result<Planned> {
+    async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints, accuracy: Option<Accuracy>) -> Result<Planned> {
         let mut tree = tree;
-        let of_catalog = self.catalog_query(run, &mut tree, hints)?;
+        let brought = self.catalog_query(run, &mut tree, hints)?;
+        // A plan has no place for bounds: they are the value, which must then be exact.
+        let accuracy = accuracy.filter(|_| !brought.has_bounds);
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         self.await_own_writes().await?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
-        self.unplanned(run, tree, of_catalog, snapshot, hints)?.plan().await
+        self.unplanned(run, tree, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
     }
 
-    /// A query on a snapshot that is pinned, to be planned when it is known that it must be.
+    /// A query on a snapshot that is pinned, to be planned when it is known that it must be; then it is exact.
     pub(crate) fn plan_later(
         &self,
         run: &Run,
@@ -152,8 +157,8 @@ impl Session {
         hints: &Hints,
     ) -> Result<Unplanned> {
         let mut tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
-        let of_catalog = self.catalog_query(run, &mut tree, hints)?;
-        self.unplanned(run, tree, of_catalog, Arc::clone(snapshot), hints)
+        let Brought { of_catalog, .. } = self.catalog_query(run, &mut tree, hints)?;
+        self.unplanned(run, tree, of_catalog, Arc::clone(snapshot), hints, None)
     }
 
     fn unplanned(
@@ -163,8 +168,9 @@ impl Session {
         of_catalog: bool,
         snapshot: Arc<Snapshot>,
         hints: &Hints,
+        accuracy: Option<Accuracy>,
     ) -> Result<Unplanned> {
-        let (mut state, runtime, used) = self.planner(run, &snapshot, hints, false)?;
+        let (mut state, runtime, used) = self.planner(run, &snapshot, hints, false, accuracy)?;
         if of_catalog {
             let registered =
                 pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
@@ -173,29 +179,31 @@ impl Session {
         Ok(Unplanned { tree, snapshot, state, runtime, used, token: run.token.clone() })
     }
 
-    /// Brings a query to what can be planned; gives whether it is one of PostgreSQL's catalog.
-    fn catalog_query(&self, run: &Run, tree: &mut Tree, hints: &Hints) -> Result<bool> {
+    /// Brings a query to what can be planned.
+    fn catalog_query(&self, run: &Run, tree: &mut Tree, hints: &Hints) -> Result<Brought> {
         let statement = match tree {
             Tree::Explain(explain) => explain.statement.as_mut(),
             other => other,
         };
-        let Tree::Statement(statement) = statement else { return Ok(false) };
-        let ast::Statement::Query(query) = statement.as_mut() else { return Ok(false) };
+        let Tree::Statement(statement) = statement else { return Ok(Brought::default()) };
+        let ast::Statement::Query(query) = statement.as_mut() else { return Ok(Brought::default()) };
         refuse_ignored(query, self.engine.functions())?;
-        if rewrite_sureness(query)? && sample_fraction_of(&run.settings, hints)? < 1.0 {
+        let has_bounds = rewrite_sureness(query)?;
+        if has_bounds && sample_fraction_of(&run.settings, hints)? < 1.0 {
             return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")
                 .with_hint("SET sample_fraction = 1, and SET max_error for an estimate with bounds"));
         }
-        pg_catalog::prepare(query, &self.authoriser(), || self.settings_now())
+        let of_catalog = pg_catalog::prepare(query, &self.authoriser(), || self.settings_now())?;
+        Ok(Brought { of_catalog, has_bounds })
     }
 
     /// A query's logical plan, for what it tells of types.
     pub(crate) async fn logical_plan(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
         let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let of_catalog = self.catalog_query(run, &mut tree, hints)?;
+        let Brought { of_catalog, .. } = self.catalog_query(run, &mut tree, hints)?;
         let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
         let snapshot = Arc::new(self.pin(&references, &run.settings, hints)?);
-        let (mut state, _, _) = self.planner(run, &snapshot, hints, true)?;
+        let (mut state, _, _) = self.planner(run, &snapshot, hints, true, None)?;
         if of_catalog {
             let registered =
                 pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
@@ -213,7 +221,7 @@ impl Session {
         let mut query = query.clone();
         rewrite_sureness(&mut query)?;
         let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let (state, _, _) = self.planner(run, snapshot, &Hints::default(), true)?;
+        let (state, _, _) = self.planner(run, snapshot, &Hints::default(), true, None)?;
         let snapshot = Arc::clone(snapshot);
         plan_apart(run.token.clone(), async move {
             let plan = state.statement_to_plan(tree).await;
@@ -230,6 +238,7 @@ impl Session {
         snapshot: &Arc<Snapshot>,
         hints: &Hints,
         describes: bool,
+        accuracy: Option<Accuracy>,
     ) -> Result<(SessionState, Arc<RuntimeEnv>, Arc<UsedCounters>)> {
         let pending = match &self.state.lock().transaction {
             Transaction::Open(open) => open.pending(&snapshot.catalog)?,
@@ -253,6 +262,7 @@ impl Session {
                 // The index knows of all rows.
                 rule: run.settings.index_rule && sample_fraction >= 1.0,
                 cuboids: run.settings.cuboids,
+                accuracy,
                 threads: run.settings.threads,
                 kept: Arc::clone(self.engine.kept()),
             },
@@ -300,6 +310,20 @@ impl Session {
             catalog = Arc::clone(&snapshot.catalog);
         }
     }
+}
+
+/// What bringing a query to what can be planned has shown.
+#[derive(Clone, Copy, Default)]
+struct Brought {
+    /// It is one of PostgreSQL's catalog.
+    of_catalog: bool,
+    /// It asks how sure values are.
+    has_bounds: bool,
+}
+
+/// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined for exact.
+fn accuracy_of(run: &Run) -> Option<Accuracy> {
+    run.settings.accuracy().filter(|_| run.telling.get().is_none())
 }
 
 /// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.

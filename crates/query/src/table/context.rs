@@ -6,7 +6,7 @@
 //! - Counters are added to while the statement runs and are complete once its stream has ended.
 
 use super::statistics::ScanCache;
-use crate::answer::{Cuboids, Kept};
+use crate::answer::{Accuracy, Cuboids, Kept};
 use crate::rights::Authoriser;
 use crate::session::Sessions;
 use crate::skipping::PredicateCache;
@@ -68,6 +68,8 @@ pub(crate) struct IndexUse {
     pub(crate) rule: bool,
     /// Whether resident cuboids may.
     pub(crate) cuboids: bool,
+    /// How exact its values must be, where they are an aggregate's; `None` is exact.
+    pub(crate) accuracy: Option<Accuracy>,
     /// Threads that one answer may take.
     pub(crate) threads: usize,
     /// What is kept of tables between statements.
@@ -262,6 +264,8 @@ pub struct SampleUsed {
     pub rows_drawn: u64,
     /// Rows that an exact answer reads.
     pub rows_cut: u64,
+    /// Cut nodes that values are estimated of.
+    pub nodes_drawn: u64,
     /// The largest relative error of a value.
     pub error: f64,
     /// How often an interval holds the exact value: of each value by itself.
@@ -272,15 +276,27 @@ pub struct SampleUsed {
     pub holds: bool,
 }
 
+impl SampleUsed {
+    /// The rungs that were read, by their shares of rows, the thinnest first.
+    pub(crate) fn rungs(&self) -> String {
+        let rungs = (0..32).rev().filter(|rung| self.rungs >> rung & 1 == 1);
+        let rungs: Vec<String> = rungs.map(|rung| format!("1/{}", 1u64 << rung)).collect();
+        rungs.join(", ")
+    }
+
+    /// What kind of intervals its values have.
+    pub(crate) fn interval(&self) -> String {
+        format!("look {} of {} planned at confidence {}", self.look, self.looks, self.confidence)
+    }
+}
+
 impl fmt::Display for SampleUsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = 100.0 * self.rows_drawn as f64 / self.rows_cut.max(1) as f64;
-        let rungs = (0..32).rev().filter(|rung| self.rungs >> rung & 1 == 1);
-        let rungs: Vec<String> = rungs.map(|rung| format!("1/{}", 1u64 << rung)).collect();
         write!(
             f,
             "sample of rungs {}: {} of {} rows drawn ({share:.2} %), interval of look {} of {} planned, relative error at most {:.6} at confidence {}",
-            rungs.join(", "),
+            self.rungs(),
             self.rows_drawn,
             self.rows_cut,
             self.look,

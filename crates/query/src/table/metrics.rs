@@ -1,4 +1,4 @@
-//! What EXPLAIN ANALYZE shows of a scan's snapshot.
+//! What EXPLAIN ANALYZE shows beside figures: of a scan and of an answer of the index the snapshot, and what intervals its values have.
 
 use alluvia_snapshot::Snapshot;
 use datafusion::physical_plan::metrics::{CustomMetricValue, ExecutionPlanMetricsSet, MetricBuilder, MetricValue};
@@ -6,21 +6,21 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// The snapshot of a statement, as a metric: every scan of the statement has the same one.
+/// A text as a metric: what all of one name in a statement have in common, as its snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct SnapshotMetric {
+struct TextMetric {
     text: String,
-    version: u64,
+    number: u64,
 }
 
-impl fmt::Display for SnapshotMetric {
+impl fmt::Display for TextMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl CustomMetricValue for SnapshotMetric {
-    /// Metrics of one name are summed into an empty one; a snapshot is its own sum.
+impl CustomMetricValue for TextMetric {
+    /// Metrics of one name are summed into an empty one; a text is its own sum.
     fn new_empty(&self) -> Arc<dyn CustomMetricValue> {
         Arc::new(self.clone())
     }
@@ -32,7 +32,7 @@ impl CustomMetricValue for SnapshotMetric {
     }
 
     fn as_usize(&self) -> usize {
-        self.version as usize
+        self.number as usize
     }
 
     fn is_eq(&self, other: &Arc<dyn CustomMetricValue>) -> bool {
@@ -40,12 +40,30 @@ impl CustomMetricValue for SnapshotMetric {
     }
 }
 
-/// Adds `snapshot` and counters fixed at planning to a scan's metrics.
-pub(crate) fn describe(metrics: &ExecutionPlanMetricsSet, snapshot: &Snapshot, counters: &[(&'static str, u64)]) {
-    let text = format!("version {}, lag {:?}, stage {}", snapshot.version, snapshot.lag, snapshot.stage);
-    let value = Arc::new(SnapshotMetric { text, version: snapshot.version.0 });
-    MetricBuilder::new(metrics).build(MetricValue::Custom { name: "snapshot".into(), value });
+/// Adds `snapshot` and counters fixed at planning to a scan's metrics; and that its rows are all there are, unless some are left out.
+pub(crate) fn describe(
+    metrics: &ExecutionPlanMetricsSet,
+    snapshot: &Snapshot,
+    is_drawn: bool,
+    counters: &[(&'static str, u64)],
+) {
+    describe_snapshot(metrics, snapshot);
+    if !is_drawn {
+        tell(metrics, "interval", "exact".to_owned(), 0);
+    }
     counters.iter().for_each(|&(name, value)| count(metrics, name, value));
+}
+
+/// Adds `snapshot`.
+pub(crate) fn describe_snapshot(metrics: &ExecutionPlanMetricsSet, snapshot: &Snapshot) {
+    let text = format!("version {}, lag {:?}, stage {}", snapshot.version, snapshot.lag, snapshot.stage);
+    tell(metrics, "snapshot", text, snapshot.version.0);
+}
+
+/// Adds a text, which stands for a number.
+pub(crate) fn tell(metrics: &ExecutionPlanMetricsSet, name: &'static str, text: String, number: u64) {
+    let value = Arc::new(TextMetric { text, number });
+    MetricBuilder::new(metrics).build(MetricValue::Custom { name: name.into(), value });
 }
 
 /// Adds a counter fixed at planning.

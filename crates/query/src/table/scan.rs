@@ -198,7 +198,7 @@ impl Scan<'_> {
         } else {
             TailSource::new(&self.projected, tail.chain(pending.iter().copied()), self.partitions, columns, used)?
         };
-        describe(source.metrics_set(), &self.context.snapshot, &skipped.counters());
+        describe(source.metrics_set(), &self.context.snapshot, self.draw.leaves_out(), &skipped.counters());
         self.sift(DataSourceExec::from_data_source(source.limited(self.limit).traced(self.span.clone())), &sieve, None)
     }
 
@@ -337,7 +337,7 @@ impl Scan<'_> {
         let source = ParquetSource::new(schema).with_table_parquet_options(options).with_parquet_file_reader_factory(
             SegmentReaderFactory::new(Arc::clone(&self.context.used), self.span.clone()),
         );
-        describe(source.metrics(), &self.context.snapshot, &group.skipped.counters());
+        describe(source.metrics(), &self.context.snapshot, self.draw.leaves_out(), &group.skipped.counters());
         count(source.metrics(), "segments_read", group.segments.len() as u64);
         self.context.used.plan_rows(group.segments.iter().map(ChosenSegment::rows).sum());
         if group.rungs > 0 {

@@ -189,7 +189,7 @@ impl Fixture {
             predicates: Arc::clone(&self.predicates),
             skipping: self.skips.then(|| Arc::clone(&self.predicates)),
             scans: Arc::clone(&self.scans),
-            index: IndexUse { rule: false, cuboids: false, threads: 1, kept: Arc::default() },
+            index: IndexUse { rule: false, cuboids: false, accuracy: None, threads: 1, kept: Arc::default() },
             settings: Arc::new(FixedSettings),
             authoriser: Authoriser::new(Who::embedded(), "".into(), Arc::default()),
         };

@@ -40,6 +40,11 @@ impl CodeMap {
         self.by_code.iter().enumerate().filter(|(_, digit)| **digit > 0).map(|(code, _)| code as u32)
     }
 
+    /// Codes below this are looked up; all others are newer than the map.
+    pub(crate) fn codes_known(&self) -> u32 {
+        self.by_code.len() as u32
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> u64 {
         4 * self.by_code.len() as u64

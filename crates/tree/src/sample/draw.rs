@@ -279,12 +279,10 @@ impl Drawing<'_> {
             let packed = &stream.block(block)[low * width..high * width];
             filter_codes(packed, bounds, &filter.codes, &mut mask, &mut into.words);
         }
-        let only = self.question.groups.iter().map(|&level| {
+        let only = into.keys.only_index(self.question.groups.iter().map(|&level| {
             let bounds = reading.index.table.levels[level].code_bounds(block);
-            (bounds.min == bounds.max && !bounds.has_null).then_some(bounds.min)
-        });
-        let only: Option<Vec<u32>> = only.collect();
-        let only = only.and_then(|codes| into.keys.index_of(codes.into_iter()));
+            (bounds.min, bounds.max, bounds.has_null)
+        }));
         for of_run in pieces.chunk_by(|a, b| a.run == b.run) {
             let (first, last) = (&of_run[0], &of_run[of_run.len() - 1]);
             let words = (first.rows.start - low) / 64..(last.rows.end - low).div_ceil(64);
@@ -351,12 +349,12 @@ impl Drawing<'_> {
         indices.clear();
         indices.resize(matching.count(), 0);
         for (at, stream) in reading.groups.iter().enumerate() {
-            let (span, stride) = (keys.spans()[at], keys.strides()[at]);
-            let bounds = reading.index.table.levels[span.level].code_bounds(piece.block);
+            let (level, stride) = (keys.spans()[at].level, keys.strides()[at]);
+            let bounds = reading.index.table.levels[level].code_bounds(piece.block);
             let (packed, width) = (stream.block(piece.block), bounds.width());
             for (index, row) in indices.iter_mut().zip(matching.rows()) {
                 let code = code_at(packed, bounds, width, start + row);
-                *index += span.digit(code).ok_or_else(missing)? * stride;
+                *index += keys.digit(at, code).ok_or_else(missing)? * stride;
             }
         }
         let run = piece.run as u32;

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a node whose summaries tell too little for a stratum is looked into; what is still unknown of single blocks is read exactly.
 
+use super::Asked;
 use super::knowns::NodeKnowns;
-use super::{Asked, possible};
+use super::possible::Possible;
 use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, walk_below};
 use crate::estimate::Known;
 use alluvia_types::Result;
@@ -56,6 +57,7 @@ pub(super) fn gather(
     into: &mut Answer,
 ) -> Result<Option<Gathered>> {
     let mut gathered = Gathered { facts: Vec::with_capacity(cut.len()), exact: Vec::new() };
+    let possible = Possible::new(asked, &into.keys);
     // Only then is nothing added to the answer before it is known whether there are too many groups.
     assert!(asked.question.groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
     for of_segment in cut.chunk_by(|a, b| a.segment == b.segment) {
@@ -67,7 +69,7 @@ pub(super) fn gather(
         let knowns = knowns_of(asked.question, rows)?;
         let mut unknown = Vec::new();
         for &cut in of_segment {
-            match facts_of(asked, rows, &knowns, cut, None, into)? {
+            match facts_of(asked, &possible, rows, &knowns, cut, None, into)? {
                 Found::Facts(facts) => match cells_left.checked_sub(facts.groups.len()) {
                     Some(left) => {
                         cells_left = left;
@@ -81,7 +83,7 @@ pub(super) fn gather(
             }
         }
         for cut in unknown {
-            look_into(asked, rows, &knowns, cut, 1.0, into, &mut gathered)?;
+            look_into(asked, &possible, rows, &knowns, cut, 1.0, into, &mut gathered)?;
         }
     }
     gathered.facts.sort_by_key(|facts| (facts.cut.segment, facts.blocks.start));
@@ -97,6 +99,7 @@ pub(super) fn refine(
     into: &mut Answer,
 ) -> Result<Gathered> {
     let mut gathered = Gathered { facts: Vec::with_capacity(facts.len()), exact: Vec::new() };
+    let possible = Possible::new(asked, &into.keys);
     for facts in facts {
         if !facts.is_looked_into(rate) {
             gathered.facts.push(facts);
@@ -104,14 +107,16 @@ pub(super) fn refine(
         }
         let rows = &segments[facts.cut.segment];
         let knowns = knowns_of(asked.question, rows)?;
-        look_into(asked, rows, &knowns, facts.cut, facts.share, into, &mut gathered)?;
+        look_into(asked, &possible, rows, &knowns, facts.cut, facts.share, into, &mut gathered)?;
     }
     Ok(gathered)
 }
 
 /// Gathers the blocks below a node instead of the node, of a question without groups.
+#[allow(clippy::too_many_arguments)]
 fn look_into(
     asked: &Asked<'_>,
+    possible: &Possible<'_>,
     rows: &SegmentRows,
     knowns: &[Arc<NodeKnowns>],
     node: CutNode,
@@ -123,7 +128,7 @@ fn look_into(
     walk_below(asked.question, rows, node, into, &mut blocks)?;
     for block in blocks {
         let cut = CutNode { height: 0, node: block.block, open: block.open, ..node };
-        match facts_of(asked, rows, knowns, cut, Some(share), into)? {
+        match facts_of(asked, possible, rows, knowns, cut, Some(share), into)? {
             Found::Facts(facts) => gathered.facts.push(facts),
             Found::Unknown | Found::TooManyGroups => gathered.exact.push(block),
         }
@@ -145,6 +150,7 @@ pub(super) enum Found {
 /// Of one node; `share` is the share of its rows that are expected to match, where that was computed already.
 pub(super) fn facts_of(
     asked: &Asked<'_>,
+    possible: &Possible<'_>,
     rows: &SegmentRows,
     knowns: &[Arc<NodeKnowns>],
     cut: CutNode,
@@ -158,7 +164,7 @@ pub(super) fn facts_of(
     let known: Option<Vec<Known>> = knowns.iter().map(|knowns| knowns.of(height, node)).collect();
     let Some(known) = known else { return Ok(Found::Unknown) };
     let nodes = rows.segment.nodes()?;
-    let Some(groups) = possible::groups(asked, &into.keys, &nodes, height, node) else {
+    let Some(groups) = possible.groups(&into.keys, &nodes, height, node) else {
         return Ok(Found::TooManyGroups);
     };
     let blocks = nodes.blocks_below(height, node);

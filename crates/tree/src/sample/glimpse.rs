@@ -68,11 +68,12 @@ pub(super) fn glimpse(
     let mut seen = Vec::new();
     let mut reading = Reading::default();
     let (mut rows_seen, mut cells) = (0.0, 0);
+    let groups = possible::Possible::new(asked, &into.keys);
     for at in chosen(nodes.len()) {
         let node = nodes[at];
         let rows = &segments[node.segment];
         let knowns = facts::knowns_of(asked.question, rows)?;
-        match facts::facts_of(asked, rows, &knowns, node, None, into)? {
+        match facts::facts_of(asked, &groups, rows, &knowns, node, None, into)? {
             Found::Facts(facts) => {
                 cells += facts.groups.len();
                 rows_seen += facts.rows as f64;

@@ -137,6 +137,8 @@ pub struct Estimates {
     pub rows_drawn: u64,
     /// Rows of all cut blocks, which an exact answer reads.
     pub rows_cut: u64,
+    /// Cut nodes that values are estimated of: those of which rows were drawn, and not all were read since.
+    pub nodes_drawn: u64,
     /// The largest relative error of a value.
     pub error: f64,
     /// Groups that may exist and were not seen.

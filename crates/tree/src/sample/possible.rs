@@ -1,10 +1,11 @@
 //! Which groups the rows of a node may be of, by the codes that summaries say are there.
 //!
-//! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is.
+//! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is, and of a level
+//! whose codes a map makes few of, every one that rows of the box can have where a node does not tell its codes.
 
 use super::Asked;
 use super::facts::Facts;
-use crate::answer::{GroupKeys, NodeTree};
+use crate::answer::{CodeMap, CodeSet, GroupKeys, NodeTree};
 use std::collections::HashSet;
 
 /// Groups of all nodes together, beyond which they are not looked for.
@@ -12,36 +13,97 @@ pub(super) const CELLS_MAX: usize = 1 << 21;
 /// Groups of one node beyond which a sample would hardly see them all.
 const OF_NODE_MAX: usize = 1 << 12;
 
-/// Indices of the groups, ascending; none of a question without groups. `None` where they are not known or too many.
-pub(super) fn groups(
-    asked: &Asked<'_>,
-    keys: &GroupKeys,
-    nodes: &NodeTree,
-    height: usize,
-    node: usize,
-) -> Option<Vec<u64>> {
-    let mut indices = vec![0u64];
-    if asked.question.groups.is_empty() {
-        return Some(Vec::new());
+/// What the rows of a box can be of, whatever node they lie in.
+pub(super) struct Possible<'a> {
+    asked: &'a Asked<'a>,
+    /// For each group with a map the digits of the codes that rows of the box can have, ascending; `None` where they are too many to
+    /// be looked for in a node, and of a group without a map.
+    mapped: Vec<Option<Vec<u64>>>,
+}
+
+impl<'a> Possible<'a> {
+    pub(super) fn new(asked: &'a Asked<'a>, keys: &GroupKeys) -> Possible<'a> {
+        let of_group = |at: usize| digits_of(keys.map(at)?, sets(asked, at));
+        Possible { asked, mapped: (0..asked.question.groups.len()).map(of_group).collect() }
     }
-    for (at, &level) in asked.question.groups.iter().enumerate() {
-        let mut codes = nodes.codes_of(height, node, level)?;
-        let filters = asked.question.filters.iter().filter(|filter| filter.level == level).map(|filter| &filter.codes);
-        for set in filters.chain(asked.group_codes.get(at).and_then(Option::as_ref)) {
-            codes.retain(|&code| set.contains(code));
+
+    /// Indices of the groups, ascending; none of a question without groups. `None` where they are not known or too many.
+    pub(super) fn groups(&self, keys: &GroupKeys, nodes: &NodeTree, height: usize, node: usize) -> Option<Vec<u64>> {
+        let mut indices = vec![0u64];
+        if self.asked.question.groups.is_empty() {
+            return Some(Vec::new());
         }
-        let (span, stride) = (keys.spans()[at], keys.strides()[at]);
-        let digits: Vec<u64> = codes.into_iter().map(|code| span.digit(code)).collect::<Option<_>>()?;
-        if indices.len() * digits.len() > OF_NODE_MAX {
-            return None;
+        for (at, &level) in self.asked.question.groups.iter().enumerate() {
+            let digits = match nodes.codes_of(height, node, level) {
+                Some(mut codes) => {
+                    sets(self.asked, at).for_each(|set| codes.retain(|&code| set.contains(code)));
+                    let digits = codes.into_iter().map(|code| keys.digit(at, code));
+                    let mut digits: Vec<u64> = digits.collect::<Option<_>>()?;
+                    // Codes of one group lie anywhere.
+                    digits.sort_unstable();
+                    digits.dedup();
+                    digits
+                }
+                None => self.mapped[at].clone()?,
+            };
+            let stride = keys.strides()[at];
+            if indices.len() * digits.len() > OF_NODE_MAX {
+                return None;
+            }
+            indices = indices.iter().flat_map(|index| digits.iter().map(move |digit| index + digit * stride)).collect();
         }
-        indices = indices.iter().flat_map(|index| digits.iter().map(move |digit| index + digit * stride)).collect();
+        indices.sort_unstable();
+        Some(indices)
     }
-    indices.sort_unstable();
-    Some(indices)
+}
+
+/// The sets that all hold the codes which rows of the box have at a grouped level.
+fn sets<'a>(asked: &'a Asked<'_>, at: usize) -> impl Iterator<Item = &'a CodeSet> {
+    let level = asked.question.groups[at];
+    let filters = asked.question.filters.iter().filter(move |filter| filter.level == level).map(|filter| &filter.codes);
+    filters.chain(asked.group_codes.get(at).and_then(Option::as_ref))
+}
+
+/// The digits of the codes that are in all sets, ascending; `None` if they are too many.
+fn digits_of<'a>(map: &CodeMap, sets: impl Iterator<Item = &'a CodeSet>) -> Option<Vec<u64>> {
+    let all = CodeSet::of_range_and_null(1, u32::MAX, true);
+    let codes = sets.fold(all, |codes, set| codes.intersect(set));
+    let known = map.codes_known();
+    let mut is_there = vec![false; map.digits() as usize + 1];
+    is_there[map.digit(0) as usize] |= codes.holds_null();
+    for &(low, high) in codes.runs() {
+        // Codes that are newer than the map are of digit 0.
+        is_there[0] |= high >= known;
+        (low..=high.min(known.saturating_sub(1))).for_each(|code| is_there[map.digit(code) as usize] = true);
+    }
+    let digits = is_there.into_iter().enumerate().filter(|(_, is_there)| *is_there).map(|(digit, _)| digit as u64);
+    Some(digits.collect::<Vec<_>>()).filter(|digits| digits.len() <= OF_NODE_MAX)
 }
 
 /// How many groups may be in any of the nodes: 1 for a question without groups.
 pub(super) fn count(facts: &[Facts]) -> usize {
     facts.iter().flat_map(|facts| &facts.groups).collect::<HashSet<_>>().len().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_of_all_codes_that_rows_can_have() {
+        let map = CodeMap::new([(1, 3), (2, 1), (4, 3), (6, 2)].into_iter(), 8, 4).expect("each once");
+        let digits = |sets: &[CodeSet]| digits_of(&map, sets.iter()).expect("few");
+        // Without a filter also those that the map leaves out.
+        assert_eq!(digits(&[]), [0, 1, 2, 3]);
+        assert_eq!(digits(&[CodeSet::of_codes(map.codes().collect())]), [1, 2, 3]);
+        assert_eq!(digits(&[CodeSet::of_codes(vec![1, 2, 4]), CodeSet::of_range(4, 100)]), [3]);
+        assert_eq!(digits(&[CodeSet::of_range(6, 6), CodeSet::of_range(1, 3)]), Vec::<u64>::new());
+        // NULL, a code that the map does not know, and a newer one.
+        for code in [0, 3, 9] {
+            assert_eq!(digits(&[CodeSet::of_codes(vec![code, 6])]), [0, 2], "{code}");
+        }
+        let many = CodeMap::new((1..6_000).map(|code| (code, code)), 6_000, 5_999).expect("each once");
+        assert_eq!(digits_of(&many, std::iter::empty()), None);
+        assert_eq!(digits_of(&many, [CodeSet::of_range(7, 9)].iter()), Some(vec![7, 8, 9]));
+    }
 }

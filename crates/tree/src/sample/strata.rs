@@ -316,6 +316,7 @@ impl Strata {
             rungs: self.rungs,
             rows_drawn: self.rows_drawn,
             rows_cut: self.rows_cut,
+            nodes_drawn: self.runs.iter().filter(|run| run.rung > 0).map(|run| run.cut.len() as u64).sum(),
             error: look.error,
             groups_unseen: look.unseen.len() as u64,
             holds: look.holds,

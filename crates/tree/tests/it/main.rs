@@ -6,6 +6,7 @@ mod cuboid_model;
 mod files;
 mod golden;
 mod ladder;
+mod mapped_model;
 mod or_boxes;
 mod refine_model;
 mod round_trip;

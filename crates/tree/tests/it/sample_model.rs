@@ -152,15 +152,15 @@ pub fn exact(data: &Data, question: &BoxQuery) -> Answer {
 }
 
 /// How it is asked.
-struct How<'a> {
-    goals: &'a [Goal],
-    max_error: f64,
-    otherwise: Otherwise,
+pub struct How<'a> {
+    pub goals: &'a [Goal],
+    pub max_error: f64,
+    pub otherwise: Otherwise,
     /// `None` reads the ladder.
-    seed: Option<u64>,
+    pub seed: Option<u64>,
 }
 
-fn ask(data: &Data, question: &BoxQuery, keys: &GroupKeys, how: &How<'_>) -> (Sampled, Answer) {
+pub fn ask(data: &Data, question: &BoxQuery, keys: &GroupKeys, how: &How<'_>) -> (Sampled, Answer) {
     let source = match how.seed {
         None => Source::Ladder,
         Some(seed) => Source::Seeded { seed, identities: &data.identities },

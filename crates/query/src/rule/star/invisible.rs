@@ -13,7 +13,7 @@
 
 use super::path::{Path, is_steady, key_column};
 use super::{exact, is_plain, rows_of};
-use crate::answer::Item;
+use crate::answer::{Accuracy, Item};
 use crate::rule::aggregate::statement;
 use crate::rule::node::{ColumnOf, Purpose, Small, asking, readable};
 use crate::rule::small::JOINED_ROWS_MAX;
@@ -29,12 +29,17 @@ use std::sync::Arc;
 const SMALL_ROWS: u64 = 1 << 16;
 
 /// The aggregate's answer by one question; `instead` stands in its place where that turns out to be none.
-pub(super) fn answer(aggregate: &Aggregate, instead: LogicalPlan, path: &Path<'_>) -> Option<LogicalPlan> {
+pub(super) fn answer(
+    aggregate: &Aggregate,
+    instead: LogicalPlan,
+    accuracy: Option<Accuracy>,
+    path: &Path<'_>,
+) -> Option<LogicalPlan> {
     let groups = aggregate.group_expr.iter().map(|expr| Place::Open(without_alias(expr).clone())).collect();
     let functions = aggregate.aggr_expr.iter().map(|expr| without_alias(expr).clone()).collect();
     let mut way = Way { path, groups, functions, predicates: Vec::new(), sides: Vec::new() };
     way.descend(&aggregate.input)?;
-    way.asking(instead)
+    way.asking(instead, accuracy)
 }
 
 /// What is known of an aggregate on the way down to its fact table. Expressions are over the columns of the plan reached so far.
@@ -202,7 +207,7 @@ impl Way<'_> {
     }
 
     /// The node, at the fact table.
-    fn asking(self, instead: LogicalPlan) -> Option<LogicalPlan> {
+    fn asking(self, instead: LogicalPlan, accuracy: Option<Accuracy>) -> Option<LogicalPlan> {
         let mut source = source_of(self.path.fact)?;
         for predicate in &self.predicates {
             let predicate = source.resolve(predicate).filter(is_plain)?;
@@ -238,7 +243,7 @@ impl Way<'_> {
         });
         let mut columns: Vec<ColumnOf> = columns.collect::<Option<_>>()?;
         columns.extend(self.functions.iter().filter_map(|_| item()));
-        asking(instead, &source, statement, smalls, Some(columns), self.path.context)
+        asking(instead, &source, statement, smalls, Some(columns), accuracy, self.path.context)
     }
 }
 

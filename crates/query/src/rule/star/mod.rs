@@ -22,6 +22,7 @@ mod split;
 use super::aggregate::truncation;
 use super::node::readable;
 use super::source::{source_of, with_columns, without_alias};
+use crate::answer::Accuracy;
 use crate::table::StatementContext;
 use alluvia_snapshot::TableRead;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -31,8 +32,13 @@ use path::{Below, Path, fact_side};
 use split::Split;
 use std::sync::Arc;
 
-/// The aggregate answered by the index as a whole, or with one of a single table below its joins; `None` where neither can be.
-pub(super) fn answer(aggregate: &Aggregate, context: &Arc<StatementContext>) -> Option<LogicalPlan> {
+/// The aggregate answered by the index as a whole, or with one of a single table below its joins, which is exact; `None` where neither can
+/// be.
+pub(super) fn answer(
+    aggregate: &Aggregate,
+    accuracy: Option<Accuracy>,
+    context: &Arc<StatementContext>,
+) -> Option<LogicalPlan> {
     if source_of(&aggregate.input).is_some() || !aggregate.group_expr.iter().all(is_plain) {
         return None;
     }
@@ -45,7 +51,7 @@ pub(super) fn answer(aggregate: &Aggregate, context: &Arc<StatementContext>) -> 
     let cut = split.and_then(|split| paths.iter().find_map(|path| cut(aggregate, &split, path)));
     // A join whose keys turn out to repeat is cut, if it can be.
     let instead = cut.clone().unwrap_or_else(|| LogicalPlan::Aggregate(aggregate.clone()));
-    paths.first().and_then(|largest| invisible::answer(aggregate, instead, largest)).or(cut)
+    paths.first().and_then(|largest| invisible::answer(aggregate, instead, accuracy, largest)).or(cut)
 }
 
 /// Rows that a table has in a snapshot.

@@ -248,7 +248,7 @@ impl Path<'_> {
             let column = key_column(&source, &source.resolve(&expr)?)?;
             Some(Small { column, purpose: Purpose::Narrow, plan })
         });
-        let plan = node::answer(&aggregate, keys.collect(), self.context)?;
+        let plan = node::answer(&aggregate, keys.collect(), None, self.context)?;
         Some(Cut { plan, groups, arguments })
     }
 
