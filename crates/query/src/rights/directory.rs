@@ -71,12 +71,15 @@ impl Engine {
         }
         let (engine, user) = (Arc::clone(self), user.to_owned());
         Box::pin(async move {
-            let written = blocking(move || match allowed(&engine, &user) {
-                Ok(()) => write_admitted(&engine, &user, protocol, peer, kind, Some(TRUSTED)),
-                Err(refused) => write_refused(&engine, &user, protocol, peer, &refused),
+            let (there, name) = (Arc::clone(&engine), user.clone());
+            let written = blocking(move || match allowed(&there, &name) {
+                Ok(()) => write_admitted(&there, &name, protocol, peer, kind, Some(TRUSTED)),
+                Err(refused) => write_refused(&there, &name, protocol, peer, &refused),
             });
             if let Err(error) = written.await {
                 tracing::error!(%error, "a log-in without a password could not be written into the audit log");
+                // Not tried again with each of their requests.
+                engine.log_ins().written(&user, protocol, peer, kind, engine.store().clock().monotonic());
             }
         })
     }
