@@ -169,7 +169,7 @@ fn a_url_is_loaded_in_every_format_or_not_at_all() {
             ("away.csv", ErrorKind::Forbidden),
             ("cut.csv", ErrorKind::Io),
             ("long.csv", ErrorKind::TooLarge),
-            ("bad.csv", ErrorKind::InvalidValue),
+            ("bad.csv", ErrorKind::InvalidText),
             ("none.csv", ErrorKind::Io),
         ] {
             // Also where something came before it.

@@ -60,7 +60,7 @@ pub(crate) use sink::{Sink, compact, tight};
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
-pub(crate) use values::{Bad, parse_decimal, shown};
+pub(crate) use values::{Bad, parse_decimal, parse_i64, shown};
 
 use crate::session::from_datafusion;
 use crate::session::progress::{CancelToken, Phase, Progress};

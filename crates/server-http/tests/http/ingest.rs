@@ -113,7 +113,7 @@ async fn a_bad_row_is_named_and_nothing_is_applied() {
     table(&served).await;
     let good = "1,x\n".repeat(50_000);
     for (content_type, body, status, state, place) in [
-        ("text/csv", format!("{good}four,y\n"), 400, "22000", "the body, line 50001, column a"),
+        ("text/csv", format!("{good}four,y\n"), 400, "22P02", "the body, line 50001, column a"),
         ("text/csv", "1,x\n,y\n".to_owned(), 400, "23502", "the body, line 2, column a"),
         ("application/json", "[{\"a\":1},\n\n{\"a\":null}]".to_owned(), 400, "23502", "the body, line 2, column a"),
         ("application/x-ndjson", "{\"a\":1}\n{\"a\":\n".to_owned(), 400, "22000", "the body, line 2"),
