@@ -18,7 +18,7 @@ const SETTINGS: [(&str, &str, &str); 28] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
-    ("memory_limit", "", "Memory to use in all, such as 4GB; three quarters of the machine's if empty."),
+    ("memory_limit", "", "Memory to use in all, such as 4GB, at least 128MB; three quarters of the machine's if empty."),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
     ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
@@ -159,6 +159,12 @@ impl Config {
         let (config, warnings) = Config::from_sources(text, variables, args)?;
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         Ok(config)
+    }
+
+    /// The defaults, and what flags say.
+    #[cfg(test)]
+    pub fn of_flags(args: &ConfigArgs) -> Result<Config> {
+        Ok(Config::from_sources(None, std::iter::empty(), args)?.0)
     }
 
     fn from_sources(

@@ -10,7 +10,7 @@ use crate::checked;
 use crate::copy::{CopyPlaces, Fetch, ServedPlaces};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
-use crate::rights::{LogIns, Trust};
+use crate::rights::{LogIns, Refusals, Trust};
 use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
@@ -93,6 +93,7 @@ pub struct Engine {
     sessions: Arc<Sessions>,
     trust: Trust,
     log_ins: LogIns,
+    refusals: Refusals,
     statements: Statements,
     /// Statements that take longer are logged; zero is never. Microseconds.
     slow_micros: AtomicU64,
@@ -136,6 +137,7 @@ impl Engine {
             sessions: Arc::default(),
             trust: Trust::default(),
             log_ins: LogIns::default(),
+            refusals: Refusals::default(),
             statements: Statements::default(),
             slow_micros: AtomicU64::new(0),
             store,
@@ -163,6 +165,11 @@ impl Engine {
     /// Which log-ins have lines in the audit log.
     pub(crate) fn log_ins(&self) -> &LogIns {
         &self.log_ins
+    }
+
+    /// Which refusals have lines in the audit log.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Counters of statements.
