@@ -178,6 +178,7 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
         copy_hosts: config.list("copy_hosts"),
         copy_private_addresses: config.switch("copy_private_addresses")?,
         copy_url_bytes_max: bytes(config, "copy_url_bytes_max")?,
+        copy_unpacked_bytes_max: bytes(config, "copy_unpacked_bytes_max")?,
         copy_ca_file: config.path("copy_ca_file"),
     };
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
@@ -239,12 +240,7 @@ async fn listen_flight(
 }
 
 /// Binds at the address of a setting, or the next free port if nobody stated one; none that another setting states.
-async fn listen<S, F>(
-    config: &Config,
-    stated: &[Stated],
-    setting: &str,
-    bind: impl Fn(SocketAddr) -> F,
-) -> Result<S>
+async fn listen<S, F>(config: &Config, stated: &[Stated], setting: &str, bind: impl Fn(SocketAddr) -> F) -> Result<S>
 where
     F: Future<Output = Result<S>>,
 {

@@ -39,6 +39,8 @@ pub struct ServedOptions {
     pub copy_private_addresses: bool,
     /// The longest file of a URL.
     pub copy_url_bytes_max: u64,
+    /// What a packed file or a URL's may unpack to; of Parquet and Arrow their rows.
+    pub copy_unpacked_bytes_max: u64,
     /// The authorities that https believes, in PEM; `None` for the system's. Also for the process's own sessions.
     pub copy_ca_file: Option<PathBuf>,
 }
@@ -50,6 +52,7 @@ impl Default for ServedOptions {
             copy_hosts: Vec::new(),
             copy_private_addresses: false,
             copy_url_bytes_max: 10 << 30,
+            copy_unpacked_bytes_max: 100 << 30,
             copy_ca_file: None,
         }
     }

@@ -7,7 +7,7 @@
 
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::checked;
-use crate::copy::{CopyPlaces, Fetch, ServedPlaces};
+use crate::copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rights::{LogIns, Refusals, Trust};
@@ -188,17 +188,12 @@ impl Engine {
         slow > 0 && duration.as_micros() > u128::from(slow)
     }
 
-    /// Where statements spill, and bodies are spooled.
-    pub(crate) fn spill_dir(&self) -> &Path {
-        &self.options.spill_dir
-    }
-
     /// What a session may name in COPY.
     pub(crate) fn copy_places(&self, is_served: bool) -> CopyPlaces {
-        let spool_dir = self.options.spill_dir.clone();
+        let spool = Spool::new(Arc::clone(&self.runtime.disk_manager));
         match is_served {
-            true => CopyPlaces::served(&self.options.served, spool_dir),
-            false => CopyPlaces::anywhere(self.options.fetch.clone(), spool_dir),
+            true => CopyPlaces::served(&self.options.served, spool),
+            false => CopyPlaces::anywhere(self.options.fetch.clone(), spool),
         }
     }
 

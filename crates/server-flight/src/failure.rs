@@ -16,10 +16,9 @@ const MESSAGE_BYTES_MAX: usize = 2_000;
 pub fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | InvalidText
-        | NotGrouped | NotNull
-        | DatatypeMismatch | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample
-        | InvalidSampleSeed | OutOfRange | DivisionByZero => Code::InvalidArgument,
+        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
+        | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | UndefinedParameter | Protocol
+        | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange | DivisionByZero => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,

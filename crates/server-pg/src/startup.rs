@@ -114,8 +114,11 @@ fn check_database(database: &str, user: &str) -> Result<()> {
         return Ok(());
     }
     let shown: String = database.chars().take(60).collect();
-    Err(Error::new(ErrorKind::UndefinedDatabase, format!("there is no database {shown:?}: the one here is {DATABASE_NAME}"))
-        .with_hint(format!("connect with dbname={DATABASE_NAME}")))
+    Err(Error::new(
+        ErrorKind::UndefinedDatabase,
+        format!("there is no database {shown:?}: the one here is {DATABASE_NAME}"),
+    )
+    .with_hint(format!("connect with dbname={DATABASE_NAME}")))
 }
 
 /// Goes over to TLS.
@@ -293,9 +296,15 @@ mod tests {
 
     #[test]
     fn a_database_that_is_not_here_is_refused_and_the_usual_names_are_the_one_that_is() {
-        for (database, is_here) in
-            [("", true), ("alluvia", true), ("postgres", true), ("me", true), ("you", false), ("Alluvia", false), ("alluvia ", false)]
-        {
+        for (database, is_here) in [
+            ("", true),
+            ("alluvia", true),
+            ("postgres", true),
+            ("me", true),
+            ("you", false),
+            ("Alluvia", false),
+            ("alluvia ", false),
+        ] {
             let checked = check_database(database, "me");
             assert_eq!(checked.is_ok(), is_here, "{database}");
             if let Err(error) = checked {

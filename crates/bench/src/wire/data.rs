@@ -64,10 +64,7 @@ pub fn text(rows: Range<u64>) -> Vec<Bytes> {
 pub fn batch(rows: Range<u64>) -> Anything<RecordBatch> {
     let rows: Vec<Row> = rows.map(row).collect();
     let columns: [(&str, ArrayRef); 4] = [
-        (
-            "country",
-            Arc::new(StringArray::from_iter_values(rows.iter().map(|row| format!("country {}", row.country)))),
-        ),
+        ("country", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| format!("country {}", row.country))))),
         ("day", Arc::new(Date32Array::from_iter_values(rows.iter().map(|row| FIRST_DAY + row.day)))),
         ("price", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.price)))),
         ("quantity", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.quantity)))),

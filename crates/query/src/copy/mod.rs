@@ -36,6 +36,7 @@ mod rejects;
 mod roots;
 mod rows;
 mod sink;
+mod spool;
 mod statement;
 #[cfg(test)]
 mod testing;
@@ -57,6 +58,7 @@ pub use peeked::infer_stream;
 pub(crate) use places::is_url;
 pub use places::{CopyPlaces, Fetch, ServedPlaces};
 pub(crate) use sink::{Sink, compact, tight};
+pub(crate) use spool::Spool;
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;

@@ -5,6 +5,7 @@
 //! - The reader gives every byte once, in order. Nothing is kept but what looks have read.
 
 use crate::copy::body::BodyOptions;
+use crate::copy::body::Bound;
 use crate::copy::files::{InputFile, open_unpacked};
 use crate::copy::infer::{Inferred, infer_from};
 use crate::copy::options::{CopyOptions, Direction, Format, Header};
@@ -121,7 +122,8 @@ fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
     const START_BYTES: u64 = 64 << 10;
     let name = sample.name();
     let mut start = Vec::new();
-    let bytes = open_unpacked(sample.open()?, &name, options.compression, &Arc::new(Progress::default()))?;
+    let silent = Arc::new(Progress::default());
+    let bytes = open_unpacked(sample.open()?, &name, options.compression, &silent, &Bound::None)?;
     bytes.take(START_BYTES).read_to_end(&mut start).map_err(|error| Error::io(&name, "reading", &error))?;
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();

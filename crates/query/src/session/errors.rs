@@ -225,7 +225,10 @@ fn not_grouped(message: &str) -> Option<Error> {
         }
     };
     let message = format!("{} in {place} is neither grouped by nor inside of an aggregate", without_tree(name));
-    Some(Error::new(ErrorKind::NotGrouped, message).with_hint("add it to GROUP BY, or take an aggregate of it: any_value(x), max(x)"))
+    Some(
+        Error::new(ErrorKind::NotGrouped, message)
+            .with_hint("add it to GROUP BY, or take an aggregate of it: any_value(x), max(x)"),
+    )
 }
 
 fn arrow_error(error: &ArrowError) -> Error {
@@ -235,9 +238,7 @@ fn arrow_error(error: &ArrowError) -> Error {
             Error::new(ErrorKind::OutOfRange, format!("out of range: {}", lower_first(message)))
                 .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))")
         }
-        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
-            cast_error(&clean(message))
-        }
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => cast_error(&clean(message)),
         ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
         ArrowError::MemoryError(message) => exhausted(message),
         ArrowError::IoError(_, error) => Error::io("the spill directory", "using", error),
@@ -359,12 +360,19 @@ mod tests {
     #[test]
     fn what_is_not_grouped_is_named_with_its_place() {
         let of = |message: &str| error_of(&DataFusionError::Plan(message.into()));
-        let wildcard = of("Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column \"sales.country\" \
+        let wildcard = of(
+            "Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column \"sales.country\" \
             must appear in the GROUP BY clause or must be part of an aggregate function, currently only \"sum(sales.price)\" appears in the \
-            SELECT clause satisfies this requirement");
+            SELECT clause satisfies this requirement",
+        );
         assert_eq!(wildcard.message(), "sales.country in SELECT is neither grouped by nor inside of an aggregate");
-        let having = of("HAVING clause references: sales.price > Int64(1) must appear in the GROUP BY clause or be used in an aggregate function");
-        assert_eq!(having.message(), "sales.price > Int64(1) in HAVING is neither grouped by nor inside of an aggregate");
+        let having = of(
+            "HAVING clause references: sales.price > Int64(1) must appear in the GROUP BY clause or be used in an aggregate function",
+        );
+        assert_eq!(
+            having.message(),
+            "sales.price > Int64(1) in HAVING is neither grouped by nor inside of an aggregate"
+        );
         assert_eq!((wildcard.kind(), having.kind()), (ErrorKind::NotGrouped, ErrorKind::NotGrouped));
         assert_eq!(of("Column in SELECT is odd").kind(), ErrorKind::Syntax);
     }

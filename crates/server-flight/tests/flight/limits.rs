@@ -178,7 +178,8 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
         if let Some(authorization) = authorization {
             client.set_header("authorization", authorization);
         }
-        let mut run = async |sql: &str| client.execute_update(sql.to_owned(), None).await.map_err(|error| state(error).1);
+        let mut run =
+            async |sql: &str| client.execute_update(sql.to_owned(), None).await.map_err(|error| state(error).1);
         for sql in ["SET freshness = '5s'", "BEGIN", "SET freshness = '7s'", "INSERT INTO t VALUES (3)"] {
             run(sql).await.unwrap();
         }
