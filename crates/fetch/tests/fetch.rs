@@ -164,7 +164,7 @@ fn a_body_that_is_cut_or_too_long_is_refused() {
         "/cut" => web::announced(b"only this", 100),
         "/cut-chunks" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nonly this".to_vec(),
         "/no-length" => b"HTTP/1.1 200 OK\r\n\r\nall of it, or not".to_vec(),
-        "/long" => plain(&[7; 2_000]),
+        "/long" => plain([7; 2_000]),
         "/long-chunks" => {
             let chunk = [b"3e8\r\n".as_slice(), &[7; 1_000], b"\r\n"].concat();
             [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".as_slice(), &chunk.repeat(3), b"0\r\n\r\n"]

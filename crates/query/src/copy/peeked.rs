@@ -4,8 +4,7 @@
 //! - Every look begins at the first byte: what one has read is there for the next, and for the reader in the end.
 //! - The reader gives every byte once, in order. Nothing is kept but what looks have read.
 
-use crate::copy::body::BodyOptions;
-use crate::copy::body::Bound;
+use crate::copy::body::{BodyOptions, Bound};
 use crate::copy::files::{InputFile, open_unpacked};
 use crate::copy::infer::{Inferred, infer_from};
 use crate::copy::options::{CopyOptions, Direction, Format, Header};

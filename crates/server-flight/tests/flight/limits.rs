@@ -180,7 +180,7 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
         }
         let mut run =
             async |sql: &str| client.execute_update(sql.to_owned(), None).await.map_err(|error| state(error).1);
-        for sql in ["SET freshness = '5s'", "BEGIN", "SET freshness = '7s'", "INSERT INTO t VALUES (3)"] {
+        for sql in ["SET confidence = 0.8", "BEGIN", "SET confidence = 0.99", "INSERT INTO t VALUES (3)"] {
             run(sql).await.unwrap();
         }
         assert_eq!(served.number(open).await, 1);
@@ -189,7 +189,7 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
         assert_eq!(run("COMMIT").await.unwrap_err(), "25P02");
         assert_eq!(served.count("t").await, 0);
         run("INSERT INTO t VALUES (5)").await.unwrap();
-        assert!(text(&mut client, "SHOW freshness").await.contains("5s"), "the session and its settings stay");
+        assert!(text(&mut client, "SHOW confidence").await.contains("0.8"), "the session and its settings stay");
         served.sql("DROP TABLE t; CREATE TABLE t (a INT)").await;
     }
 }
