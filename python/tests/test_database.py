@@ -43,7 +43,7 @@ def test_foreign_directories_and_wrong_options_are_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("Dear")
     with pytest.raises(alluvia.Error, match="letter.txt"):
         alluvia.open(tmp_path)
-    for options in ({"memory_limit": "lots"}, {"threads": 0}, {"settings": {"freshness": "soon"}}, {"settings": {"no name": 1}}):
+    for options in ({"memory_limit": "lots"}, {"memory_limit": "1KB"}, {"threads": 0}, {"settings": {"freshness": "soon"}}, {"settings": {"no name": 1}}):
         with pytest.raises(alluvia.Error):
             alluvia.open(tmp_path / "db", **options)
     alluvia.open(tmp_path / "db", memory_limit=1 << 30, threads=1, spill_limit="1GB").close()

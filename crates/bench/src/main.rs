@@ -52,7 +52,7 @@ enum Bench {
     Box(boxes::BoxArgs),
     /// VOLAP's figures 12 and 13: insertion and queries by structure and number of dimensions.
     Curves(curves::CurvesArgs),
-    /// PostgreSQL's protocol and HTTP: COPY, /ingest, prepared aggregates and inserts, beside PostgreSQL.
+    /// COPY, /ingest, prepared aggregates and inserts beside PostgreSQL, and answers through Flight SQL beside pyarrow.
     Wire(wire::WireArgs),
     /// Small durable batches and many aggregate queries at a time.
     Mixed(mixed::MixedArgs),

@@ -14,6 +14,8 @@ pub struct Running {
     pub config: Config,
     /// Where HTTP is, if it is served.
     pub http: Option<SocketAddr>,
+    /// Where Flight SQL is, if it is served, as clients are told.
+    pub flight: Option<String>,
     /// From its start until it said that it is ready.
     pub ready_ms: f64,
     folder: Option<PathBuf>,
@@ -51,18 +53,21 @@ pub fn alluvia(program: &Path, data: &Path) -> Anything<Running> {
     let mut child = Command::new(program)
         .arg("serve")
         .arg(data)
-        .args(["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
+        .args(["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--flight-listen", "127.0.0.1:0"])
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{} could not be started: {error}", program.display()))?;
     let out = child.stdout.take().ok_or("the server has no output")?;
     // From here on the process ends with this value, whatever goes wrong.
-    let mut server = Running { child, config: Config::new(), http: None, ready_ms: 0.0, folder: None };
+    let mut server = Running { child, config: Config::new(), http: None, flight: None, ready_ms: 0.0, folder: None };
     let mut port = None;
     for line in BufReader::new(out).lines() {
         let line = line?;
         if let Some((_, address)) = line.split_once(" on http://") {
             server.http = Some(address.trim().parse()?);
+        }
+        if let Some((_, address)) = line.split_once(" on grpc://") {
+            server.flight = Some(format!("grpc://{}", address.trim()));
         }
         if let Some((_, rest)) = line.split_once(" -p ") {
             port = rest.split(' ').next().and_then(|port| port.parse::<u16>().ok());
@@ -117,7 +122,7 @@ pub fn postgres() -> Anything<Running> {
         .spawn()?;
     let mut config = Config::new();
     config.host("127.0.0.1").port(port).user("alluvia").dbname("postgres");
-    Ok(Running { child, config, http: None, ready_ms: 0.0, folder: Some(folder) })
+    Ok(Running { child, config, http: None, flight: None, ready_ms: 0.0, folder: Some(folder) })
 }
 
 /// Connects; a server that is starting is waited for.

@@ -14,11 +14,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 28] = [
+const SETTINGS: [(&str, &str, &str); 29] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
-    ("memory_limit", "", "Memory to use in all, such as 4GB; three quarters of the machine's if empty."),
+    (
+        "memory_limit",
+        "",
+        "Memory to use in all, such as 4GB, at least 128MB; three quarters of the machine's if empty.",
+    ),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
     ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
@@ -70,6 +74,11 @@ const SETTINGS: [(&str, &str, &str); 28] = [
         "true: hosts of copy_hosts may be at addresses that are not public. An address that is written in copy_hosts may be so anyway.",
     ),
     ("copy_url_bytes_max", "10GB", "The longest file that COPY reads of a URL, as it comes."),
+    (
+        "copy_unpacked_bytes_max",
+        "100GB",
+        "What a packed file that COPY reads, of copy_roots or a URL, may unpack to; of Parquet and Arrow their rows.",
+    ),
     ("copy_ca_file", "", "File of the authorities that https believes, in PEM; the system's if empty."),
     ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0 logs none."),
     (
@@ -159,6 +168,12 @@ impl Config {
         let (config, warnings) = Config::from_sources(text, variables, args)?;
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         Ok(config)
+    }
+
+    /// The defaults, and what flags say.
+    #[cfg(test)]
+    pub fn of_flags(args: &ConfigArgs) -> Result<Config> {
+        Ok(Config::from_sources(None, std::iter::empty(), args)?.0)
     }
 
     fn from_sources(

@@ -18,7 +18,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,6 +46,7 @@ pub struct ServeArgs {
 
 pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     let config = Config::load(&args.config)?;
+    let stated = stated_addresses(&config)?;
     let exporter = observe(&config)?;
     let passwords_file = config.path("passwords").unwrap_or_else(|| args.dir.join("passwords"));
     if let Some(user) = &args.set_password {
@@ -67,18 +68,18 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         message_bytes_max: bytes(&config, "message_bytes_max")? as usize,
         stop_wait: config.duration("stop_timeout")?,
     };
-    let server = listen(&config, "listen", |address| {
+    let server = listen(&config, &stated, "listen", |address| {
         let (options, db) = (options.clone(), Arc::clone(&db));
         async move { Server::bind(address, options, move || db.session()).await }
     });
     let server = server.await?;
     let http_server = match config.get("http_listen") {
         "off" => None,
-        _ => Some(listen_http(&config, &options, &db).await?),
+        _ => Some(listen_http(&config, &stated, &options, &db).await?),
     };
     let flight_server = match config.get("flight_listen") {
         "off" => None,
-        _ => Some(listen_flight(&config, &options, &db).await?),
+        _ => Some(listen_flight(&config, &stated, &options, &db).await?),
     };
     // Before it says that it is ready: whoever reads that may stop it at once.
     let stop = stopped()?;
@@ -136,12 +137,12 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
 
 /// Begins to log, and to send traces where the settings name a collector.
 fn observe(config: &Config) -> Result<Option<Exporter>> {
-    let endpoint = config.get("otlp_endpoint");
+    let (endpoint, share) = (config.get("otlp_endpoint"), config.share("otlp_share")?);
     if endpoint.is_empty() {
         crate::observe(None);
         return Ok(None);
     }
-    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint)?, config.share("otlp_share")?);
+    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint)?, share);
     crate::observe(Some(spans));
     Ok(Some(exporter))
 }
@@ -177,6 +178,7 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
         copy_hosts: config.list("copy_hosts"),
         copy_private_addresses: config.switch("copy_private_addresses")?,
         copy_url_bytes_max: bytes(config, "copy_url_bytes_max")?,
+        copy_unpacked_bytes_max: bytes(config, "copy_unpacked_bytes_max")?,
         copy_ca_file: config.path("copy_ca_file"),
     };
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
@@ -190,7 +192,12 @@ fn bytes(config: &Config, name: &str) -> Result<u64> {
     parse_bytes(config.get(name)).map_err(|error| error.at(name))
 }
 
-async fn listen_http(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<http::Server> {
+async fn listen_http(
+    config: &Config,
+    stated: &[Stated],
+    options: &ServerOptions,
+    db: &Arc<Database>,
+) -> Result<http::Server> {
     let options = http::ServerOptions {
         access: options.access.clone(),
         attempts: Arc::clone(&options.attempts),
@@ -204,10 +211,15 @@ async fn listen_http(config: &Config, options: &ServerOptions, db: &Arc<Database
         stop_wait: options.stop_wait,
     };
     let bind = |address| http::Server::bind(address, options.clone(), Arc::clone(db.engine()));
-    listen(config, "http_listen", bind).await
+    listen(config, stated, "http_listen", bind).await
 }
 
-async fn listen_flight(config: &Config, options: &ServerOptions, db: &Arc<Database>) -> Result<flight::Server> {
+async fn listen_flight(
+    config: &Config,
+    stated: &[Stated],
+    options: &ServerOptions,
+    db: &Arc<Database>,
+) -> Result<flight::Server> {
     let options = flight::ServerOptions {
         access: options.access.clone(),
         attempts: Arc::clone(&options.attempts),
@@ -224,30 +236,71 @@ async fn listen_flight(config: &Config, options: &ServerOptions, db: &Arc<Databa
         ..flight::ServerOptions::default()
     };
     let bind = |address| flight::Server::bind(address, options.clone(), Arc::clone(db.engine()));
-    listen(config, "flight_listen", bind).await
+    listen(config, stated, "flight_listen", bind).await
 }
 
-/// Binds at the address of a setting, or the next free port if nobody stated one.
-async fn listen<S, F>(config: &Config, setting: &str, bind: impl Fn(SocketAddr) -> F) -> Result<S>
+/// Binds at the address of a setting, or the next free port if nobody stated one; none that another setting states.
+async fn listen<S, F>(config: &Config, stated: &[Stated], setting: &str, bind: impl Fn(SocketAddr) -> F) -> Result<S>
 where
     F: Future<Output = Result<S>>,
 {
-    let text = config.get(setting);
-    let mut address: SocketAddr = text.parse().map_err(|_| {
-        Error::new(ErrorKind::InvalidSetting, format!("{setting} cannot be '{text}'"))
-            .with_hint("write an address and a port: 127.0.0.1:5432, [::1]:5432, 0.0.0.0:5432")
-    })?;
+    let mut address = address_of(config, setting)?;
     let last_port = address.port().saturating_add(PORTS_TRIED);
     loop {
+        while !config.is_stated(setting) && stated.iter().any(|(_, theirs)| collide(address, *theirs)) {
+            address.set_port(address.port().saturating_add(1));
+        }
         match bind(address).await {
             Err(error)
                 if error.kind() == ErrorKind::Locked && !config.is_stated(setting) && address.port() < last_port =>
             {
                 address.set_port(address.port() + 1);
             }
-            bound => return bound,
+            bound => return bound.map_err(|error| error.at(setting)),
         }
     }
+}
+
+fn address_of(config: &Config, setting: &str) -> Result<SocketAddr> {
+    let text = config.get(setting);
+    text.parse().map_err(|_| {
+        Error::new(ErrorKind::InvalidSetting, format!("{setting} cannot be '{text}'"))
+            .with_hint("write an address and a port: 127.0.0.1:5432, [::1]:5432, 0.0.0.0:5432")
+    })
+}
+
+/// A setting, and the address that somebody stated for it.
+type Stated = (&'static str, SocketAddr);
+
+/// The addresses to listen on that somebody stated; refused where two of them cannot both be listened on.
+fn stated_addresses(config: &Config) -> Result<Vec<Stated>> {
+    let mut stated: Vec<Stated> = Vec::new();
+    for setting in ["listen", "http_listen", "flight_listen"] {
+        if !config.is_stated(setting) || (setting != "listen" && config.get(setting) == "off") {
+            continue;
+        }
+        let address = address_of(config, setting)?;
+        if let Some((other, _)) = stated.iter().find(|(_, theirs)| collide(address, *theirs)) {
+            return Err(collision(other, setting, address));
+        }
+        stated.push((setting, address));
+    }
+    Ok(stated)
+}
+
+fn collision(setting: &str, other: &str, address: SocketAddr) -> Error {
+    let message = format!("{setting} and {other} both name port {} of {}", address.port(), address.ip());
+    Error::new(ErrorKind::InvalidSetting, message).with_hint("give each a port of its own; port 0 is whichever is free")
+}
+
+/// Whether both cannot be listened on. Port 0 is whichever is free.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |one: IpAddr, other: IpAddr| match one {
+        IpAddr::V4(any) => one == other || any.is_unspecified() && other.is_ipv4(),
+        // Also all of IPv4's.
+        IpAddr::V6(any) => one == other || any.is_unspecified(),
+    };
+    one.port() == other.port() && one.port() != 0 && (covers(one.ip(), other.ip()) || covers(other.ip(), one.ip()))
 }
 
 fn tls(config: &Config) -> Result<Option<Tls>> {
@@ -348,4 +401,55 @@ fn set_password(file: &Path, user: &str) -> Result<ExitCode> {
     save_passwords(file, &passwords)?;
     say(&format!("the password of {user} is set; a server that runs takes it when it is started again\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(settings: &[&str]) -> Config {
+        let set = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        Config::of_flags(&ConfigArgs { set, ..ConfigArgs::default() }).unwrap()
+    }
+
+    #[test]
+    fn two_settings_that_state_one_port_are_both_named() {
+        for (settings, named) in [
+            (vec!["listen=127.0.0.1:7000", "http_listen=127.0.0.1:7000"], Some(["listen", "http_listen"])),
+            (vec!["listen=127.0.0.1:7000", "flight_listen=0.0.0.0:7000"], Some(["listen", "flight_listen"])),
+            (vec!["http_listen=[::]:7000", "flight_listen=127.0.0.1:7000"], Some(["http_listen", "flight_listen"])),
+            (vec!["listen=127.0.0.1:7000", "http_listen=127.0.0.2:7000"], None),
+            (vec!["listen=[::1]:7000", "http_listen=0.0.0.0:7000"], None),
+            (vec!["listen=127.0.0.1:0", "http_listen=127.0.0.1:0"], None),
+            (vec!["listen=127.0.0.1:7000", "http_listen=off", "flight_listen=off"], None),
+            (vec![], None),
+        ] {
+            let stated = stated_addresses(&config(&settings));
+            assert_eq!(stated.is_err(), named.is_some(), "{settings:?}");
+            if let (Err(error), Some(named)) = (stated, named) {
+                assert!(named.iter().all(|name| error.message().contains(name)), "{error}");
+                assert!(error.message().contains("7000"), "{error}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_states_no_port_makes_way_for_who_does() {
+        let config = config(&["http_listen=127.0.0.1:5432"]);
+        let stated = stated_addresses(&config).unwrap();
+        let bind = |address: SocketAddr| async move { Ok(address) };
+        let port = |address: Result<SocketAddr>| address.unwrap().port();
+        assert_eq!(port(listen(&config, &stated, "listen", bind).await), 5433);
+        assert_eq!(port(listen(&config, &stated, "http_listen", bind).await), 5432);
+        assert_eq!(port(listen(&config, &stated, "flight_listen", bind).await), 50_051);
+        let taken = |_: SocketAddr| async move { Err::<SocketAddr, _>(Error::new(ErrorKind::Locked, "it is taken")) };
+        let error = listen(&config, &stated, "http_listen", taken).await.unwrap_err();
+        assert_eq!(error.message(), "http_listen: it is taken");
+    }
+
+    #[test]
+    fn the_share_of_traces_is_checked_without_a_collector() {
+        let error = observe(&config(&["otlp_share=7"])).err().unwrap();
+        assert!(error.message().contains("otlp_share cannot be '7'"), "{error}");
+    }
 }

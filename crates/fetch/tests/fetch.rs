@@ -1,52 +1,34 @@
 //! Fetching from hosts of this machine that answer as they are told, by every way there is of not being allowed to.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+#[path = "support/web.rs"]
+mod web;
+
 use alluvia_fetch::{Fetcher, Hosts, Resolve, Rules, Waits};
 use alluvia_types::{Error, ErrorKind};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use web::{elsewhere, plain};
 
-/// A host that answers each request with what `answer` makes of its path, and closes the connection. It ends with the process.
+/// A host, and how often it was asked.
 struct Served {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
 }
 
-fn host(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Served {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+fn host(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Served {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            count.fetch_add(1, Ordering::SeqCst);
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            let first = lines.next().unwrap().unwrap();
-            for line in lines {
-                if line.unwrap().is_empty() {
-                    break;
-                }
-            }
-            let path = first.split(' ').nth(1).unwrap().to_owned();
-            let _ = stream.write_all(&answer(&path));
-        }
+    let address = web::host(move |path| {
+        count.fetch_add(1, Ordering::SeqCst);
+        answer(path)
     });
     Served { address, asked }
-}
-
-fn ok(body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-    [head.as_bytes(), body].concat()
-}
-
-fn found(place: &str) -> Vec<u8> {
-    format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
 fn rules(hosts: &[&str]) -> Rules {
@@ -76,8 +58,8 @@ fn kind(fetcher: &Fetcher, url: &str) -> ErrorKind {
 #[test]
 fn a_file_comes_whole_with_a_length_or_in_chunks() {
     let served = host(|path| match path {
-        "/a.csv?key=secret" => ok(b"a,b\n1,2\n"),
-        "/empty" => ok(b""),
+        "/a.csv?key=secret" => plain(b"a,b\n1,2\n"),
+        "/empty" => plain(b""),
         "/chunks" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n".to_vec(),
         _ => b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec(),
     });
@@ -95,7 +77,7 @@ fn a_file_comes_whole_with_a_length_or_in_chunks() {
 
 #[test]
 fn only_hosts_that_are_listed_are_asked() {
-    let served = host(|_| ok(b"x"));
+    let served = host(|_| plain(b"x"));
     let port = served.address.port();
     let refused = |hosts: &[&str], url: &str| {
         let fetcher = Fetcher::with_resolver(rules(hosts), here());
@@ -129,7 +111,7 @@ fn only_hosts_that_are_listed_are_asked() {
 
 #[test]
 fn a_name_is_looked_up_once_and_only_checked_addresses_are_connected_to() {
-    let served = host(|_| ok(b"x"));
+    let served = host(|_| plain(b"x"));
     let port = served.address.port();
     let looked_up = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&looked_up);
@@ -148,16 +130,16 @@ fn a_name_is_looked_up_once_and_only_checked_addresses_are_connected_to() {
 #[test]
 fn where_an_answer_leads_is_checked_as_the_first_url() {
     let served = host(|path| match path {
-        "/relative" => found("sub/file"),
-        "/sub/file" => ok(b"there"),
-        "/around" => found("/around"),
+        "/relative" => elsewhere("sub/file"),
+        "/sub/file" => plain(b"there"),
+        "/around" => elsewhere("/around"),
         "/nowhere" => b"HTTP/1.1 301 Moved Permanently\r\nContent-Length: 0\r\n\r\n".to_vec(),
-        "/metadata" => found("http://169.254.169.254/latest/meta-data/"),
-        "/local" => found("http://localhost/"),
-        "/listed-but-private" => found("http://inner.example.org/"),
-        "/file" => found("file:///etc/passwd"),
-        "/user" => found("http://me:pw@example.org/"),
-        _ => ok(b"?"),
+        "/metadata" => elsewhere("http://169.254.169.254/latest/meta-data/"),
+        "/local" => elsewhere("http://localhost/"),
+        "/listed-but-private" => elsewhere("http://inner.example.org/"),
+        "/file" => elsewhere("file:///etc/passwd"),
+        "/user" => elsewhere("http://me:pw@example.org/"),
+        _ => plain(b"?"),
     });
     let address = served.address;
     let fetcher = Fetcher::with_resolver(rules(&[&address.to_string(), "*.example.org"]), here());
@@ -179,10 +161,10 @@ fn where_an_answer_leads_is_checked_as_the_first_url() {
 #[test]
 fn a_body_that_is_cut_or_too_long_is_refused() {
     let served = host(|path| match path {
-        "/cut" => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this".to_vec(),
+        "/cut" => web::announced(b"only this", 100),
         "/cut-chunks" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nonly this".to_vec(),
         "/no-length" => b"HTTP/1.1 200 OK\r\n\r\nall of it, or not".to_vec(),
-        "/long" => ok(&[7; 2_000]),
+        "/long" => plain([7; 2_000]),
         "/long-chunks" => {
             let chunk = [b"3e8\r\n".as_slice(), &[7; 1_000], b"\r\n"].concat();
             [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".as_slice(), &chunk.repeat(3), b"0\r\n\r\n"]
@@ -284,7 +266,7 @@ fn tls_is_for_the_name_in_the_url() {
             let mut request = vec![0; 4_096];
             let count = stream.read(&mut request).await.unwrap();
             let is_down = request[..count].starts_with(b"GET /down");
-            let answer = if is_down { found("http://data.example.org/") } else { ok(b"sealed") };
+            let answer = if is_down { elsewhere("http://data.example.org/") } else { plain(b"sealed") };
             stream.write_all(&answer).await.unwrap();
             let _ = stream.shutdown().await;
         }

@@ -122,4 +122,4 @@ mod urls;
 pub use check::{CheckReport, check};
 pub use core::Core;
 pub use database::Database;
-pub use options::{DatabaseOptions, ServedOptions, parse_bytes};
+pub use options::{DatabaseOptions, MEMORY_LIMIT_MIN_BYTES, ServedOptions, parse_bytes};

@@ -6,10 +6,13 @@ use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The least memory that can be shared out: a tail, a cache and statements that have less do no work.
+pub const MEMORY_LIMIT_MIN_BYTES: u64 = 128 << 20;
+
 /// What can be chosen when a database is opened.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
-    /// Memory that Alluvia may use in all, roughly: tail, caches, loads and queries share it.
+    /// Memory that Alluvia may use in all, roughly: tail, caches, loads and queries share it. At least [`MEMORY_LIMIT_MIN_BYTES`].
     pub memory_limit_bytes: u64,
     /// Threads for queries, and for sorting and merging.
     pub threads: usize,
@@ -36,6 +39,8 @@ pub struct ServedOptions {
     pub copy_private_addresses: bool,
     /// The longest file of a URL.
     pub copy_url_bytes_max: u64,
+    /// What a packed file or a URL's may unpack to; of Parquet and Arrow their rows.
+    pub copy_unpacked_bytes_max: u64,
     /// The authorities that https believes, in PEM; `None` for the system's. Also for the process's own sessions.
     pub copy_ca_file: Option<PathBuf>,
 }
@@ -47,6 +52,7 @@ impl Default for ServedOptions {
             copy_hosts: Vec::new(),
             copy_private_addresses: false,
             copy_url_bytes_max: 10 << 30,
+            copy_unpacked_bytes_max: 100 << 30,
             copy_ca_file: None,
         }
     }
@@ -56,8 +62,9 @@ impl Default for DatabaseOptions {
     /// Three quarters of the machine's memory, all its cores.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let machine_bytes = alluvia_storage::machine_memory_bytes().unwrap_or(4 << 30) / 4 * 3;
         DatabaseOptions {
-            memory_limit_bytes: alluvia_storage::machine_memory_bytes().unwrap_or(4 << 30) / 4 * 3,
+            memory_limit_bytes: machine_bytes.max(MEMORY_LIMIT_MIN_BYTES),
             threads,
             spill_bytes_max: 100 << 30,
             spill_dir: None,
@@ -69,24 +76,34 @@ impl Default for DatabaseOptions {
 }
 
 impl DatabaseOptions {
-    /// Where new batches start to wait: an eighth of memory, between 16 MiB and 1 GiB.
+    /// Refuses what no database can be opened with.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.memory_limit_bytes < MEMORY_LIMIT_MIN_BYTES {
+            let message = format!("memory_limit cannot be {} bytes: 128MB are the least", self.memory_limit_bytes);
+            return Err(Error::new(ErrorKind::InvalidSetting, message)
+                .with_hint("write a size with its unit, such as 512MB or 4GB; without one, three quarters of the machine's are taken"));
+        }
+        Ok(())
+    }
+
+    /// Where new batches start to wait: an eighth of memory, 1 GiB at most.
     pub fn tail_bytes_max(&self) -> u64 {
-        (self.memory_limit_bytes / 8).clamp(16 << 20, 1 << 30)
+        (self.memory_limit_bytes / 8).min(1 << 30)
     }
 
     /// The cache of file chunks: a sixth of memory.
     pub fn cache_bytes_max(&self) -> u64 {
-        (self.memory_limit_bytes / 6).max(16 << 20)
+        self.memory_limit_bytes / 6
     }
 
     /// What all statements together may use: three eighths of memory.
     pub fn query_bytes_max(&self) -> u64 {
-        (self.memory_limit_bytes / 8 * 3).max(32 << 20)
+        self.memory_limit_bytes / 8 * 3
     }
 
     /// Packed codes and values, and summaries, that are kept in memory: a fifth.
     pub fn index_bytes_max(&self) -> u64 {
-        (self.memory_limit_bytes / 5).max(16 << 20)
+        self.memory_limit_bytes / 5
     }
 
     /// Cuboids: a sixteenth of memory.
@@ -139,7 +156,20 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_bytes;
+    use super::{DatabaseOptions, ErrorKind, MEMORY_LIMIT_MIN_BYTES, parse_bytes};
+
+    #[test]
+    fn too_little_memory_is_refused_with_the_least() {
+        let check = |memory_limit_bytes| DatabaseOptions { memory_limit_bytes, ..DatabaseOptions::default() }.check();
+        check(MEMORY_LIMIT_MIN_BYTES).unwrap();
+        DatabaseOptions::default().check().unwrap();
+        for bytes in [0, 1 << 10, MEMORY_LIMIT_MIN_BYTES - 1] {
+            let error = check(bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSetting);
+            assert!(error.message().contains("memory_limit") && error.message().contains("128MB"), "{error}");
+        }
+        assert_eq!(parse_bytes("128MB").unwrap(), MEMORY_LIMIT_MIN_BYTES);
+    }
 
     #[test]
     fn sizes_parse_as_in_postgresql() {

@@ -35,7 +35,11 @@ pub(crate) fn served(options: &ServedOptions) -> Result<ServedPlaces> {
         certificates: certificates(options),
         ..Rules::only(Hosts::parse(&options.copy_hosts)?, options.copy_url_bytes_max)
     };
-    Ok(ServedPlaces { roots: options.copy_roots.clone(), fetch: Some(Arc::new(Urls(Fetcher::new(rules)))) })
+    Ok(ServedPlaces {
+        roots: options.copy_roots.clone(),
+        fetch: Some(Arc::new(Urls(Fetcher::new(rules)))),
+        unpacked_bytes_max: Some(options.copy_unpacked_bytes_max),
+    })
 }
 
 fn certificates(options: &ServedOptions) -> PathBuf {

@@ -7,10 +7,10 @@
 
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::checked;
-use crate::copy::{CopyPlaces, Fetch, ServedPlaces};
+use crate::copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
-use crate::rights::{LogIns, Trust};
+use crate::rights::{LogIns, Refusals, Trust};
 use crate::rule::IndexPlanner;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
@@ -93,6 +93,7 @@ pub struct Engine {
     sessions: Arc<Sessions>,
     trust: Trust,
     log_ins: LogIns,
+    refusals: Refusals,
     statements: Statements,
     /// Statements that take longer are logged; zero is never. Microseconds.
     slow_micros: AtomicU64,
@@ -136,6 +137,7 @@ impl Engine {
             sessions: Arc::default(),
             trust: Trust::default(),
             log_ins: LogIns::default(),
+            refusals: Refusals::default(),
             statements: Statements::default(),
             slow_micros: AtomicU64::new(0),
             store,
@@ -165,6 +167,11 @@ impl Engine {
         &self.log_ins
     }
 
+    /// Which refusals have lines in the audit log.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     /// Counters of statements.
     pub(crate) fn statements(&self) -> &Statements {
         &self.statements
@@ -181,17 +188,12 @@ impl Engine {
         slow > 0 && duration.as_micros() > u128::from(slow)
     }
 
-    /// Where statements spill, and bodies are spooled.
-    pub(crate) fn spill_dir(&self) -> &Path {
-        &self.options.spill_dir
-    }
-
     /// What a session may name in COPY.
     pub(crate) fn copy_places(&self, is_served: bool) -> CopyPlaces {
-        let spool_dir = self.options.spill_dir.clone();
+        let spool = Spool::new(Arc::clone(&self.runtime.disk_manager));
         match is_served {
-            true => CopyPlaces::served(&self.options.served, spool_dir),
-            false => CopyPlaces::anywhere(self.options.fetch.clone(), spool_dir),
+            true => CopyPlaces::served(&self.options.served, spool),
+            false => CopyPlaces::anywhere(self.options.fetch.clone(), spool),
         }
     }
 

@@ -26,6 +26,7 @@ pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement, array_elements, script};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
+pub use pg_catalog::NAME as DATABASE_NAME;
 pub use rights::is_audit_line;
 pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
 pub use session::{

@@ -16,12 +16,12 @@ const MESSAGE_BYTES_MAX: usize = 2_000;
 pub fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | NotNull
-        | DatatypeMismatch | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample
-        | InvalidSampleSeed | OutOfRange | DivisionByZero => Code::InvalidArgument,
+        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
+        | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | UndefinedParameter | Protocol
+        | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange | DivisionByZero => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
-        UndefinedTable | UndefinedObject | UndefinedStatement | UndefinedCursor => Code::NotFound,
+        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
         DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject => Code::AlreadyExists,
         Conflict => Code::Aborted,
         Producer | Transaction | FailedTransaction | UndefinedSavepoint | DependentObjects | Inaccurate => {

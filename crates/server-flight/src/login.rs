@@ -323,6 +323,20 @@ impl Login {
         }
     }
 
+    /// Rolls back a transaction that SQL began, if neither it nor anything else was used for longer than `idle`. A login without a token
+    /// would be made anew by its next call, which would then be outside of any transaction: so it stays, and its transaction is one
+    /// that can only be ended.
+    fn abandon_if_idle(&self, now: Duration, idle: Duration) {
+        if !self.is_idle_in_transaction(now, idle) {
+            return;
+        }
+        let Ok(_turn) = self.lane.turn.try_lock() else { return };
+        // Before the turn was taken, something may have begun.
+        if self.is_idle_in_transaction(now, idle) {
+            self.lane.session.abandon_transaction();
+        }
+    }
+
     /// Whether a transaction that SQL began is open, and neither it nor anything else was used for longer than `idle`.
     fn is_idle_in_transaction(&self, now: Duration, idle: Duration) -> bool {
         let is_late = |lane: &Lane| now.saturating_sub(*lane.used.lock()) > idle;
@@ -428,8 +442,9 @@ impl Logins {
         drop(late);
     }
 
-    /// Drops what nobody has used in time of what these logins hold, and all with a token.
+    /// Drops what nobody has used in time of what these logins hold, which have no token, and all with one.
     pub(crate) fn expire_held(&self, others: Vec<Arc<Login>>, now: Duration, options: &ServerOptions) {
+        others.iter().for_each(|login| login.abandon_if_idle(now, options.transaction_idle_timeout));
         let all: Vec<Arc<Login>> = self.by_token.lock().values().cloned().chain(others).collect();
         all.iter().for_each(|login| login.expire(now, options));
     }

@@ -14,13 +14,15 @@ use serde_json::{Map, Value};
 pub fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue | NotNull
-        | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction | UndefinedSavepoint
-        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | OutOfRange
-        | DivisionByZero => StatusCode::BAD_REQUEST,
+        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
+        | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction
+        | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
+        | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
-        UndefinedTable | UndefinedObject | UndefinedStatement | UndefinedCursor => StatusCode::NOT_FOUND,
+        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
+            StatusCode::NOT_FOUND
+        }
         DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
         | Producer => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

@@ -5,13 +5,14 @@
 //! - Who gives wrong passwords waits, longer each time, and is refused after many: guessing is slow, whatever the number of
 //!   connections.
 //! - Settings of the start are as SET takes them: one that is not known ends the connection.
+//! - There is one database. Who asks for another is told so, once they have logged in.
 
 use crate::connection::Connection;
 use crate::io::{Io, Socket, is_gone};
 use crate::server::{LoggedIn, Shared};
 use crate::wire::{First, Message, PROTOCOL_3, Severity};
 use alluvia_access::{Access, Exchange, LogIn, MECHANISM};
-use alluvia_query::Client;
+use alluvia_query::{Client, DATABASE_NAME};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// What sessions and the audit log call it.
 const PROTOCOL: &str = "postgresql";
+/// The database that many tools ask for when nobody has told them another.
+const USUAL_DATABASE: &str = "postgres";
 /// Codes of the authentication message.
 const OK: u32 = 0;
 const SASL: u32 = 10;
@@ -99,7 +102,23 @@ async fn begin(io: &mut Io, peer: IpAddr, shared: &Arc<Shared>) -> Result<Option
         log_in(io, user, peer, shared).await?;
     }
     io.out.authentication(OK, &[]);
+    let database = parameters.iter().find(|(name, _)| name == "database").map_or("", |(_, database)| database.as_str());
+    check_database(database, user)?;
     Ok(Some(parameters))
+}
+
+/// Refuses a database that is not here. What clients ask for when nobody named one is the database that is: nothing, the name of their
+/// user, or PostgreSQL's own.
+fn check_database(database: &str, user: &str) -> Result<()> {
+    if database.is_empty() || [DATABASE_NAME, USUAL_DATABASE, user].contains(&database) {
+        return Ok(());
+    }
+    let shown: String = database.chars().take(60).collect();
+    Err(Error::new(
+        ErrorKind::UndefinedDatabase,
+        format!("there is no database {shown:?}: the one here is {DATABASE_NAME}"),
+    )
+    .with_hint(format!("connect with dbname={DATABASE_NAME}")))
 }
 
 /// Goes over to TLS.
@@ -274,6 +293,26 @@ impl Io {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_that_is_not_here_is_refused_and_the_usual_names_are_the_one_that_is() {
+        for (database, is_here) in [
+            ("", true),
+            ("alluvia", true),
+            ("postgres", true),
+            ("me", true),
+            ("you", false),
+            ("Alluvia", false),
+            ("alluvia ", false),
+        ] {
+            let checked = check_database(database, "me");
+            assert_eq!(checked.is_ok(), is_here, "{database}");
+            if let Err(error) = checked {
+                assert_eq!((error.kind(), error.kind().sqlstate()), (ErrorKind::UndefinedDatabase, "3D000"));
+                assert!(error.message().contains(database) && error.message().contains("alluvia"), "{error}");
+            }
+        }
+    }
 
     #[test]
     fn options_are_read_as_postgresql_reads_them() {

@@ -21,15 +21,21 @@ pub enum ErrorKind {
     UndefinedFunction,
     /// Something else that was named does not exist.
     UndefinedObject,
+    /// No such database: there is one.
+    UndefinedDatabase,
     /// A table of that name exists.
     DuplicateTable,
     /// A column of that name exists.
     DuplicateColumn,
     /// A table, dimension or option is declared wrongly.
     InvalidDefinition,
-    /// A value cannot be stored in its column: wrong form, out of range.
+    /// A column is used as it is where rows are grouped by others.
+    NotGrouped,
+    /// A value, a file or an argument is not what it has to be.
     InvalidValue,
-    /// The result of arithmetic does not fit its type.
+    /// A text is not written as values of its type are.
+    InvalidText,
+    /// A value, or the result of arithmetic, does not fit its type.
     OutOfRange,
     /// Division by zero.
     DivisionByZero,
@@ -109,16 +115,19 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 47] = [
+    pub const ALL: [ErrorKind; 50] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
         ErrorKind::UndefinedFunction,
         ErrorKind::UndefinedObject,
+        ErrorKind::UndefinedDatabase,
         ErrorKind::DuplicateTable,
         ErrorKind::DuplicateColumn,
         ErrorKind::InvalidDefinition,
+        ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
+        ErrorKind::InvalidText,
         ErrorKind::OutOfRange,
         ErrorKind::DivisionByZero,
         ErrorKind::InvalidSample,
@@ -168,10 +177,13 @@ impl ErrorKind {
             UndefinedColumn => "42703",
             UndefinedFunction => "42883",
             UndefinedObject => "42704",
+            UndefinedDatabase => "3D000",
             DuplicateTable => "42P07",
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",
+            NotGrouped => "42803",
             InvalidValue => "22000",
+            InvalidText => "22P02",
             OutOfRange => "22003",
             DivisionByZero => "22012",
             InvalidSample => "2202H",

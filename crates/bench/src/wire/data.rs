@@ -15,6 +15,8 @@ pub const DAYS: u64 = 365;
 const FIRST_DAY: i32 = 20_089;
 /// First days of months in 2025, and the last one's end.
 pub const FIRSTS: [i32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+/// Rows of a batch of an Arrow stream.
+const BATCH_ROWS: usize = 65_536;
 /// Bytes of a piece of COPY's text.
 const PIECE_BYTES: usize = 60_000;
 
@@ -58,21 +60,23 @@ pub fn text(rows: Range<u64>) -> Vec<Bytes> {
     pieces
 }
 
+/// The same rows as Arrow has them.
+pub fn batch(rows: Range<u64>) -> Anything<RecordBatch> {
+    let rows: Vec<Row> = rows.map(row).collect();
+    let columns: [(&str, ArrayRef); 4] = [
+        ("country", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| format!("country {}", row.country))))),
+        ("day", Arc::new(Date32Array::from_iter_values(rows.iter().map(|row| FIRST_DAY + row.day)))),
+        ("price", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.price)))),
+        ("quantity", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.quantity)))),
+    ];
+    Ok(RecordBatch::try_from_iter(columns)?)
+}
+
 /// The same rows as an Arrow stream.
 pub fn arrow(rows: Range<u64>) -> Anything<Bytes> {
-    let all: Vec<Row> = rows.map(row).collect();
     let mut writer: Option<StreamWriter<Vec<u8>>> = None;
-    for rows in all.chunks(65_536) {
-        let columns: [(&str, ArrayRef); 4] = [
-            (
-                "country",
-                Arc::new(StringArray::from_iter_values(rows.iter().map(|row| format!("country {}", row.country)))),
-            ),
-            ("day", Arc::new(Date32Array::from_iter_values(rows.iter().map(|row| FIRST_DAY + row.day)))),
-            ("price", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.price)))),
-            ("quantity", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.quantity)))),
-        ];
-        let batch = RecordBatch::try_from_iter(columns)?;
+    for first in rows.clone().step_by(BATCH_ROWS) {
+        let batch = batch(first..rows.end.min(first + BATCH_ROWS as u64))?;
         if writer.is_none() {
             writer = Some(StreamWriter::try_new(Vec::new(), &batch.schema())?);
         }

@@ -1,11 +1,12 @@
-//! `wire`: PostgreSQL's protocol and HTTP, beside PostgreSQL itself on the same data.
+//! `wire`: PostgreSQL's protocol, HTTP and Flight SQL, beside PostgreSQL itself on the same data, and beside pyarrow.
 //!
 //! Both servers are processes of their own on loopback, and the same client asks both in turns: COPY in, a prepared aggregate by many
 //! connections once its shape is resident, durable single-row inserts by many connections. Rows are made before the clock runs, since the
 //! client shares the cores. Ours also takes Arrow streams over HTTP, and is started on a directory of many rows. [`data`] makes rows, [`http`]
-//! posts them.
+//! posts them. What comes back through Flight SQL as Arrow is measured beside Parquet of the same rows ([`flight`]).
 
 mod data;
+mod flight;
 mod http;
 
 use crate::machine::{median, percentile};
@@ -49,6 +50,12 @@ pub struct WireArgs {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Rows that come back through Flight SQL [default: ten times the rows]; 0 for none.
+    #[arg(long)]
+    flight_rows: Option<u64>,
+    /// Turns of Flight SQL and of Parquet; medians are shown.
+    #[arg(long, default_value_t = 5)]
+    flight_turns: usize,
     /// Rows of the directory that a server is started on; 0 for none.
     #[arg(long, default_value_t = 20_000_000)]
     ready_rows: u64,
@@ -64,6 +71,9 @@ pub async fn run(args: WireArgs) -> Anything<Value> {
     if args.rows == 0 || args.turns == 0 || args.body_rows == 0 {
         return Err("wire wants at least 1 row, 1 turn and 1 row a request".into());
     }
+    if args.flight_turns == 0 {
+        return Err("wire wants at least 1 turn of Flight SQL; --flight-rows 0 leaves it out".into());
+    }
     let scratch = tempfile::tempdir_in(&args.places.data)?;
     let program = args.alluvia.clone().map_or_else(beside, Ok)?;
     let mut figures = json!({
@@ -72,6 +82,11 @@ pub async fn run(args: WireArgs) -> Anything<Value> {
     });
     if args.ready_rows > 0 {
         figures["many_rows"] = ready(&args, &program, &scratch.path().join("many")).await?;
+    }
+    let flight_rows = args.flight_rows.unwrap_or_else(|| args.rows.saturating_mul(10));
+    if flight_rows > 0 {
+        let dir = scratch.path().join("flown");
+        figures["flight"] = flight::measured(&args.places, &program, &dir, flight_rows, args.flight_turns).await?;
     }
     let ours = alluvia(&program, &scratch.path().join("db"))?;
     figures["empty"] = json!({ "ready_ms": ours.ready_ms, "idle_mib": ours.resident_mib() });

@@ -214,7 +214,7 @@ fn of_several_cuboids_the_one_with_the_fewest_cells_to_visit_answers() {
 #[test]
 fn a_pin_that_does_not_fit_is_refused_with_both_sizes() {
     let dir = tempfile::tempdir().unwrap();
-    let options = DatabaseOptions { memory_limit_bytes: 64 << 20, ..DatabaseOptions::default() };
+    let options = DatabaseOptions { memory_limit_bytes: 128 << 20, ..DatabaseOptions::default() };
     let db = Database::open_with(dir.path().join("db"), options).unwrap();
     block_on(async {
         let session = db.session();

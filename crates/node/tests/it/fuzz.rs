@@ -4,6 +4,7 @@
 //! `make fuzz DURATION=...` runs it longer.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::variable;
 use alluvia_node::Database;
 use alluvia_types::ErrorKind;
 use std::time::{Duration, Instant};
@@ -158,11 +159,11 @@ fn statement(random: &mut Random) -> String {
 
 #[test]
 fn no_text_panics_or_finds_an_internal_error() {
-    let seconds = std::env::var("ALLUVIA_TEST_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let seconds = variable("ALLUVIA_TEST_SECONDS").unwrap_or(5);
     let scratch = tempfile::tempdir().unwrap();
     let db = Database::open(scratch.path().join("db")).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    let seed = std::env::var("ALLUVIA_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
+    let seed = variable("ALLUVIA_TEST_SEED").unwrap_or(20_261_121);
     println!("seed {seed} (set ALLUVIA_TEST_SEED to replay another)");
     let mut random = Random(seed);
     let until = Instant::now() + Duration::from_secs(seconds);

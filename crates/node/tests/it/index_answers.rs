@@ -9,7 +9,7 @@
 use crate::nested::set;
 use crate::stars::small_tables;
 use crate::statements::{Asked, CREATE, PINNED, any, rows};
-use crate::support::Random;
+use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
@@ -215,7 +215,6 @@ async fn world(seed: u64, time: Duration, least: u64) -> Shares {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_answers_says_what_the_general_plan_says() {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let time = Duration::from_secs(variable("ALLUVIA_TEST_SECONDS").unwrap_or(15));
     let least = variable("ALLUVIA_TEST_STATEMENTS").unwrap_or(600).div_ceil(WORLDS);
     let seed = variable("ALLUVIA_TEST_SEED").unwrap_or(0x5eed);

@@ -6,7 +6,7 @@
 //! sorts and merges; it prints each acknowledgement. The parent kills it, reads what was acknowledged, and looks.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use crate::support::{create, new_rows, read, rows, snapshot};
+use crate::support::{create, new_rows, read, rows, snapshot, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
 use alluvia_snapshot::{Durability, Freshness, NewBatch, ProducerMark, Store};
@@ -195,7 +195,7 @@ fn rounds(most: u32, time: Duration) -> (u32, usize) {
 
 #[test]
 fn fifty_kills_lose_nothing() {
-    if std::env::var_os(DIRECTORY).is_some() || std::env::var_os("ALLUVIA_TEST_SECONDS").is_some() {
+    if std::env::var_os(DIRECTORY).is_some() || variable("ALLUVIA_TEST_SECONDS").is_some() {
         return;
     }
     let (run, acknowledged) = rounds(50, Duration::from_secs(600));
@@ -206,7 +206,7 @@ fn fifty_kills_lose_nothing() {
 /// `make soak DURATION=...`: a thousand kills, or as many as fit.
 #[test]
 fn a_thousand_kills_lose_nothing() {
-    let Some(seconds) = std::env::var("ALLUVIA_TEST_SECONDS").ok().and_then(|text| text.parse().ok()) else { return };
+    let Some(seconds) = variable("ALLUVIA_TEST_SECONDS") else { return };
     let (run, acknowledged) = rounds(1_000, Duration::from_secs(seconds));
     println!("{run} kills; {acknowledged} batches were acknowledged before them");
     assert!(run > 0);

@@ -8,7 +8,7 @@
 
 use crate::index_answers::{agree, shown};
 use crate::statements::{CREATE, condition, rows};
-use crate::support::Random;
+use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
@@ -141,14 +141,13 @@ pub(crate) async fn set(session: &Session, settings: &[&str]) {
 }
 
 pub(crate) fn seed() -> u64 {
-    let seed = std::env::var("ALLUVIA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
+    let seed = variable("ALLUVIA_TEST_SEED").unwrap_or(0x5eed);
     println!("ALLUVIA_TEST_SEED={seed}");
     seed | 1
 }
 
 pub(crate) fn seconds(default: u64) -> Duration {
-    let seconds = std::env::var("ALLUVIA_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(default))
+    Duration::from_secs(variable("ALLUVIA_TEST_SECONDS").unwrap_or(default))
 }
 
 #[tokio::test(flavor = "multi_thread")]

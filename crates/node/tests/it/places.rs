@@ -169,7 +169,7 @@ fn a_url_is_loaded_in_every_format_or_not_at_all() {
             ("away.csv", ErrorKind::Forbidden),
             ("cut.csv", ErrorKind::Io),
             ("long.csv", ErrorKind::TooLarge),
-            ("bad.csv", ErrorKind::InvalidValue),
+            ("bad.csv", ErrorKind::InvalidText),
             ("none.csv", ErrorKind::Io),
         ] {
             // Also where something came before it.
@@ -184,11 +184,9 @@ fn a_url_is_loaded_in_every_format_or_not_at_all() {
         // The process's own sessions may ask anybody, for as much as there is.
         run(&own, &format!("COPY t FROM 'http://localhost:{}/long.csv'", web.port())).await.unwrap();
         assert_eq!(count(&db).await, "100003");
-        assert_eq!(
-            fs::read_dir(at("db/spill"))
-                .map_or(0, |left| left.flatten().filter(|entry| entry.path().is_file()).count()),
-            0
-        );
+        let folders = fs::read_dir(at("db/spill")).unwrap();
+        let left: usize = folders.map(|folder| fs::read_dir(folder.unwrap().path()).unwrap().count()).sum();
+        assert_eq!(left, 0);
     });
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::nested::seconds;
-use crate::support::Random;
+use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use arrow::util::display::array_value_to_string;
@@ -73,7 +73,7 @@ fn atom(random: &mut Random) -> String {
 /// `ALLUVIA_TEST_SEED` replays, `ALLUVIA_TEST_SECONDS` asks for longer.
 #[test]
 fn cached_predicates_never_change_an_answer() {
-    let seed = std::env::var("ALLUVIA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4_711);
+    let seed = variable("ALLUVIA_TEST_SEED").unwrap_or(4_711);
     let time = seconds(0) / LIVES;
     let mut random = Random(seed);
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use crate::support::web::{host, plain};
 use alluvia_node::{Database, DatabaseOptions, ServedOptions};
 use alluvia_query::copy::{CopyOptions, Streams};
 use alluvia_query::{Client, Ingest, LogIn, Session};
-use alluvia_storage::{Disk, FaultDisk, Survival};
+use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
 use alluvia_types::{Clock, Error, ErrorKind, ManualClock, Result};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use std::net::IpAddr;
@@ -21,6 +21,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 fn options() -> DatabaseOptions {
     DatabaseOptions { memory_limit_bytes: 1 << 30, threads: 2, ..DatabaseOptions::default() }
+}
+
+/// A database on the real disk, whose time passes when it is told to.
+fn timed(dir: &Path, options: DatabaseOptions) -> (Database, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let there = Arc::clone(&clock) as Arc<dyn Clock>;
+    (Database::open_on(Arc::new(RealDisk::new()), there, dir, options).unwrap(), clock)
 }
 
 fn session_of(db: &Database, user: &str) -> Session {
@@ -169,7 +176,7 @@ fn every_kind_of_statement_needs_each_of_its_privileges_and_no_other() {
         copy_hosts: vec![host.to_string()],
         ..ServedOptions::default()
     };
-    let db = Database::open_with(dir.path().join("db"), DatabaseOptions { served, ..options() }).unwrap();
+    let (db, clock) = timed(&dir.path().join("db"), DatabaseOptions { served, ..options() });
     let url = format!("http://{host}/in.csv");
     block_on(async {
         for (sql, needs) in matrix(&file.display().to_string(), &out.display().to_string(), &url) {
@@ -189,6 +196,8 @@ fn every_kind_of_statement_needs_each_of_its_privileges_and_no_other() {
             }
             for (grants, allowed) in tries {
                 prepared(&db).await;
+                // Within a minute not every refusal would have its line.
+                clock.advance(Duration::from_secs(60));
                 let admin = db.session();
                 for grant in &grants {
                     run(&admin, grant).await.unwrap_or_else(|error| panic!("{grant}\n{error}"));
@@ -211,6 +220,29 @@ fn every_kind_of_statement_needs_each_of_its_privileges_and_no_other() {
                 cleared(&db).await;
             }
         }
+    });
+}
+
+#[test]
+fn refused_statements_of_one_user_have_few_lines_a_minute_and_one_that_counts_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, clock) = timed(&dir.path().join("db"), options());
+    block_on(async {
+        let admin = db.session();
+        all(&admin, "CREATE TABLE t (v BIGINT); CREATE ROLE r LOGIN; CREATE ROLE s LOGIN").await;
+        let lines = "SELECT user_name, outcome, count(*) FROM alluvia.audit WHERE event = 'refused' GROUP BY user_name, outcome \
+                     ORDER BY user_name, outcome";
+        let (r, s) = (session_of(&db, "r"), session_of(&db, "s"));
+        for _ in 0..100 {
+            assert_eq!(run(&r, "SELECT * FROM t").await.unwrap_err().kind(), ErrorKind::Forbidden);
+        }
+        assert_eq!(run(&s, "SELECT * FROM t").await.unwrap_err().kind(), ErrorKind::Forbidden);
+        assert_eq!(rows(&admin, lines).await, ["r|refused|60", "s|refused|1"]);
+        clock.advance(Duration::from_secs(60));
+        assert!(run(&s, "SELECT * FROM t").await.is_err());
+        assert_eq!(rows(&admin, lines).await, ["r|left_out|1", "r|refused|60", "s|refused|2"]);
+        let told = rows(&admin, "SELECT message FROM alluvia.audit WHERE outcome = 'left_out'").await;
+        assert_eq!(told, ["40 refused statements of this user were left out"]);
     });
 }
 

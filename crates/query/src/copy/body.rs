@@ -1,19 +1,13 @@
-//! Input that comes from a client or a URL rather than from a file: bounded, spooled where it has to be read from its end.
+//! How much input may unpack to: bodies of clients, files and URLs.
 //!
-//! Invariant: what a body unpacks to is bounded as it is: a small body that unpacks to a large one is refused at the bound. Of Parquet and
+//! Invariant: a small body that unpacks to a large one is refused at the bound of bodies, a small file at that of files. Of Parquet and
 //! Arrow, which are packed inside, too, the rows in memory are bounded besides.
-#![allow(clippy::disallowed_methods)] // spooled bodies are no part of the database
 
-use crate::copy::files::InputFile;
-use crate::copy::roots::Location;
 use alluvia_snapshot::BatchKey;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int32Type;
-use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a load knows of its standard input.
 #[derive(Clone, Debug)]
@@ -22,8 +16,8 @@ pub struct BodyOptions {
     pub name: String,
     /// The most that it may unpack to; `None` for no bound.
     pub bytes_max: Option<u64>,
-    /// Where it is spooled if it has to be read from its end; `None` refuses formats that are.
-    pub spool_dir: Option<PathBuf>,
+    /// Whether it is kept in a file where it has to be read from its end; otherwise formats that are read so are refused.
+    pub is_kept: bool,
     /// The client's key of the batch.
     pub key: Option<BatchKey>,
     /// JSON comes as one array of objects rather than an object a line.
@@ -32,25 +26,63 @@ pub struct BodyOptions {
 
 impl Default for BodyOptions {
     fn default() -> Self {
-        BodyOptions { name: "standard input".to_owned(), bytes_max: None, spool_dir: None, key: None, is_array: false }
+        BodyOptions { name: "standard input".to_owned(), bytes_max: None, is_kept: false, key: None, is_array: false }
     }
 }
 
 impl BodyOptions {
-    /// Refuses rows of more bytes than the body may unpack to.
-    pub(crate) fn check_unpacked(&self, bytes: u64) -> Result<()> {
-        match self.bytes_max {
-            Some(bytes_max) if bytes > bytes_max => Err(too_large(bytes_max)),
+    /// Its bound.
+    pub(crate) fn bound(&self) -> Bound {
+        self.bytes_max.map_or(Bound::None, Bound::Body)
+    }
+}
+
+/// The most that some input may unpack to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Bound {
+    /// Whatever it is.
+    None,
+    /// Of a body, also of one that is not packed.
+    Body(u64),
+    /// Of a file or a URL of this name, if it is packed.
+    File(String, u64),
+}
+
+impl Bound {
+    fn bytes_max(&self, is_packed: bool) -> Option<u64> {
+        match self {
+            Bound::Body(bytes_max) => Some(*bytes_max),
+            Bound::File(_, bytes_max) if is_packed => Some(*bytes_max),
+            Bound::None | Bound::File(..) => None,
+        }
+    }
+
+    /// The reader of what is unpacked, or never was packed, with its bound.
+    pub(crate) fn on(&self, inner: Box<dyn Read + Send>, is_packed: bool) -> Box<dyn Read + Send> {
+        match self.bytes_max(is_packed) {
+            None => inner,
+            Some(left) => Box::new(Bounded { inner, left, bound: self.clone() }),
+        }
+    }
+
+    /// Refuses rows of more bytes, which come of a format that is packed inside.
+    pub(crate) fn check_rows(&self, bytes: u64) -> Result<()> {
+        match self.bytes_max(true) {
+            Some(bytes_max) if bytes > bytes_max => Err(self.exceeded()),
             _ => Ok(()),
         }
     }
 
-    /// The reader with its bound.
-    pub(crate) fn bounded(&self, inner: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
-        match self.bytes_max {
-            None => inner,
-            Some(bytes_max) => Box::new(Bounded { inner, left: bytes_max, bytes_max }),
-        }
+    fn exceeded(&self) -> Error {
+        let bytes_max = self.bytes_max(true).unwrap_or(u64::MAX);
+        let (what, hint) = match self {
+            Bound::File(name, _) => (
+                name.as_str(),
+                "load it in parts, or raise the server's limit (copy_unpacked_bytes_max; copy_url_bytes_max is that of a URL's file as it comes)",
+            ),
+            _ => ("the body", "send it in parts, or raise the server's limit (body_bytes_max)"),
+        };
+        Error::new(ErrorKind::TooLarge, format!("{what} unpacks to more than {bytes_max} bytes")).with_hint(hint)
     }
 }
 
@@ -70,55 +102,18 @@ pub(crate) fn unpacked(rows: &RecordBatch) -> u64 {
     rows.columns().iter().map(of_column).sum()
 }
 
-fn too_large(bytes_max: u64) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("the body unpacks to more than {bytes_max} bytes"))
-        .with_hint("send it in parts, or raise the server's limit (body_bytes_max)")
-}
-
 /// A reader that fails past its bound.
 struct Bounded {
     inner: Box<dyn Read + Send>,
     left: u64,
-    bytes_max: u64,
+    bound: Bound,
 }
 
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.left = self.left.checked_sub(count as u64).ok_or_else(|| io::Error::other(too_large(self.bytes_max)))?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| io::Error::other(self.bound.exceeded()))?;
         Ok(count)
-    }
-}
-
-/// A body in a file; the file goes with this.
-pub(crate) struct Spooled {
-    pub(crate) file: InputFile,
-}
-
-impl Spooled {
-    /// Takes all of a body.
-    pub(crate) fn new(mut body: impl Read, dir: &Path, name: &str) -> Result<Spooled> {
-        Spooled::filled(dir, |out| io::copy(&mut body, out).map_err(|error| Error::io(name, "reading", &error)))
-    }
-
-    /// Takes what `fill` writes, of which it gives the length.
-    pub(crate) fn filled(dir: &Path, fill: impl FnOnce(&mut File) -> Result<u64>) -> Result<Spooled> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!("body-{}-{number}", std::process::id()));
-        let failed = |error: io::Error| Error::io(&path, "writing", &error);
-        fs::create_dir_all(dir).map_err(failed)?;
-        let mut out = File::create(&path).map_err(failed)?;
-        let location = Location::Written(path.clone());
-        let mut spooled = Spooled { file: InputFile { path: path.clone(), location, bytes: 0, modified_micros: 0 } };
-        spooled.file.bytes = fill(&mut out)?;
-        Ok(spooled)
-    }
-}
-
-impl Drop for Spooled {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file.path);
     }
 }
 
@@ -127,14 +122,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_ends_at_its_bound() {
-        let options = |bytes_max| BodyOptions { bytes_max: Some(bytes_max), ..BodyOptions::default() };
-        let read = |bytes_max| {
+    fn input_ends_at_its_bound() {
+        let read = |bound: &Bound, is_packed: bool| {
             let mut all = Vec::new();
-            options(bytes_max).bounded(Box::new(io::Cursor::new(vec![7; 100]))).read_to_end(&mut all).map(|_| all.len())
+            let read = bound.on(Box::new(io::Cursor::new(vec![7; 100])), is_packed).read_to_end(&mut all);
+            read.map(|_| all.len()).map_err(|error| Error::io("x", "reading", &error))
         };
-        assert_eq!(read(100).unwrap(), 100);
-        assert_eq!(Error::io("x", "reading", &read(99).unwrap_err()).kind(), ErrorKind::TooLarge);
+        let of_body = |bytes_max| BodyOptions { bytes_max: Some(bytes_max), ..BodyOptions::default() }.bound();
+        let of_file = |bytes_max| Bound::File("a.csv.gz".to_owned(), bytes_max);
+        for is_packed in [false, true] {
+            assert_eq!(read(&BodyOptions::default().bound(), is_packed).unwrap(), 100);
+            assert_eq!((read(&of_body(100), is_packed).unwrap(), read(&of_file(100), is_packed).unwrap()), (100, 100));
+            let error = read(&of_body(99), is_packed).unwrap_err();
+            assert!(error.kind() == ErrorKind::TooLarge && error.message().starts_with("the body unpacks"), "{error}");
+        }
+        assert_eq!(read(&of_file(99), false).unwrap(), 100, "a file that is not packed is as long as it is");
+        let error = read(&of_file(99), true).unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::TooLarge, "a.csv.gz unpacks to more than 99 bytes"));
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("copy_unpacked_bytes_max") && hint.contains("copy_url_bytes_max"), "{hint}");
     }
 
     #[test]
@@ -149,17 +155,9 @@ mod tests {
         assert_eq!(of(Arc::new(StringArray::from(texts))), bytes + 1_001 * 4);
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7; 1_000]));
         assert_eq!(of(numbers.slice(10, 100)), 800);
-        let options = BodyOptions { bytes_max: Some(100), ..BodyOptions::default() };
-        assert!(options.check_unpacked(100).is_ok() && BodyOptions::default().check_unpacked(u64::MAX).is_ok());
-        assert_eq!(options.check_unpacked(101).unwrap_err().kind(), ErrorKind::TooLarge);
-    }
-
-    #[test]
-    fn a_spooled_body_leaves_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let spooled = Spooled::new(io::Cursor::new(b"rows"), dir.path(), "the body").unwrap();
-        assert_eq!((spooled.file.bytes, fs::read(&spooled.file.path).unwrap().as_slice()), (4, b"rows".as_slice()));
-        drop(spooled);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        for bound in [Bound::Body(100), Bound::File("a.parquet".to_owned(), 100)] {
+            assert!(bound.check_rows(100).is_ok() && Bound::None.check_rows(u64::MAX).is_ok());
+            assert_eq!(bound.check_rows(101).unwrap_err().kind(), ErrorKind::TooLarge);
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! - Where files may be is `roots`' to say: whatever is opened for a statement was located by it.
 #![allow(clippy::disallowed_methods)] // the reason of this module
 
+use crate::copy::body::Bound;
 use crate::copy::options::Compression;
 use crate::copy::places::is_url;
 use crate::copy::roots::{Location, Roots};
@@ -93,12 +94,13 @@ fn describe(path: PathBuf, roots: &Roots) -> Result<InputFile> {
     Ok(InputFile { bytes: metadata.len(), modified_micros: modified.as_micros() as i64, path, location })
 }
 
-/// Opens a file or standard input as bytes, unpacked, and counts what is consumed of the packed file.
+/// Opens a file or standard input as bytes, unpacked within a bound, and counts what is consumed of the packed file.
 pub(crate) fn open_unpacked(
     raw: impl Read + Send + 'static,
     name: &str,
     compression: Compression,
     progress: &Arc<Progress>,
+    bound: &Bound,
 ) -> Result<Box<dyn Read + Send>> {
     let failed = |error: io::Error| Error::io(name, "reading", &error);
     let mut raw = Counted { inner: raw, progress: progress.clone() };
@@ -112,14 +114,14 @@ pub(crate) fn open_unpacked(
     };
     let whole = Cursor::new(start).chain(raw);
     Ok(match packing {
-        Compression::Auto | Compression::None => Box::new(whole),
+        Compression::Auto | Compression::None => bound.on(Box::new(whole), false),
         Compression::Gzip => {
             let inner = flate2::read::MultiGzDecoder::new(whole);
-            Box::new(Unpacked { inner, name: name.to_owned(), packing: "gzip" })
+            bound.on(Box::new(Unpacked { inner, name: name.to_owned(), packing: "gzip" }), true)
         }
         Compression::Zstd => {
             let inner = zstd::stream::read::Decoder::new(whole).map_err(failed)?;
-            Box::new(Unpacked { inner, name: name.to_owned(), packing: "zstd" })
+            bound.on(Box::new(Unpacked { inner, name: name.to_owned(), packing: "zstd" }), true)
         }
     })
 }
@@ -130,8 +132,9 @@ pub(crate) fn open_text(
     name: &str,
     compression: Compression,
     progress: &Arc<Progress>,
+    bound: &Bound,
 ) -> Result<Box<dyn Read + Send>> {
-    let mut text = open_unpacked(raw, name, compression, progress)?;
+    let mut text = open_unpacked(raw, name, compression, progress, bound)?;
     let mut start = Vec::with_capacity(3);
     (&mut text).take(3).read_to_end(&mut start).map_err(|error| Error::io(name, "reading", &error))?;
     match start.as_slice() {
@@ -259,7 +262,8 @@ mod tests {
         let progress = Arc::new(Progress::default());
         let length = bytes.len() as u64;
         let mut out = Vec::new();
-        open_text(Cursor::new(bytes), "x", compression, &progress).map_err(io::Error::other)?.read_to_end(&mut out)?;
+        let text = open_text(Cursor::new(bytes), "x", compression, &progress, &Bound::None);
+        text.map_err(io::Error::other)?.read_to_end(&mut out)?;
         assert_eq!(progress.bytes_done(), length);
         Ok(out)
     }

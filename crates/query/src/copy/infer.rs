@@ -8,6 +8,7 @@
 //! - What was found out about a CSV file's dialect goes into the options, so that the load reads the file the same way; but not
 //!   where there are files of several formats, which would not take it.
 
+use crate::copy::body::Bound;
 use crate::copy::columnar::{arrow_stream, parquet_schema};
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
@@ -118,7 +119,8 @@ pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &Copy
                 .with_hint("its index is at the end of the file: save it to a file first"));
         }
         (Format::Arrow, _) => {
-            let bytes = open_unpacked(first.open()?, &name, options.compression, &Arc::new(Progress::default()))?;
+            let bytes =
+                open_unpacked(first.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
             from_schema(arrow_stream(bytes, &name)?.schema().as_ref(), &name, options)?
         }
         (Format::Text | Format::Binary, _) => {
@@ -136,7 +138,7 @@ pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &Copy
 /// The first whole records of one.
 fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
     let name = sampled.name();
-    let text = open_text(sampled.open()?, &name, options.compression, &Arc::new(Progress::default()))?;
+    let text = open_text(sampled.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
     Ok(Blocks::new(text, &name, cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default())
 }
 

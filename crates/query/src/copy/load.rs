@@ -15,7 +15,7 @@
 //! on the store, and the short channels before it bound what is in flight.
 
 use crate::copy::bind::Wanted;
-use crate::copy::body::{BodyOptions, Spooled, unpacked};
+use crate::copy::body::{BodyOptions, Bound, unpacked};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
@@ -100,21 +100,14 @@ impl LoadJob {
             })?;
             let stdin = Cancellable::new(stdin, self.cancel.clone());
             let (format, name) = (self.options.format_of(None)?, self.body.name.as_str());
-            let mut unpacked_bytes = 0;
-            let take = |part: Part| {
-                // Text is bounded as it comes; these unpack to any number of rows only here.
-                if matches!(format, Format::Parquet | Format::Arrow) {
-                    unpacked_bytes += unpacked(&part.rows);
-                    self.body.check_unpacked(unpacked_bytes)?;
-                }
-                committer.take(name, part)
-            };
-            match (format, &self.body.spool_dir) {
-                (Format::Parquet, Some(dir)) => {
-                    let unpacked = open_unpacked(stdin, name, self.options.compression, &self.progress)?;
-                    let spooled = Spooled::new(self.body.bounded(unpacked), dir, name)?;
+            let take = within(self.body.bound(), format, |part| committer.take(name, part));
+            match (format, self.body.is_kept) {
+                (Format::Parquet, true) => {
+                    let (packing, bound) = (self.options.compression, self.body.bound());
+                    let unpacked = open_unpacked(stdin, name, packing, &self.progress, &bound)?;
+                    let kept = self.places.spool.take(unpacked, name)?;
                     let silent = Progress::default();
-                    self.columnar(&wanted).read_parquet(&spooled.file, name, &silent, &self.cancel, take)?;
+                    self.columnar(&wanted).read_parquet(&kept.file, name, &silent, &self.cancel, take)?;
                 }
                 _ => self.read_stream(stdin, name, None, format, &wanted, take)?,
             }
@@ -154,6 +147,7 @@ impl LoadJob {
         emit: impl FnMut(Part) -> Result<()>,
     ) -> Result<()> {
         let format = self.options.format_of(Some(name))?;
+        let emit = within(self.places.bound(name), format, emit);
         if format != Format::Parquet {
             return self.read_stream(file.open()?, name, Some(name), format, wanted, emit);
         }
@@ -178,10 +172,11 @@ impl LoadJob {
     ) -> Result<()> {
         let (table, on_error) = (self.entry.def.clone(), self.options.on_error);
         let packing = self.options.compression;
+        let bound = file.map_or_else(|| self.body.bound(), |file| self.places.bound(file));
         match format {
             Format::Csv => {
                 let (dialect, header) = (self.options.dialect(file), self.options.header);
-                let text = self.body.bounded(open_text(bytes, name, packing, &self.progress)?);
+                let text = open_text(bytes, name, packing, &self.progress, &bound)?;
                 CsvInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
                     text,
                     name,
@@ -191,7 +186,7 @@ impl LoadJob {
             }
             Format::Text => {
                 let (dialect, header) = (self.options.dialect(file), self.options.header == Header::Yes);
-                let text = self.body.bounded(open_text(bytes, name, packing, &self.progress)?);
+                let text = open_text(bytes, name, packing, &self.progress, &bound)?;
                 TextInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
                     text,
                     name,
@@ -204,12 +199,12 @@ impl LoadJob {
                     .with_hint("use csv, ndjson, parquet or arrow"))
             }
             Format::JsonLines => {
-                let text = self.body.bounded(open_text(bytes, name, packing, &self.progress)?);
+                let text = open_text(bytes, name, packing, &self.progress, &bound)?;
                 let text = if self.body.is_array { Box::new(Elements::new(text)) } else { text };
                 JsonInput { table, wanted: wanted.clone(), on_error }.read(text, name, &self.cancel, emit)
             }
             Format::Arrow => {
-                let bytes = self.body.bounded(open_unpacked(bytes, name, packing, &self.progress)?);
+                let bytes = open_unpacked(bytes, name, packing, &self.progress, &bound)?;
                 self.columnar(wanted).read_arrow(bytes, name, &self.cancel, emit)
             }
             Format::Parquet => Err(Error::new(ErrorKind::NotSupported, "Parquet cannot be read from standard input")
@@ -234,6 +229,19 @@ impl LoadJob {
         let identity = format!("{identities:?} {table:?} {:?} {same:?}", self.columns);
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))
+    }
+}
+
+/// `emit` within the bound of what rows may come to: text is bounded as it comes, Parquet and Arrow unpack to any number of rows only here.
+fn within(bound: Bound, format: Format, mut emit: impl FnMut(Part) -> Result<()>) -> impl FnMut(Part) -> Result<()> {
+    let is_packed_inside = matches!(format, Format::Parquet | Format::Arrow) && bound != Bound::None;
+    let mut bytes = 0;
+    move |part| {
+        if is_packed_inside {
+            bytes += unpacked(&part.rows);
+            bound.check_rows(bytes)?;
+        }
+        emit(part)
     }
 }
 

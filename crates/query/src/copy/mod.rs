@@ -36,6 +36,7 @@ mod rejects;
 mod roots;
 mod rows;
 mod sink;
+mod spool;
 mod statement;
 #[cfg(test)]
 mod testing;
@@ -57,10 +58,11 @@ pub use peeked::infer_stream;
 pub(crate) use places::is_url;
 pub use places::{CopyPlaces, Fetch, ServedPlaces};
 pub(crate) use sink::{Sink, compact, tight};
+pub(crate) use spool::Spool;
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
-pub(crate) use values::{Bad, parse_decimal, shown};
+pub(crate) use values::{Bad, parse_decimal, parse_i64, shown};
 
 use crate::session::from_datafusion;
 use crate::session::progress::{CancelToken, Phase, Progress};

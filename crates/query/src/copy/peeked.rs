@@ -4,7 +4,7 @@
 //! - Every look begins at the first byte: what one has read is there for the next, and for the reader in the end.
 //! - The reader gives every byte once, in order. Nothing is kept but what looks have read.
 
-use crate::copy::body::BodyOptions;
+use crate::copy::body::{BodyOptions, Bound};
 use crate::copy::files::{InputFile, open_unpacked};
 use crate::copy::infer::{Inferred, infer_from};
 use crate::copy::options::{CopyOptions, Direction, Format, Header};
@@ -121,7 +121,8 @@ fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
     const START_BYTES: u64 = 64 << 10;
     let name = sample.name();
     let mut start = Vec::new();
-    let bytes = open_unpacked(sample.open()?, &name, options.compression, &Arc::new(Progress::default()))?;
+    let silent = Arc::new(Progress::default());
+    let bytes = open_unpacked(sample.open()?, &name, options.compression, &silent, &Bound::None)?;
     bytes.take(START_BYTES).read_to_end(&mut start).map_err(|error| Error::io(&name, "reading", &error))?;
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -2,14 +2,15 @@
 //!
 //! Invariants:
 //! - Whose session it is decides: the process's own may what the process may, a client's of a server only what the server was told.
-//! - A URL is fetched as a whole into the directory where statements spill, and then is a file as any other: a body that is cut
-//!   applies nothing.
+//! - A URL is fetched as a whole into the directory where statements spill, whose bound holds for it as well, and then is a file as any
+//!   other: a body that is cut applies nothing.
 //! - Messages name a URL without its query, which may be a secret.
 
-use crate::copy::body::Spooled;
+use crate::copy::body::Bound;
 use crate::copy::files::is_pattern;
 use crate::copy::options::{CopyOptions, Format, OnError};
 use crate::copy::roots::Roots;
+use crate::copy::spool::{Spool, Spooled};
 use crate::session::progress::CancelToken;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::fmt;
@@ -34,6 +35,8 @@ pub struct ServedPlaces {
     pub roots: Vec<PathBuf>,
     /// Gets URLs; `None` for none.
     pub fetch: Option<Arc<dyn Fetch>>,
+    /// The most that a file or a URL may unpack to.
+    pub unpacked_bytes_max: Option<u64>,
 }
 
 /// What one COPY may name.
@@ -43,18 +46,21 @@ pub struct CopyPlaces {
     /// Gets URLs.
     pub(crate) fetch: Option<Arc<dyn Fetch>>,
     /// Where what they name is kept while it is read.
-    pub(crate) spool_dir: PathBuf,
+    pub(crate) spool: Spool,
+    /// The most that a file or a URL may unpack to; `None` for no bound.
+    pub(crate) unpacked_bytes_max: Option<u64>,
 }
 
 impl CopyPlaces {
     /// Files wherever the process may, and whatever URL is got.
-    pub fn anywhere(fetch: Option<Arc<dyn Fetch>>, spool_dir: PathBuf) -> CopyPlaces {
-        CopyPlaces { roots: Roots::Anywhere, fetch, spool_dir }
+    pub(crate) fn anywhere(fetch: Option<Arc<dyn Fetch>>, spool: Spool) -> CopyPlaces {
+        CopyPlaces { roots: Roots::Anywhere, fetch, spool, unpacked_bytes_max: None }
     }
 
     /// What the server was told.
-    pub fn served(served: &ServedPlaces, spool_dir: PathBuf) -> CopyPlaces {
-        CopyPlaces { roots: Roots::Below(served.roots.clone()), fetch: served.fetch.clone(), spool_dir }
+    pub(crate) fn served(served: &ServedPlaces, spool: Spool) -> CopyPlaces {
+        let ServedPlaces { roots, fetch, unpacked_bytes_max } = served.clone();
+        CopyPlaces { roots: Roots::Below(roots), fetch, spool, unpacked_bytes_max }
     }
 
     /// Refuses a URL that may not be read, as far as it tells by itself.
@@ -65,7 +71,12 @@ impl CopyPlaces {
     /// What a URL names, as a file that goes with what is returned.
     pub(crate) fn fetch(&self, url: &str, cancel: &CancelToken) -> Result<Spooled> {
         let fetcher = self.fetcher(url)?;
-        Spooled::filled(&self.spool_dir, |out| fetcher.fetch(url, out, &|| cancel.is_cancelled()))
+        self.spool.filled(&name_of(url), |out| fetcher.fetch(url, out, &|| cancel.is_cancelled()))
+    }
+
+    /// What a file or a URL may unpack to, as messages call it.
+    pub(crate) fn bound(&self, name: &str) -> Bound {
+        self.unpacked_bytes_max.map_or(Bound::None, |bytes_max| Bound::File(name.to_owned(), bytes_max))
     }
 
     fn fetcher(&self, url: &str) -> Result<&Arc<dyn Fetch>> {

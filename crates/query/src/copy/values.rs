@@ -29,7 +29,8 @@ impl Bad {
     /// The kind of error that this is to the user.
     pub(crate) fn kind(self) -> ErrorKind {
         match self {
-            Bad::Form | Bad::Utf8 => ErrorKind::InvalidValue,
+            Bad::Form => ErrorKind::InvalidText,
+            Bad::Utf8 => ErrorKind::Encoding,
             Bad::Range => ErrorKind::OutOfRange,
             Bad::Null => ErrorKind::NotNull,
         }

@@ -232,7 +232,7 @@ fn text_elements(expr: &Expr) -> Result<Option<Vec<Expr>>> {
     let Value::SingleQuotedString(text) = &value.value else { return Ok(None) };
     let elements = array_elements(text).ok_or_else(|| {
         let short: String = text.chars().take(60).collect();
-        Error::new(ErrorKind::InvalidValue, format!("'{short}' is not a valid array"))
+        Error::new(ErrorKind::InvalidText, format!("'{short}' is not a valid array"))
             .with_hint("write it as '{1,2,NULL}', with double quotes around what has commas, braces or spaces")
     })?;
     let element =

@@ -505,6 +505,6 @@ mod tests {
             assert_eq!(found, format!("SELECT 1 FROM t WHERE {expected}"));
         }
         let error = bound("SELECT 1 FROM t WHERE a = ANY($1)", &[ScalarValue::from("5")]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidValue);
+        assert_eq!(error.kind(), ErrorKind::InvalidText);
     }
 }

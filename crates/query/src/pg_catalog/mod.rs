@@ -31,4 +31,4 @@ pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 
 /// The one database, and its first role.
-pub(crate) const NAME: &str = "alluvia";
+pub const NAME: &str = "alluvia";

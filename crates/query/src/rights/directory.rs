@@ -5,11 +5,11 @@
 //! - A log-in with a password that could not be written into the audit log is none.
 //! - A log-in that needs no password is written likewise, and is one whether or not it could be: it protects nothing.
 //!
-//! Which of them have lines is [`LogIns`](super::LogIns)'s to say.
+//! Which of them have lines is [`LogIns`](super::LogIns)'s and [`Refusals`](super::Refusals)'s to say.
 
 use crate::engine::Engine;
-use crate::rights::{Audit, AuditEvent, Authoriser, Who, quoted};
-use crate::session::Client;
+use crate::rights::refusals::{log_in_audit, write_left_out, write_log_in};
+use crate::rights::{Authoriser, Who, quoted};
 use crate::session::blocking;
 use alluvia_access::{Directory, LogIn, Verifier};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege};
@@ -19,7 +19,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// What the line of a log-in without a password says.
 const TRUSTED: &str = "no password was asked for";
@@ -71,12 +70,15 @@ impl Engine {
         }
         let (engine, user) = (Arc::clone(self), user.to_owned());
         Box::pin(async move {
-            let written = blocking(move || match allowed(&engine, &user) {
-                Ok(()) => write_admitted(&engine, &user, protocol, peer, kind, Some(TRUSTED)),
-                Err(refused) => write_refused(&engine, &user, protocol, peer, &refused),
+            let (there, name) = (Arc::clone(&engine), user.clone());
+            let written = blocking(move || match allowed(&there, &name) {
+                Ok(()) => write_admitted(&there, &name, protocol, peer, kind, Some(TRUSTED)),
+                Err(refused) => write_log_in(&there, &name, protocol, peer, &refused),
             });
             if let Err(error) = written.await {
                 tracing::error!(%error, "a log-in without a password could not be written into the audit log");
+                // Not tried again with each of their requests.
+                engine.log_ins().written(&user, protocol, peer, kind, engine.store().clock().monotonic());
             }
         })
     }
@@ -122,36 +124,10 @@ fn write_admitted(
     let now = engine.store().clock().monotonic();
     write_left_out(engine, now)?;
     if !engine.log_ins().goes_on(user, protocol, peer, kind, now) {
-        audit(engine, user, protocol, Some(peer)).saying(message).write("ok", None, None)?;
+        log_in_audit(engine, user, protocol, Some(peer)).saying(message).write("ok", None, None)?;
         engine.log_ins().written(user, protocol, peer, kind, now);
     }
     Ok(())
-}
-
-/// Writes that somebody was turned away, unless there were too many from there.
-fn write_refused(engine: &Engine, user: &str, protocol: &'static str, peer: IpAddr, refused: &Error) -> Result<()> {
-    let now = engine.store().clock().monotonic();
-    write_left_out(engine, now)?;
-    match engine.log_ins().has_line(peer, now) {
-        true => audit(engine, user, protocol, Some(peer)).write("refused", None, Some(refused)),
-        false => Ok(()),
-    }
-}
-
-/// Writes how many refused log-ins have no lines.
-fn write_left_out(engine: &Engine, now: Duration) -> Result<()> {
-    for (peer, count) in engine.log_ins().left_out(now) {
-        let of = if peer.is_some() { "of this address" } else { "of other addresses" };
-        let message = format!("{count} refused log-ins {of} were left out");
-        audit(engine, "", "", peer).saying(Some(&message)).write("left_out", None, None)?;
-    }
-    Ok(())
-}
-
-fn audit(engine: &Engine, user: &str, protocol: &'static str, peer: Option<IpAddr>) -> Audit {
-    let address = peer.map_or_else(String::new, |peer| peer.to_string());
-    let client = Client { user: user.to_owned(), protocol, address };
-    Audit::new(engine.store(), AuditEvent::LogIn, &client)
 }
 
 impl Directory for Roles {
@@ -166,7 +142,7 @@ impl Directory for Roles {
         match allowed(&engine, user) {
             Ok(()) => write_admitted(&engine, user, protocol, peer, kind, None),
             Err(refused) => {
-                write_refused(&engine, user, protocol, peer, &refused)?;
+                write_log_in(&engine, user, protocol, peer, &refused)?;
                 Err(refused)
             }
         }
@@ -175,7 +151,7 @@ impl Directory for Roles {
     fn refused(&self, user: &str, protocol: &'static str, peer: IpAddr, reason: &str) {
         let Ok(engine) = self.engine() else { return };
         let error = Error::new(ErrorKind::Authentication, reason);
-        if let Err(error) = write_refused(&engine, user, protocol, peer, &error) {
+        if let Err(error) = write_log_in(&engine, user, protocol, peer, &error) {
             tracing::error!(%error, "a refused log-in could not be written into the audit log");
         }
     }

@@ -13,12 +13,14 @@
 mod audit;
 mod directory;
 mod log_ins;
+mod refusals;
 mod words;
 
 pub use audit::is_audit_line;
 pub(crate) use audit::{AUDIT, Audit, AuditEvent, is_refusal, rows as audit_rows};
 pub(crate) use directory::Trust;
 pub(crate) use log_ins::LogIns;
+pub(crate) use refusals::{Refusals, write_statement as write_refused_statement};
 pub(crate) use words::{aclitem, quoted};
 
 use crate::copy::{CopyStatement, OnError, Target, is_url};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever changes definitions, roles or grants goes through [`Session::submit`], and so through here.
 
-use crate::rights::{Audit, AuditEvent, is_refusal};
+use crate::rights::{Audit, AuditEvent, is_refusal, write_refused_statement};
 use crate::session::core::{Run, Session, blocking};
 use alluvia_access::LogIn;
 use alluvia_catalog::Change;
@@ -10,6 +10,7 @@ use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_types::{Error, Result};
 use futures::future::BoxFuture;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Session {
     /// As [`Engine::trusted`](crate::Engine::trusted), of whom the session was introduced to.
@@ -36,13 +37,15 @@ impl Session {
         Ok(Some(audit))
     }
 
-    /// Writes that the session was refused something, if that is what the error says. It stays refused if that fails.
+    /// Writes that the session was refused something, if that is what the error says, unless its user was refused too often. It
+    /// stays refused if that fails.
     pub(super) async fn audit_refusal(&self, text: &str, error: &Error) {
         if !is_refusal(error) {
             return;
         }
         let (audit, refused) = (self.audit_of(AuditEvent::Refused, text), error.clone());
-        if let Err(error) = blocking(move || audit.write("refused", None, Some(&refused))).await {
+        let (engine, user) = (Arc::clone(&self.engine), self.authoriser().session_user().to_owned());
+        if let Err(error) = blocking(move || write_refused_statement(&engine, &user, &audit, &refused)).await {
             tracing::error!(%error, "a refusal could not be written into the audit log");
         }
     }

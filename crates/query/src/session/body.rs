@@ -87,9 +87,8 @@ impl Session {
         let entry = self.table_for(INSERT, &ingest.table)?;
         let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });
         let mut context = self.copy_context(run, &streams);
-        let spool_dir = Some(self.engine.spill_dir().to_owned());
         let (name, is_array) = (ingest.name, ingest.is_array);
-        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), spool_dir, key, is_array };
+        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, key, is_array };
         let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options).await?;
         let (rows, version) = (report.rows, report.committed.map(|committed| committed.version));
         match report.committed {

@@ -51,6 +51,14 @@ impl Session {
                 Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit")
                     .with_hint("BEGIN opens one"))
             }
+            Transaction::Failed(failed) if failed.is_abandoned => {
+                self.state.lock().settings = failed.settings_before;
+                Err(Error::new(
+                    ErrorKind::FailedTransaction,
+                    "the transaction was not used for too long, and has been rolled back",
+                )
+                .with_hint("begin another; the server's transaction_idle_timeout says how long it may wait"))
+            }
             Transaction::Failed(failed) => {
                 self.state.lock().settings = failed.settings_before;
                 Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
@@ -102,6 +110,19 @@ impl Session {
                 Ok(Outcome::done("ROLLBACK"))
             }
         }
+    }
+
+    /// Rolls back a transaction that nobody goes on with. It can only be ended then, and its COMMIT is an error: whoever comes back to it
+    /// is told, and nothing that was meant for it is committed by itself.
+    pub fn abandon_transaction(&self) {
+        self.cursors.end_transaction();
+        let mut state = self.state.lock();
+        let open = match std::mem::take(&mut state.transaction) {
+            Transaction::None => return,
+            Transaction::Open(open) | Transaction::Failed(open) => open,
+        };
+        state.settings = open.settings_before.clone();
+        state.transaction = Transaction::Failed(Box::new(open.abandoned()));
     }
 
     /// SET, SHOW, RESET.

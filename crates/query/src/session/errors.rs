@@ -4,6 +4,7 @@
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
 //! - Nothing a user sees names DataFusion, or shows a tree of its own or the parser's, except a defect's own message.
 
+use crate::copy::{Bad, parse_i64};
 use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
 use crate::dialect::not_supported;
 use crate::table::user_error;
@@ -197,6 +198,9 @@ fn plan_error(message: &str) -> Error {
         return Error::new(ErrorKind::DuplicateColumn, "two columns of a SELECT have the same name")
             .with_hint("give one of them another name with AS");
     }
+    if let Some(error) = not_grouped(message) {
+        return error;
+    }
     if lower.starts_with("table function") && lower.contains("not found") {
         return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
     }
@@ -206,6 +210,27 @@ fn plan_error(message: &str) -> Error {
     Error::new(kind, text)
 }
 
+/// A column, or an expression of columns, that is neither grouped by nor inside of an aggregate.
+fn not_grouped(message: &str) -> Option<Error> {
+    let text = clean(message);
+    let (place, name) = match text.strip_prefix("Column in ") {
+        Some(rest) => {
+            let (place, rest) = rest.split_once(" must be in GROUP BY")?;
+            let (_, rest) = rest.split_once("column \"")?;
+            (place, rest.split_once("\" must appear")?.0)
+        }
+        None => {
+            let rest = text.strip_prefix("HAVING clause references: ")?;
+            ("HAVING", rest.split_once(" must appear in the GROUP BY")?.0)
+        }
+    };
+    let message = format!("{} in {place} is neither grouped by nor inside of an aggregate", without_tree(name));
+    Some(
+        Error::new(ErrorKind::NotGrouped, message)
+            .with_hint("add it to GROUP BY, or take an aggregate of it: any_value(x), max(x)"),
+    )
+}
+
 fn arrow_error(error: &ArrowError) -> Error {
     match error {
         ArrowError::DivideByZero => Error::new(ErrorKind::DivisionByZero, "division by zero"),
@@ -213,17 +238,30 @@ fn arrow_error(error: &ArrowError) -> Error {
             Error::new(ErrorKind::OutOfRange, format!("out of range: {}", lower_first(message)))
                 .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))")
         }
-        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
-            Error::new(ErrorKind::InvalidValue, lower_first(&clean(message)))
-        }
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => cast_error(&clean(message)),
         ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
         ArrowError::MemoryError(message) => exhausted(message),
         ArrowError::IoError(_, error) => Error::io("the spill directory", "using", error),
+        ArrowError::InvalidArgumentError(message) if message.contains(" to store in a Decimal") => {
+            Error::new(ErrorKind::OutOfRange, clean(message))
+        }
         ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
             Error::new(ErrorKind::InvalidValue, clean(message))
         }
         other => Error::new(ErrorKind::InvalidValue, clean(&other.to_string())),
     }
+}
+
+/// A cast that failed: of a value outside of its type's range, or of text that is not written as its type's values are.
+fn cast_error(message: &str) -> Error {
+    let of_text = message.strip_prefix("Cannot cast string '").and_then(|rest| rest.split_once("' to value of "));
+    let is_out_of_range = match of_text {
+        // Arrow tells of both in the same words.
+        Some((text, wanted)) => wanted.starts_with("Int") && parse_i64(text.as_bytes()) != Err(Bad::Form),
+        None => ["Can't cast value ", "Cannot cast to "].iter().any(|words| message.starts_with(words)),
+    };
+    let kind = if is_out_of_range { ErrorKind::OutOfRange } else { ErrorKind::InvalidText };
+    Error::new(kind, lower_first(message))
 }
 
 fn exhausted(message: &str) -> Error {
@@ -320,7 +358,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_grouped_is_named_with_its_place() {
+        let of = |message: &str| error_of(&DataFusionError::Plan(message.into()));
+        let wildcard = of(
+            "Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column \"sales.country\" \
+            must appear in the GROUP BY clause or must be part of an aggregate function, currently only \"sum(sales.price)\" appears in the \
+            SELECT clause satisfies this requirement",
+        );
+        assert_eq!(wildcard.message(), "sales.country in SELECT is neither grouped by nor inside of an aggregate");
+        let having = of(
+            "HAVING clause references: sales.price > Int64(1) must appear in the GROUP BY clause or be used in an aggregate function",
+        );
+        assert_eq!(
+            having.message(),
+            "sales.price > Int64(1) in HAVING is neither grouped by nor inside of an aggregate"
+        );
+        assert_eq!((wildcard.kind(), having.kind()), (ErrorKind::NotGrouped, ErrorKind::NotGrouped));
+        assert_eq!(of("Column in SELECT is odd").kind(), ErrorKind::Syntax);
+    }
+
+    #[test]
     fn messages_are_clean_and_kinds_say_what_to_do() {
+        let cast = |message: &str| DataFusionError::ArrowError(Box::new(ArrowError::CastError(message.into())), None);
         let kinds = [
             (DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None), ErrorKind::DivisionByZero),
             (DataFusionError::ResourcesExhausted("x".into()), ErrorKind::OutOfMemory),
@@ -330,6 +389,12 @@ mod tests {
                 ErrorKind::UndefinedFunction,
             ),
             (DataFusionError::Internal("x".into()), ErrorKind::Internal),
+            (cast("Cannot cast string 'x' to value of Int32 type"), ErrorKind::InvalidText),
+            (cast("Cannot cast string '' to value of Int32 type"), ErrorKind::InvalidText),
+            (cast("Cannot cast string '99999999999' to value of Int32 type"), ErrorKind::OutOfRange),
+            (cast("Cannot cast string '99999999999999999999' to value of Int64 type"), ErrorKind::OutOfRange),
+            (cast("Cannot cast string '2026' to value of Date32 type"), ErrorKind::InvalidText),
+            (cast("Can't cast value 40000 to type Int16"), ErrorKind::OutOfRange),
         ];
         for (error, kind) in kinds {
             let got = error_of(&error);

@@ -40,6 +40,8 @@ pub(crate) struct OpenTransaction {
     tables: BTreeMap<TableId, PendingRows>,
     bytes: u64,
     savepoints: Vec<Savepoint>,
+    /// Nobody went on with it in time: its COMMIT is an error.
+    pub(crate) is_abandoned: bool,
 }
 
 /// A place in a transaction. Rows are only ever added, so how many batches there were says which.
@@ -82,7 +84,13 @@ impl OpenTransaction {
             tables: BTreeMap::new(),
             bytes: 0,
             savepoints: Vec::new(),
+            is_abandoned: false,
         }
+    }
+
+    /// What is left of a transaction that nobody went on with: the way back to the settings before it.
+    pub(crate) fn abandoned(self) -> OpenTransaction {
+        OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.version, self.settings_before) }
     }
 
     /// Adds rows, in the table's storage schema. `bytes_max` bounds the whole transaction.

@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn bad_values_name_row_column_and_value() {
         let cases = [
-            ("(1, 'x'), (99999999999, 'y')", ErrorKind::InvalidValue, "row 2, column a: '99999999999'"),
-            ("('one', 'x')", ErrorKind::InvalidValue, "'one'"),
+            ("(1, 'x'), (99999999999, 'y')", ErrorKind::OutOfRange, "row 2, column a: '99999999999'"),
+            ("('one', 'x')", ErrorKind::InvalidText, "'one'"),
             ("(NULL, 'x')", ErrorKind::NotNull, "column a"),
             ("(true, 'x')", ErrorKind::DatatypeMismatch, "column a"),
             ("(1)", ErrorKind::Syntax, "row 1 has 1 values"),

@@ -163,7 +163,7 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
     assert_eq!(served.count("t").await, 0);
     // One that SQL began ends with its login, so that its COMMIT does not look like one.
     let mut client = served.client().await;
-    client.handshake("alluvia", "").await.unwrap();
+    client.handshake("me", "").await.unwrap();
     for sql in ["BEGIN", "INSERT INTO t VALUES (2)"] {
         client.execute_update(sql.to_owned(), None).await.unwrap();
     }
@@ -172,4 +172,24 @@ async fn statements_have_a_time_and_transactions_that_nobody_uses_are_rolled_bac
     let failed = client.execute_update("COMMIT".to_owned(), None).await.unwrap_err();
     assert_eq!(state(failed).1, "28P01");
     assert_eq!(served.count("t").await, 0);
+    // That of a login which belongs to its connection can only be ended: nothing meant for it is committed by itself.
+    for authorization in [None, Some("Basic bWU6")] {
+        let mut client = served.client().await;
+        if let Some(authorization) = authorization {
+            client.set_header("authorization", authorization);
+        }
+        let mut run =
+            async |sql: &str| client.execute_update(sql.to_owned(), None).await.map_err(|error| state(error).1);
+        for sql in ["SET confidence = 0.8", "BEGIN", "SET confidence = 0.99", "INSERT INTO t VALUES (3)"] {
+            run(sql).await.unwrap();
+        }
+        assert_eq!(served.number(open).await, 1);
+        served.becomes(open, 0).await;
+        assert_eq!(run("INSERT INTO t VALUES (4)").await.unwrap_err(), "25P02");
+        assert_eq!(run("COMMIT").await.unwrap_err(), "25P02");
+        assert_eq!(served.count("t").await, 0);
+        run("INSERT INTO t VALUES (5)").await.unwrap();
+        assert!(text(&mut client, "SHOW confidence").await.contains("0.8"), "the session and its settings stay");
+        served.sql("DROP TABLE t; CREATE TABLE t (a INT)").await;
+    }
 }

@@ -78,8 +78,9 @@ async fn every_format_and_packing_brings_the_same_rows() {
         json!([{"a": 1, "b": "x", "n": 18}, {"a": 2, "b": null, "n": 18}, {"a": 3, "b": "ä,\"", "n": 18}])
     );
     // What was spooled is gone.
-    let left: Vec<_> = std::fs::read_dir(served.dir.path().join("db/spill")).into_iter().flatten().flatten().collect();
-    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().starts_with("body-")), "{left:?}");
+    let folders = std::fs::read_dir(served.dir.path().join("db/spill")).unwrap();
+    let left: usize = folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum();
+    assert_eq!(left, 0);
     // Nothing, as a body, is no batch.
     let nothing = served.ask("POST", "/ingest/t").header("content-type", "text/csv").send().await;
     assert_eq!(nothing.json(), json!({"rows": 0, "version": null, "duplicate": false}));
@@ -113,7 +114,7 @@ async fn a_bad_row_is_named_and_nothing_is_applied() {
     table(&served).await;
     let good = "1,x\n".repeat(50_000);
     for (content_type, body, status, state, place) in [
-        ("text/csv", format!("{good}four,y\n"), 400, "22000", "the body, line 50001, column a"),
+        ("text/csv", format!("{good}four,y\n"), 400, "22P02", "the body, line 50001, column a"),
         ("text/csv", "1,x\n,y\n".to_owned(), 400, "23502", "the body, line 2, column a"),
         ("application/json", "[{\"a\":1},\n\n{\"a\":null}]".to_owned(), 400, "23502", "the body, line 2, column a"),
         ("application/x-ndjson", "{\"a\":1}\n{\"a\":\n".to_owned(), 400, "22000", "the body, line 2"),

@@ -8,6 +8,8 @@ use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use bytes::{Buf, Bytes};
+use std::num::{IntErrorKind, ParseIntError};
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// The value of parameter `number`, which the client sent as a value of type `type_oid` (0: of the type that it meets).
@@ -39,7 +41,17 @@ fn internal(error: impl std::fmt::Display) -> Error {
 
 fn wrong(text: &str, what: &str) -> Error {
     let short: String = text.chars().take(60).collect();
-    Error::new(ErrorKind::InvalidValue, format!("'{short}' is not a valid {what}"))
+    Error::new(ErrorKind::InvalidText, format!("'{short}' is not a valid {what}"))
+}
+
+/// An integer of any width.
+fn whole<T: FromStr<Err = ParseIntError>>(text: &str, what: &str) -> Result<T> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+            Error::new(ErrorKind::OutOfRange, format!("'{text}' is out of range for {what}"))
+        }
+        _ => wrong(text, what),
+    })
 }
 
 fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
@@ -50,9 +62,9 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
             "f" | "false" | "n" | "no" | "off" | "0" => ScalarValue::Boolean(Some(false)),
             _ => return Err(wrong(text, "BOOLEAN")),
         },
-        oid::INT2 => ScalarValue::Int16(Some(trimmed.parse().map_err(|_| wrong(text, "SMALLINT"))?)),
-        oid::INT4 => ScalarValue::Int32(Some(trimmed.parse().map_err(|_| wrong(text, "INT"))?)),
-        oid::INT8 | oid::OID => ScalarValue::Int64(Some(trimmed.parse().map_err(|_| wrong(text, "BIGINT"))?)),
+        oid::INT2 => ScalarValue::Int16(Some(whole(trimmed, "SMALLINT")?)),
+        oid::INT4 => ScalarValue::Int32(Some(whole(trimmed, "INT")?)),
+        oid::INT8 | oid::OID => ScalarValue::Int64(Some(whole(trimmed, "BIGINT")?)),
         oid::FLOAT4 => ScalarValue::Float32(Some(trimmed.parse().map_err(|_| wrong(text, "REAL"))?)),
         oid::FLOAT8 => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "DOUBLE"))?)),
         oid::NUMERIC => match numeric::read_text(trimmed) {
@@ -294,10 +306,17 @@ mod tests {
         assert_eq!(decimals("{NULL,2.25,1}"), ScalarValue::Decimal128(Some(225), 38, 2));
         assert_eq!(decimals("{1,2.25}"), ScalarValue::Decimal128(Some(225), 38, 2));
         assert_eq!(decimals("{1e100,2.25}"), ScalarValue::Float64(Some(2.25)));
-        for (type_oid, bad) in
-            [(oid::INT4, "x"), (oid::INT2, "40000"), (oid::DATE, "soon"), (1007, "{1,{2}}"), (oid::BYTEA, "\\x0")]
-        {
+        for (type_oid, bad, kind) in [
+            (oid::INT4, "x", ErrorKind::InvalidText),
+            (oid::INT4, "", ErrorKind::InvalidText),
+            (oid::INT2, "40000", ErrorKind::OutOfRange),
+            (oid::INT8, "-9223372036854775809", ErrorKind::OutOfRange),
+            (oid::DATE, "soon", ErrorKind::InvalidText),
+            (1007, "{1,{2}}", ErrorKind::InvalidText),
+            (oid::BYTEA, "\\x0", ErrorKind::InvalidText),
+        ] {
             let error = text(type_oid, bad).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
             assert!(error.message().starts_with("parameter $1: "), "{error}");
         }
     }

@@ -30,6 +30,28 @@ async fn only_the_right_password_logs_in() {
     served.client_with(&config).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_one_database_is_told_from_those_that_are_not_here() {
+    let served = serve_with(ServerOptions { access: passwords(), ..ServerOptions::default() }).await;
+    let mut config = served.config();
+    config.password("right \u{e4}");
+    for database in ["alluvia", "postgres"] {
+        let client = served.client_with(config.dbname(database)).await.unwrap();
+        assert_eq!(texts(&client, "SELECT current_database()").await, ["alluvia"], "{database}");
+    }
+    let refused = served.client_with(config.dbname("sales")).await.err().unwrap();
+    assert_eq!(state(&refused), "3D000");
+    assert_eq!(refused.as_db_error().unwrap().message(), "there is no database \"sales\": the one here is alluvia");
+    // Before the log-in nobody is told.
+    config.password("wrong");
+    assert_eq!(state(&served.client_with(&config).await.err().unwrap()), "28P01");
+    // Whom the server trusts may ask for the database of their own name, which psql does unasked.
+    let trusting = serve().await;
+    let mut config = trusting.config();
+    trusting.client_with(config.user("me").dbname("me")).await.unwrap();
+    assert_eq!(state(&trusting.client_with(config.dbname("you")).await.err().unwrap()), "3D000");
+}
+
 #[tokio::test]
 async fn other_addresses_need_passwords_and_tls() {
     let served = serve().await;

@@ -70,7 +70,7 @@ async fn a_bad_row_refuses_all_and_says_where() {
     let client = served.client().await;
     client.batch_execute("CREATE TABLE t (a INT, b TEXT)").await.unwrap();
     let error = copy_in(&client, "COPY t FROM STDIN", b"1\tx\n2\ty\nthree\tz\n").await.unwrap_err();
-    assert_eq!(state(&error), "22000");
+    assert_eq!(state(&error), "22P02");
     let message = error.as_db_error().unwrap().message().to_owned();
     assert_eq!(message, "standard input, line 3, column a: 'three' is not a valid INT");
     let error = copy_in(&client, "COPY t FROM STDIN (FORMAT csv)", b"1,x,y\n").await.unwrap_err();

@@ -160,7 +160,7 @@ async fn lists_go_in_and_come_out() {
         .unwrap();
     assert_eq!(inserted, 3);
     assert_eq!(texts(&client, "SELECT c FROM t WHERE a = ANY('{100,102}') ORDER BY a").await, ["p", "q"]);
-    assert_eq!(state(&client.batch_execute("SELECT 1 FROM t WHERE a = ANY('100')").await.unwrap_err()), "22000");
+    assert_eq!(state(&client.batch_execute("SELECT 1 FROM t WHERE a = ANY('100')").await.unwrap_err()), "22P02");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,7 +45,9 @@ async fn errors_have_their_sqlstate_and_the_connection_goes_on() {
         ("SELECT b FROM t", "42703"),
         ("SELECT nothing(1)", "42883"),
         ("INSERT INTO t VALUES (40000)", "22003"),
+        ("INSERT INTO t VALUES ('x')", "22P02"),
         ("INSERT INTO t VALUES (NULL)", "23502"),
+        ("SELECT a, count(*) FROM t", "42803"),
         ("UPDATE t SET a = 1", "0A000"),
         ("CREATE TABLE t (a INT)", "42P07"),
         ("SET freshnes = '1s'", "22023"),
@@ -215,7 +217,7 @@ async fn savepoints_bring_a_failed_transaction_back() {
     }
     // As psycopg ends a block that failed: both in one text.
     outer.batch_execute("SAVEPOINT p; SET DateStyle = 'ISO'; INSERT INTO t VALUES (4)").await.unwrap();
-    assert_eq!(state(&outer.batch_execute("INSERT INTO t VALUES ('x')").await.unwrap_err()), "22000");
+    assert_eq!(state(&outer.batch_execute("INSERT INTO t VALUES ('x')").await.unwrap_err()), "22P02");
     assert_eq!(state(&outer.batch_execute("RELEASE p").await.unwrap_err()), "25P02");
     outer.batch_execute("ROLLBACK TO p; RELEASE p").await.unwrap();
     assert_eq!(state(&outer.batch_execute("ROLLBACK TO p").await.unwrap_err()), "3B001");

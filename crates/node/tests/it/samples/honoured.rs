@@ -1,7 +1,7 @@
 //! A TABLESAMPLE is honoured or refused, wherever it stands: with 0 percent a statement must say what it says of an empty table.
 
 use super::*;
-use crate::support::Random;
+use crate::support::{Random, variable};
 
 /// Makes queries of one column `id`, in which `<a>` stands for a table under the alias a: sampled, or empty.
 struct Maker {
@@ -109,7 +109,7 @@ async fn a_sample_of_nothing_is_an_empty_table_wherever_it_stands() {
     let world = World::new(Lie::Sorted, 40).await;
     world.run("CREATE TABLE none (id BIGINT, x DOUBLE, y DOUBLE, z DOUBLE, kind TEXT)").await;
     let mut maker = Maker { random: Random(0x5eed), aliases: 0 };
-    let statements = std::env::var("ALLUVIA_TEST_STATEMENTS").ok().and_then(|count| count.parse().ok()).unwrap_or(250);
+    let statements = variable("ALLUVIA_TEST_STATEMENTS").unwrap_or(250);
     let (mut told_apart, mut asked, mut made) = (0, 0, 0);
     while asked < statements {
         made += 1;

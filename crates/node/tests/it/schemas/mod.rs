@@ -10,7 +10,7 @@ mod question;
 mod table;
 
 use crate::nested::{seconds, set};
-use crate::support::Random;
+use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
 use alluvia_query::Session;
@@ -307,7 +307,7 @@ async fn quiet(world: &World, random: &mut Random, seen: &mut Seen) {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_table_says_what_its_rows_say_at_any_version() {
     let (time, start) = (seconds(12), Instant::now());
-    let first = std::env::var("ALLUVIA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1u64);
+    let first = variable("ALLUVIA_TEST_SEED").unwrap_or(1);
     let mut all = Seen::default();
     for seed in first.. {
         if seed - first >= WORLDS && start.elapsed() >= time {

@@ -1,5 +1,6 @@
 //! What the engine's tests share: a database on a disk that fails, rows read without SQL, a model.
 
+#[path = "../../../../fetch/tests/support/web.rs"]
 pub mod web;
 
 use alluvia_catalog::{Catalog, Change};
@@ -19,6 +20,13 @@ use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string}
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// A number that a variable of the environment gives: ALLUVIA_TEST_SECONDS to go on for so long, ALLUVIA_TEST_SEED to begin elsewhere or
+/// to replay, ALLUVIA_TEST_STATEMENTS to try so many.
+pub fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is no number")))
+}
 
 /// The data directory on every simulated disk.
 pub const DIR: &str = "/db";

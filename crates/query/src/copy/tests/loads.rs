@@ -118,7 +118,7 @@ fn a_refused_load_in_batches_goes_on_with_skip() {
     let bench = Bench::new("a BIGINT");
     bench.write("f1.csv", "1\n2\n3\n").write("f2.csv", "4\nx\n5\n");
     let error = bench.load("f?.csv", "(BATCH_ROWS 2)").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidValue);
+    assert_eq!(error.kind(), ErrorKind::InvalidText);
     let hint = error.hint().unwrap();
     assert!(hint.contains("the first 2 rows are loaded") && hint.contains("ON_ERROR skip"), "{hint}");
     assert_eq!(bench.batches(), [[["1"], ["2"]]]);

@@ -8,7 +8,7 @@ mod urls;
 use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
 use crate::copy::testing::{row_texts, table};
-use crate::copy::{CopyPlaces, CopyReport, Fetch, OnCommit};
+use crate::copy::{CopyPlaces, CopyReport, Fetch, OnCommit, Spool};
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
 use alluvia_snapshot::{
@@ -204,13 +204,18 @@ struct Bench {
     told: Arc<Mutex<Vec<Version>>>,
     inline_bytes_max: usize,
     fetch: Option<Arc<dyn Fetch>>,
+    spool: Spool,
+    unpacked_bytes_max: Option<u64>,
 }
 
 impl Bench {
     fn new(columns: &str) -> Bench {
         let store = FakeStore { clock: Arc::new(ManualClock::default()), state: Arc::default() };
+        let dir = tempfile::tempdir().unwrap();
         Bench {
-            dir: tempfile::tempdir().unwrap(),
+            spool: Spool::in_dir(&dir.path().join("spool"), 1 << 20),
+            unpacked_bytes_max: None,
+            dir,
             store: Arc::new(store),
             table: table(columns),
             progress: Arc::default(),
@@ -244,7 +249,8 @@ impl Bench {
     }
 
     fn places(&self) -> CopyPlaces {
-        CopyPlaces::anywhere(self.fetch.clone(), self.dir.path().join("spool"))
+        let unpacked_bytes_max = self.unpacked_bytes_max;
+        CopyPlaces { unpacked_bytes_max, ..CopyPlaces::anywhere(self.fetch.clone(), self.spool.clone()) }
     }
 
     fn on_commit(&self) -> OnCommit {
