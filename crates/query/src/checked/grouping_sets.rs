@@ -16,7 +16,8 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ impl PhysicalOptimizerRule for GroupingSetsOfUnknownRows {
             }
             let rows = plan.children().into_iter().map(|rows| UnknownRowsExec::new(rows) as Arc<dyn ExecutionPlan>);
             let rows = rows.collect();
-            plan.with_new_children(rows).map(Transformed::yes)
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            plan.replace_children(rows, options).map(Transformed::yes)
         })?;
         Ok(unknown.data)
     }

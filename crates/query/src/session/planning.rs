@@ -10,8 +10,8 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, PushDownKeepingConstants, SimplifyKeepingNulls,
-    SubqueriesKeepingNulls,
+    CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, LosslessCasts,
+    PushDownKeepingConstants, SimplifyKeepingNulls, SubqueriesKeepingNulls,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -23,6 +23,7 @@ use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -78,16 +79,22 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     }
     let mut analyzers = Analyzer::new().rules;
     analyzers.push(Arc::new(CountedMultisets));
+    analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(CheckedIntegers));
     let mut optimizers = Optimizer::new().rules;
     optimizers.insert(0, Arc::new(SubqueriesKeepingNulls));
-    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
-        [Arc::new(SimplifyKeepingNulls::default()), Arc::new(PushDownKeepingConstants::default())];
+    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+        Arc::new(SimplifyKeepingNulls::default()),
+        Arc::new(PushDownKeepingConstants::default()),
+        Arc::new(JoinsKeepingNulls::default()),
+    ];
     for rule in &mut optimizers {
         if let Some(ours) = ours.iter().find(|ours| ours.name() == rule.name()) {
             *rule = Arc::clone(ours);
         }
     }
+    // What `JoinsKeepingNulls` made of keys is keys again.
+    optimizers.push(Arc::new(ExtractEquijoinPredicate::new()));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
     builder
@@ -205,10 +212,12 @@ mod tests {
         let mut expected = names(&plain);
         let physical = expected.len() - plain.physical_optimizers().len();
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
+        expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
         let before_subqueries = expected.iter().position(|name| name.starts_with("rewrite_set_comparison")).unwrap();
         expected.insert(before_subqueries, format!("{} false", SubqueriesKeepingNulls.name()));
         expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
+        expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }
