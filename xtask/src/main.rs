@@ -144,12 +144,22 @@ fn bench(rest: &[&str]) {
 /// Statements that a soak asks of the index and of the general plan.
 const SOAK_STATEMENTS: &str = "100000";
 
-/// What takes too long for CI: crashes for so long, models for a quarter of it each, and generated statements until they are enough.
+/// What takes too long for CI: crashes for so long, models for a quarter of it each, whole statements beside DuckDB for as long, and
+/// generated statements until they are enough.
 fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);
     timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
+    differ(seconds / 4);
     timed(&["index_answers"], 0, &[("ALLUVIA_TEST_STATEMENTS", SOAK_STATEMENTS)]);
+}
+
+/// Random statements on random tables, our answers beside DuckDB's.
+fn differ(seconds: u64) {
+    let venv = data::venv();
+    let binary = built("alluvia", CHECKED);
+    let binary = binary.to_str().expect("paths here are UTF-8");
+    python(&venv, &["scripts/differ.py", binary, "--seconds", &seconds.to_string()]).run();
 }
 
 /// The long versions of some modules' tests, outside CI.

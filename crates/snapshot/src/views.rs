@@ -542,7 +542,8 @@ impl State {
         }
     }
 
-    /// Rows of each table that `base` has, wherever they are now.
+    /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it has no tail
+    /// any more, and the next base does not have it.
     #[cfg(feature = "paranoid")]
     fn rows_of(&self, base: &Base) -> BTreeMap<TableId, u64> {
         let count = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().rows).sum::<u64>();
@@ -553,7 +554,7 @@ impl State {
             let attached: u64 = attached.map(|(_, segments)| count(segments)).sum();
             (table, based + attached + self.tails.get(&table).map_or(0, TailTable::rows))
         };
-        base.tables.keys().map(rows).collect()
+        base.tables.keys().filter(|&&table| self.catalog.by_id(table).is_some()).map(rows).collect()
     }
 
     /// The version and the least organised stage that a statement must read.

@@ -1,5 +1,6 @@
 //! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
-//! and simplification that leaves NULL alone.
+//! simplification, joins and subqueries that leave NULL alone, conditions that stay where they belong, INTERSECT ALL and EXCEPT ALL that count,
+//! and casts that round.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -11,11 +12,23 @@
 //! integers are added, after types are known and before constants are folded, and its `sum` is replaced.
 
 mod arithmetic;
+mod casts;
+mod constants;
+mod grouping_sets;
+mod multisets;
+mod null_keys;
 mod simplify;
+mod subqueries;
 mod sum;
 
 pub(crate) use arithmetic::CheckedIntegers;
+pub(crate) use casts::LosslessCasts;
+pub(crate) use constants::PushDownKeepingConstants;
+pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
+pub(crate) use multisets::CountedMultisets;
+pub(crate) use null_keys::JoinsKeepingNulls;
 pub(crate) use simplify::SimplifyKeepingNulls;
+pub(crate) use subqueries::SubqueriesKeepingNulls;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;

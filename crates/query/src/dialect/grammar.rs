@@ -142,6 +142,20 @@ impl Dialect for Grammar {
         (left == 0).then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
+    /// `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; the parser would take `b AND c` for the right side.
+    fn parse_infix(&self, parser: &mut Parser, left: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
+        use Keyword::{DISTINCT, FROM, IS, NOT};
+        let is_negated = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);
+        if !is_negated && !parser.parse_keywords(&[IS, DISTINCT, FROM]) {
+            return None;
+        }
+        let (left, right) = (Box::new(left.clone()), parser.parse_subexpr(self.prec_value(Precedence::Is)));
+        Some(right.map(|right| match is_negated {
+            true => Expr::IsNotDistinctFrom(left, Box::new(right)),
+            false => Expr::IsDistinctFrom(left, Box::new(right)),
+        }))
+    }
+
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         POSTGRES.get_next_precedence(parser)
     }

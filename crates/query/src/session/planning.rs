@@ -9,7 +9,10 @@
 //!   takes long within one rule, or before the first, is refused before it is planned (`dialect::bounds`).
 //! - A wrapped rule does what its inner rule does, under the same name.
 
-use crate::checked::{CheckedIntegers, SimplifyKeepingNulls};
+use crate::checked::{
+    CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, LosslessCasts,
+    PushDownKeepingConstants, SimplifyKeepingNulls, SubqueriesKeepingNulls,
+};
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
 use crate::session::progress::CancelToken;
@@ -20,6 +23,7 @@ use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -68,22 +72,35 @@ fn check() -> PlanResult<()> {
     PLANNED.with_borrow(|planned| planned.as_ref().map_or(Ok(()), CancelToken::check)).map_err(wrap)
 }
 
-/// The default rules, one of them as [`SimplifyKeepingNulls`], and [`CheckedIntegers`], each of which asks before its work.
+/// The default rules, some of them as [`crate::checked`] has them, and its own, each of which asks before its work.
 pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuilder {
     fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Stoppable<R>) -> S) -> Vec<S> {
         rules.into_iter().map(|rule| wrapped(Stoppable(rule))).collect()
     }
     let mut analyzers = Analyzer::new().rules;
+    analyzers.push(Arc::new(CountedMultisets));
+    analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(CheckedIntegers));
     let mut optimizers = Optimizer::new().rules;
-    let keeping_nulls: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(SimplifyKeepingNulls::default());
-    for rule in optimizers.iter_mut().filter(|rule| rule.name() == keeping_nulls.name()) {
-        *rule = Arc::clone(&keeping_nulls);
+    optimizers.insert(0, Arc::new(SubqueriesKeepingNulls));
+    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+        Arc::new(SimplifyKeepingNulls::default()),
+        Arc::new(PushDownKeepingConstants::default()),
+        Arc::new(JoinsKeepingNulls::default()),
+    ];
+    for rule in &mut optimizers {
+        if let Some(ours) = ours.iter().find(|ours| ours.name() == rule.name()) {
+            *rule = Arc::clone(ours);
+        }
     }
+    // What `JoinsKeepingNulls` made of keys is keys again.
+    optimizers.push(Arc::new(ExtractEquijoinPredicate::new()));
+    let mut physical = PhysicalOptimizer::new().rules;
+    physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
         .with_optimizer_rules(all(optimizers, |rule| Arc::new(rule) as _))
-        .with_physical_optimizer_rules(all(PhysicalOptimizer::new().rules, |rule| Arc::new(rule) as _))
+        .with_physical_optimizer_rules(all(physical, |rule| Arc::new(rule) as _))
 }
 
 #[derive(Debug)]
@@ -193,8 +210,15 @@ mod tests {
             analyzer.chain(logical).chain(physical).collect()
         };
         let mut expected = names(&plain);
+        let physical = expected.len() - plain.physical_optimizers().len();
+        expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
+        expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
+        let before_subqueries = expected.iter().position(|name| name.starts_with("rewrite_set_comparison")).unwrap();
+        expected.insert(before_subqueries, format!("{} false", SubqueriesKeepingNulls.name()));
         expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
+        expected.insert(coerced + 1, LosslessCasts.name().to_owned());
+        expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }
 }

@@ -1,0 +1,185 @@
+//! Casts and moments that lose nothing in silence.
+//!
+//! Invariants:
+//! - A float becomes the nearest integer, and of two the even one; a number that is written out becomes the one further from zero. DataFusion
+//!   55.2 cuts off what is behind the point. `round(x)` is the same number.
+//! - A date and a part of a day are not added: DataFusion 55.2 gives a date, and drops the part. PostgreSQL gives a timestamp.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{DFSchema, ExprSchema, Result, exec_err, not_impl_err};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use std::sync::{Arc, LazyLock};
+
+/// Nanoseconds of a day.
+const DAY: i64 = 86_400_000_000_000;
+
+/// Puts rounding where floats are cast to integers or rounded, and refuses dates with parts of days. Types must have been coerced.
+#[derive(Debug)]
+pub(crate) struct LosslessCasts;
+
+impl AnalyzerRule for LosslessCasts {
+    fn name(&self) -> &str {
+        "lossless_casts"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rounded_plan).map(|rounded| rounded.data)
+    }
+}
+
+fn rounded_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !has_any(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    let preserver = NamePreserver::new(&plan);
+    let rounded = plan.map_expressions(|expr| {
+        let name = preserver.save(&expr);
+        let rounded = expr.transform_up(|expr| rounded_expr(expr, &schema))?;
+        Ok(rounded.update_data(|expr| name.restore(expr)))
+    })?;
+    rounded.map_data(LogicalPlan::recompute_schema)
+}
+
+fn has_any(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            found |= match expr {
+                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
+                Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Plus | Operator::Minus),
+                Expr::ScalarFunction(function) => is_round(function),
+                _ => false,
+            };
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+fn rounded_expr(expr: Expr, schema: &dyn ExprSchema) -> Result<Transformed<Expr>> {
+    let is_float = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
+    let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    match expr {
+        Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && is_float(&of) => {
+            Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded(*of)), field })))
+        }
+        Expr::TryCast(TryCast { expr: of, field }) if field.data_type().is_integer() && is_float(&of) => {
+            Ok(Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of)), field })))
+        }
+        Expr::ScalarFunction(mut function) if is_round(&function) && is_float(&function.args[0]) => {
+            let of = function.args.pop();
+            Ok(of.map_or(Transformed::no(Expr::ScalarFunction(function)), |of| Transformed::yes(rounded(of))))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right })
+            if is_date(&left) && is_part_of_day(&right) || is_date(&right) && is_part_of_day(&left) =>
+        {
+            let word = if op == Operator::Plus { "adding hours to" } else { "taking hours from" };
+            not_impl_err!("{word} a date is not supported: write CAST(x AS TIMESTAMP) for the date")
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether it is `round(x)`.
+fn is_round(function: &ScalarFunction) -> bool {
+    function.name() == "round" && function.args.len() == 1
+}
+
+/// Whether it is an interval that is written out and no number of days.
+fn is_part_of_day(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds % DAY != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(interval)), _) => interval.milliseconds % 86_400_000 != 0,
+        Expr::Cast(cast) => is_part_of_day(&cast.expr),
+        _ => false,
+    }
+}
+
+fn rounded(of: Expr) -> Expr {
+    static EVEN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Rounded::new(true))));
+    static AWAY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Rounded::new(false))));
+    let is_written = match &of {
+        Expr::Literal(..) => true,
+        Expr::Negative(inner) => matches!(**inner, Expr::Literal(..)),
+        _ => false,
+    };
+    let function = Arc::clone(if is_written { &AWAY } else { &EVEN });
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![of]))
+}
+
+/// The nearest float without a fraction.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Rounded {
+    to_even: bool,
+    signature: Signature,
+}
+
+impl Rounded {
+    fn new(to_even: bool) -> Rounded {
+        Rounded { to_even, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Rounded {
+    fn name(&self) -> &str {
+        if self.to_even { "nearest_even" } else { "nearest_away" }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        // As what is cast.
+        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = take_function_args(self.name(), args.args)?;
+        let (values, is_scalar) = match value {
+            ColumnarValue::Array(values) => (values, false),
+            ColumnarValue::Scalar(value) => (value.to_array()?, true),
+        };
+        let to_even = self.to_even;
+        let rounded: ArrayRef = match values.data_type() {
+            DataType::Float64 => {
+                let round = |value: f64| if to_even { value.round_ties_even() } else { value.round() };
+                Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(round)) as _
+            }
+            DataType::Float32 => {
+                let round = |value: f32| if to_even { value.round_ties_even() } else { value.round() };
+                Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(round)) as _
+            }
+            other => return exec_err!("{other} is no float"),
+        };
+        Ok(if is_scalar {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?)
+        } else {
+            ColumnarValue::Array(rounded)
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! INTERSECT ALL and EXCEPT ALL that count rows.
+//!
+//! Invariant: a row that is m times on the left and n times on the right is min(m, n) times in the intersection, and max(m - n, 0) times
+//! in the difference.
+//!
+//! DataFusion 55.2 plans both as it plans their kin without ALL: a row on the right keeps, or takes away, all its like on the left
+//! (apache/datafusion#12956 has it for EXCEPT ALL). So equal rows are numbered on both sides, and the number becomes one more column to
+//! compare.
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, NullEquality, Result};
+use datafusion::functions_window::row_number::row_number;
+use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+use std::sync::Arc;
+
+/// The rule. Types must have been coerced.
+#[derive(Debug)]
+pub(crate) struct CountedMultisets;
+
+impl AnalyzerRule for CountedMultisets {
+    fn name(&self) -> &str {
+        "counted_multisets"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let counted = plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Join(join) if is_of_multisets(&join) => counted(join).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(counted.data)
+    }
+}
+
+/// Nothing else is planned as a join in which NULL equals NULL, before the optimizer. Without ALL the left side is distinct, and with ALL
+/// it may be: then the join is right as it is.
+fn is_of_multisets(join: &Join) -> bool {
+    matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+        && join.filter.is_none()
+        && !matches!(*join.left, LogicalPlan::Distinct(_))
+}
+
+fn counted(join: Join) -> Result<LogicalPlan> {
+    let Join { left, right, mut on, join_type, join_constraint, null_equality, .. } = join;
+    let columns: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
+    let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = on.iter().cloned().unzip();
+    let left = numbered(left, left_keys, "number on the left")?;
+    let right = numbered(right, right_keys, "number on the right")?;
+    on.push((left.1, right.1));
+    let join = Join::try_new(left.0, right.0, on, None, join_type, join_constraint, null_equality, false)?;
+    LogicalPlanBuilder::from(LogicalPlan::Join(join)).project(columns)?.build()
+}
+
+/// The rows with a number among those of the same keys.
+fn numbered(rows: Arc<LogicalPlan>, keys: Vec<Expr>, name: &str) -> Result<(Arc<LogicalPlan>, Expr)> {
+    let mut columns: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+    let number = row_number().partition_by(keys).build()?;
+    columns.push(Expr::Column(Column::from_name(number.schema_name().to_string())).alias(name));
+    let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(rows)).window([number])?.project(columns)?.build()?;
+    Ok((Arc::new(rows), Expr::Column(Column::from_name(name))))
+}

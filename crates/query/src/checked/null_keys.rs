@@ -1,0 +1,47 @@
+//! Joins in which NULL equals NULL, among others.
+//!
+//! Invariant: a condition of a join means the same wherever the join is moved.
+//!
+//! DataFusion 55.2 makes `a IS NOT DISTINCT FROM b` a join of the keys `a` and `b` that takes NULL for equal, and then puts the keys of
+//! neighbouring joins and of WHERE together under what the uppermost of them takes for equal. So before it moves joins, such keys become
+//! conditions again, and at the end keys.
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{NullEquality, Result};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, Operator, binary_expr};
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// DataFusion's rule, which sees no inner join in which NULL equals NULL.
+#[derive(Debug, Default)]
+pub(crate) struct JoinsKeepingNulls(EliminateCrossJoin);
+
+impl OptimizerRule for JoinsKeepingNulls {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let conditions = plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Join(join) if has_null_keys(&join) => Ok(Transformed::yes(without_keys(join))),
+            other => Ok(Transformed::no(other)),
+        })?;
+        let is_changed = conditions.transformed;
+        let rewritten = self.0.rewrite(conditions.data, config)?;
+        Ok(Transformed::new_transformed(rewritten.data, rewritten.transformed || is_changed))
+    }
+}
+
+fn has_null_keys(join: &Join) -> bool {
+    join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty()
+}
+
+fn without_keys(mut join: Join) -> LogicalPlan {
+    let keys = std::mem::take(&mut join.on);
+    let same = keys.into_iter().map(|(left, right)| binary_expr(left, Operator::IsNotDistinctFrom, right));
+    let conditions: Vec<Expr> = same.chain(join.filter.take()).collect();
+    join.filter = conjunction(conditions);
+    join.null_equality = NullEquality::NullEqualsNothing;
+    LogicalPlan::Join(join)
+}
