@@ -241,11 +241,12 @@ impl Bench {
         String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned()
     }
 
-    /// Names of the files, hidden ones too.
+    /// Names of the files, hidden ones too, beside the directory of what is spooled.
     #[allow(clippy::disallowed_methods)] // a user's directory
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path()).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+        let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "spool").collect()
     }
 
     fn places(&self) -> CopyPlaces {
