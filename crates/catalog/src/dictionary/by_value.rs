@@ -25,12 +25,13 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl ByValue {
-    /// Takes in the members that came since the last call.
-    pub(crate) fn extend(&mut self, values: &Values) {
+    /// Takes in so many of the members that came since the last call.
+    pub(crate) fn extend(&mut self, values: &Values, most: usize) {
         let known = self.older.len().max(1);
-        self.older.resize(values.len(), END);
-        self.firsts.extend(self.firsts.len() as u32..values.len() as u32);
-        for code in known as u32..values.len() as u32 {
+        let end = values.len().min(known.saturating_add(most));
+        self.older.resize(end, END);
+        self.firsts.extend(self.firsts.len() as u32..end as u32);
+        for code in known as u32..end as u32 {
             let hash = (values.hash_at(code) >> 32) as u32;
             let same = |&(other, head): &(u32, u32)| other == hash && values.same(head, code);
             let entry = self.heads.entry(spread(hash), same, |&(hash, _)| spread(hash));

@@ -24,6 +24,9 @@ const CODES_MAX: usize = u32::MAX as usize - 1;
 /// Members that are looked up together.
 const TOGETHER: usize = 256;
 
+/// Members that are hashed before others may add more.
+const HASHED_AT_ONCE: usize = 1 << 16;
+
 /// A level whose members are kept, shared by all that remap or read.
 #[derive(Debug)]
 pub(crate) struct Level {
@@ -187,10 +190,12 @@ impl Level {
     /// For each code the least code of the same value; the same array until there are new members.
     pub(crate) fn first_codes(&self) -> Arc<[u32]> {
         let mut by_value = self.by_value.lock();
-        let members = self.members.read();
+        // Not all at once: whoever has new members waits for those that read.
+        while by_value.firsts().len() < self.len() as usize {
+            by_value.extend(&self.members.read().values, HASHED_AT_ONCE);
+        }
         let mut cached = self.firsts.lock();
-        if cached.len() != members.parents.len() {
-            by_value.extend(&members.values);
+        if cached.len() != by_value.firsts().len() {
             *cached = by_value.firsts().into();
         }
         Arc::clone(&cached)
@@ -222,7 +227,7 @@ impl Level {
             // Always in this order: the members' lock inside the index's.
             let mut by_value = self.by_value.lock();
             let members = self.members.read();
-            by_value.extend(&members.values);
+            by_value.extend(&members.values, usize::MAX);
             by_value.each(&members.values, values, each);
             return;
         }
@@ -325,6 +330,39 @@ mod tests {
         let mut all = Vec::new();
         level.with_values(&distinct, false, |place, code| all.push((place as u32 + 1, code)));
         assert_eq!(all, expected[1..].iter().map(|&code| (code, code)).collect::<Vec<_>>());
+    }
+
+    /// Names that come under several parents, in steps; what is asked for by value in between makes no difference.
+    #[test]
+    fn first_codes_are_those_of_the_first_members_of_a_name() {
+        let level = Level::new("d.l".into(), DataType::Int64);
+        let (mut names, mut state) = (vec![u64::MAX], 3u64);
+        let mut last: Arc<[u32]> = Arc::default();
+        for step in 0..40 {
+            let mut random = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            let count = if step == 20 { HASHED_AT_ONCE as u64 + 5 } else { random(30) };
+            let wanted: Vec<(u32, u64)> = (0..count).map(|_| (random(4) as u32, random(50 + 1_000 * step))).collect();
+            let members: Vec<(u32, u32)> = (1..).zip(&wanted).map(|(at, &(parent, _))| (parent, at)).collect();
+            let distinct = Distinct::Words(wanted.iter().map(|&(_, name)| name).collect());
+            let codes = level.resolve(&members, &distinct).unwrap();
+            for (&code, &(_, name)) in codes[1..].iter().zip(&wanted) {
+                names.resize(names.len().max(code as usize + 1), name);
+                assert_eq!(names[code as usize], name);
+            }
+            if random(3) == 0 {
+                level.with_values(&distinct, false, |_, _| {});
+            }
+            let mut firsts = std::collections::HashMap::new();
+            let expected: Vec<u32> =
+                (0..).zip(&names).map(|(code, name)| *firsts.entry(name).or_insert(code)).collect();
+            let found = level.first_codes();
+            assert_eq!(*found, *expected);
+            assert!(found.len() != last.len() || Arc::ptr_eq(&found, &last), "the same while nothing is new");
+            last = found;
+        }
     }
 
     #[test]

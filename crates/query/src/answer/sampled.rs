@@ -229,6 +229,13 @@ fn columns_of(
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(bound.items.len());
     for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item) {
         let cells = |goal: usize| cells(estimates, goal);
+        let is_known = |goal: usize| cells(goal).all(|cell| cell.lower.is_finite() && cell.upper.is_finite());
+        if let (Item::Sureness(..), Some(goal), Some(_)) = (item, goal, &bound.having)
+            && !is_known(*goal)
+        {
+            // HAVING would leave out groups whose bounds nothing is known of yet.
+            return None;
+        }
         let part = |goal: usize, part: Part| {
             values(cells(goal), part, unit_of(bound, goals.values[goal], field.data_type())?, field.data_type())
         };
@@ -263,8 +270,8 @@ enum Part {
     Upper,
 }
 
-/// How many of the units of its column are one of the units that a value is estimated in: more than one of averages of decimals alone, which
-/// have more digits than the decimals. `None` if they have fewer.
+/// How many units of the shown type make one unit of the column: more than one of averages of decimals alone, which have more digits than
+/// the decimals. `None` if they have fewer.
 fn unit_of(bound: &Bound, goal: Goal, to: &ArrowType) -> Option<f64> {
     let column = goal.measure.and_then(|measure| bound.def.column_by_id(bound.measures[measure].column));
     match (goal.aggregate, column.map(|column| column.data_type), to) {

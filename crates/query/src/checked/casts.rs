@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //! - A float becomes the nearest integer, and of two the even one; a number that is written out becomes the one further from zero. DataFusion
-//!   55.2 cuts off what is behind the point. `round(x)` is the same number.
+//!   55.2 cuts off what is behind the point.
 //! - A date and a part of a day are not added: DataFusion 55.2 gives a date, and drops the part. PostgreSQL gives a timestamp.
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::utils::take_function_args;
@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock};
 /// Nanoseconds of a day.
 const DAY: i64 = 86_400_000_000_000;
 
-/// Puts rounding where floats are cast to integers or rounded, and refuses dates with parts of days. Types must have been coerced.
+/// Puts rounding where floats are cast to integers, and refuses dates with parts of days. Types must have been coerced.
 #[derive(Debug)]
 pub(crate) struct LosslessCasts;
 
@@ -63,7 +63,6 @@ fn has_any(plan: &LogicalPlan) -> Result<bool> {
             found |= match expr {
                 Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
                 Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Plus | Operator::Minus),
-                Expr::ScalarFunction(function) => is_round(function),
                 _ => false,
             };
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -82,10 +81,6 @@ fn rounded_expr(expr: Expr, schema: &dyn ExprSchema) -> Result<Transformed<Expr>
         Expr::TryCast(TryCast { expr: of, field }) if field.data_type().is_integer() && is_float(&of) => {
             Ok(Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of)), field })))
         }
-        Expr::ScalarFunction(mut function) if is_round(&function) && is_float(&function.args[0]) => {
-            let of = function.args.pop();
-            Ok(of.map_or(Transformed::no(Expr::ScalarFunction(function)), |of| Transformed::yes(rounded(of))))
-        }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right })
             if is_date(&left) && is_part_of_day(&right) || is_date(&right) && is_part_of_day(&left) =>
         {
@@ -96,17 +91,19 @@ fn rounded_expr(expr: Expr, schema: &dyn ExprSchema) -> Result<Transformed<Expr>
     }
 }
 
-/// Whether it is `round(x)`.
-fn is_round(function: &ScalarFunction) -> bool {
-    function.name() == "round" && function.args.len() == 1
-}
-
 /// Whether it is an interval that is written out and no number of days.
 fn is_part_of_day(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds % DAY != 0,
         Expr::Literal(ScalarValue::IntervalDayTime(Some(interval)), _) => interval.milliseconds % 86_400_000 != 0,
-        Expr::Cast(cast) => is_part_of_day(&cast.expr),
+        // Also a text, as parameters are written.
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(text, metadata) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
+                let interval = text.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano));
+                interval.is_ok_and(|interval| is_part_of_day(&Expr::Literal(interval, metadata.clone())))
+            }
+            inner => is_part_of_day(inner),
+        },
         _ => false,
     }
 }

@@ -30,19 +30,23 @@ impl OptimizerRule for PushDownKeepingConstants {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Filter(filter) = plan else { return self.0.rewrite(plan, config) };
-        if !matches!(*filter.input, LogicalPlan::Aggregate(_)) {
-            return self.0.rewrite(LogicalPlan::Filter(filter), config);
+        if !is_of_aggregate(&plan) {
+            return self.0.rewrite(plan, config);
         }
-        let conditions = split_conjunction_owned(filter.predicate);
+        // DataFusion's rule would make one of filters that lie on one another by itself, and not ask here again.
+        let (mut conditions, mut input) = (Vec::new(), Arc::new(plan));
+        while let LogicalPlan::Filter(filter) = input.as_ref() {
+            conditions.extend(split_conjunction_owned(filter.predicate.clone()));
+            input = Arc::clone(&filter.input);
+        }
         let (constants, others): (Vec<Expr>, Vec<Expr>) =
             conditions.into_iter().partition(|condition| condition.column_refs().is_empty());
         let below = match conjunction(others) {
             Some(others) => {
-                let filter = Filter::try_new(others, filter.input)?;
+                let filter = Filter::try_new(others, input)?;
                 self.0.rewrite(LogicalPlan::Filter(filter), config)?
             }
-            None => Transformed::no(Arc::unwrap_or_clone(filter.input)),
+            None => Transformed::no(Arc::unwrap_or_clone(input)),
         };
         match conjunction(constants) {
             Some(constants) => {
@@ -51,4 +55,10 @@ impl OptimizerRule for PushDownKeepingConstants {
             None => Ok(below),
         }
     }
+}
+
+/// Whether it is a filter of an aggregate, or of filters of one.
+fn is_of_aggregate(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Filter(filter) = plan else { return false };
+    matches!(*filter.input, LogicalPlan::Aggregate(_)) || is_of_aggregate(&filter.input)
 }

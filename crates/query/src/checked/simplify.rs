@@ -48,6 +48,7 @@ impl OptimizerRule for SimplifyKeepingNulls {
             LogicalPlan::Join(join) => join.filter.clone(),
             _ => None,
         };
+        let was_aggregate = matches!(plan, LogicalPlan::Aggregate(_));
         let is_filter = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::TableScan(_));
         let names = NamePreserver::new(&plan);
         let hidden = plan.map_expressions(|expr| {
@@ -60,11 +61,15 @@ impl OptimizerRule for SimplifyKeepingNulls {
         if !is_any_hidden {
             return Ok(simplified);
         }
-        // What was one node may be two.
         let changed = simplified.transformed;
+        // What was one node may be two. What lies below has nothing that is hidden.
+        let mut nodes = if was_aggregate && matches!(simplified.data, LogicalPlan::Projection(_)) { 2 } else { 1 };
         let shown = simplified.data.transform_down(|plan| {
             let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| each_named(&names, expr, &show))
+            let mut shown = plan.map_expressions(|expr| each_named(&names, expr, &show))?;
+            nodes -= 1;
+            shown.tnr = if nodes == 0 { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue };
+            Ok(shown)
         })?;
         Ok(Transformed::new_transformed(shown.data, changed))
     }

@@ -17,6 +17,7 @@
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, not_impl_err, plan_err};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Subquery, lit,
 };
@@ -52,11 +53,19 @@ impl OptimizerRule for SubqueriesKeepingNulls {
 
 /// Refuses what DataFusion would take conditions out of too far.
 fn refuse_too_far(plan: &LogicalPlan) -> Result<()> {
+    let conditions = match plan {
+        LogicalPlan::Filter(filter) => split_conjunction(&filter.predicate),
+        _ => Vec::new(),
+    };
     plan.apply_expressions(|expr| {
         expr.apply(|expr| {
             let is_too_far = match expr {
                 Expr::Exists(of) => reads_together(&of.subquery, false)?,
-                Expr::InSubquery(of) => reads_together(&of.subquery, false)?,
+                Expr::InSubquery(of) => {
+                    // `x IN (SELECT max(y) ...)` is NULL of no rows, which is as good as the false that a join makes of it.
+                    let is_value = !of.negated && conditions.contains(&expr) && is_null_of_no_rows(&of.subquery.subquery);
+                    reads_together(&of.subquery, is_value)?
+                }
                 Expr::SetComparison(of) => reads_together(&of.subquery, false)?,
                 Expr::ScalarSubquery(of) => reads_together(of, true)?,
                 _ => false,
@@ -64,7 +73,7 @@ fn refuse_too_far(plan: &LogicalPlan) -> Result<()> {
             if is_too_far {
                 return not_impl_err!(
                     "an aggregate, a window, OFFSET or an outer join over rows that a condition on columns from around the subquery chooses \
-                     is not supported: write it as a join"
+                     is not supported: compare with the value of a subquery, as in x = (SELECT max(y) ...), or write it as a join"
                 );
             }
             Ok(TreeNodeRecursion::Continue)
@@ -107,6 +116,25 @@ fn reads_together(subquery: &Subquery, is_value: bool) -> Result<bool> {
         })
     })?;
     Ok(is_together)
+}
+
+/// Whether an aggregate without groups is all that a query has, and is NULL of no rows.
+fn is_null_of_no_rows(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => is_null_of_no_rows(&alias.input),
+        LogicalPlan::Projection(projection) => {
+            let is_same = |expr: &Expr| matches!(expr.clone().unalias_nested().data, Expr::Column(_));
+            projection.expr.iter().all(is_same) && is_null_of_no_rows(&projection.input)
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let is_null = |expr: &Expr| match expr.clone().unalias_nested().data {
+                Expr::AggregateFunction(function) => ["min", "max", "sum", "avg"].contains(&function.func.name()),
+                _ => false,
+            };
+            aggregate.group_expr.is_empty() && aggregate.aggr_expr.iter().all(is_null)
+        }
+        _ => false,
+    }
 }
 
 fn has_in(expr: &Expr) -> bool {

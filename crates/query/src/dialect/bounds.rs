@@ -108,7 +108,8 @@ impl Bounds {
         }
         if let Some(outer) = self.queries.last_mut() {
             match outer.expressions.iter().position(|(place, _)| *place == place_of(query)) {
-                Some(at) => drop(outer.known.insert(outer.expressions[at].1.clone(), tables)),
+                // One that reads none is copied all the same.
+                Some(at) => drop(outer.known.insert(outer.expressions[at].1.clone(), tables.max(1))),
                 None => outer.tables = outer.tables.saturating_add(tables),
             }
         }
@@ -222,6 +223,7 @@ mod tests {
         assert!(parse(&doubled(13)).is_ok());
         assert!(refused(&doubled(14)).contains("16384 tables once WITH is written out"));
         assert!(parse(&doubled(60)).is_err());
+        assert!(refused(&doubled(14).replace("x FROM t", "1 AS x")).contains("16384 tables once WITH is written out"));
         // Also where one holds the others, and where a name of outside is meant within.
         let within = doubled(7).replace("count(*)", "*");
         let held = |times: usize| format!("WITH b AS ({within}) SELECT 1 FROM {}", vec!["b"; times].join(", "));

@@ -8,12 +8,13 @@
 //! keyword's call, and then a function's), also when they are nested, and cannot be stopped. So the expressions that it
 //! begins are counted, and past a bound every one of them is refused; whoever parses asks [`Grammar::is_used_up`] then.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::any::TypeId;
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 
@@ -148,6 +149,17 @@ impl Dialect for Grammar {
         let is_negated = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);
         if !is_negated && !parser.parse_keywords(&[IS, DISTINCT, FROM]) {
             return None;
+        }
+        // The copy takes time, too.
+        let mut parts = 1;
+        let _ = visit_expressions(left, |_| {
+            parts += 1;
+            ControlFlow::<()>::Continue(())
+        });
+        let expressions_left = self.expressions_left.get().saturating_sub(parts);
+        self.expressions_left.set(expressions_left);
+        if expressions_left == 0 {
+            return Some(Err(ParserError::RecursionLimitExceeded));
         }
         let (left, right) = (Box::new(left.clone()), parser.parse_subexpr(self.prec_value(Precedence::Is)));
         Some(right.map(|right| match is_negated {

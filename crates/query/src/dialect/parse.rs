@@ -59,8 +59,9 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         let start = offsets.at(first.span.start);
         let dots = |token| (token, "'...'".to_owned());
         let hidden: Vec<(&TokenWithSpan, String)> = match words.iter().any(|word| word == "COPY") {
+            // First: a role may be called copy.
+            _ if is_of_roles => secrets(tokens).map(dots).collect(),
             true => urls::secrets(tokens).collect(),
-            false if is_of_roles => secrets(tokens).map(dots).collect(),
             false => Vec::new(),
         };
         let text: Arc<str> = match hidden.as_slice() {

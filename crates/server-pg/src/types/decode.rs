@@ -48,7 +48,8 @@ fn wrong(text: &str, what: &str) -> Error {
 fn whole<T: FromStr<Err = ParseIntError>>(text: &str, what: &str) -> Result<T> {
     text.parse().map_err(|error: ParseIntError| match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
-            Error::new(ErrorKind::OutOfRange, format!("'{text}' is out of range for {what}"))
+            let short: String = text.chars().take(60).collect();
+            Error::new(ErrorKind::OutOfRange, format!("'{short}' is out of range for {what}"))
         }
         _ => wrong(text, what),
     })
