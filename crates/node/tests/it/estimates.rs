@@ -458,10 +458,3 @@ async fn star_joins_are_estimated_as_a_whole() {
         assert!(plan.contains(shown), "{shown}: {plan}");
     }
 }
-
-/// The rows, or the message of the error.
-async fn asked_or_failed(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, String> {
-    let mut outcome = session.sql(sql).await.map_err(|error| error.to_string())?;
-    let rows = outcome.rows.take().expect("rows");
-    rows.try_collect().await.map_err(|error| error.to_string())
-}

@@ -132,7 +132,7 @@ async fn a_sample_of_nothing_is_an_empty_table_wherever_it_stands() {
         let all = filled(&sql, |alias| format!("points AS {alias} TABLESAMPLE {method} (100)"));
         let whole = outcome(&world, &whole).await.unwrap_or_else(|error| panic!("{whole}: {error}"));
         assert_eq!(outcome(&world, &all).await.expect("all"), whole, "{all}");
-        told_apart += usize::from(whole != expected);
+        told_apart += u64::from(whole != expected);
     }
     assert!(told_apart * 2 > asked, "only {told_apart} of {asked} statements depend on their samples");
 }
