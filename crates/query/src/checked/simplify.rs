@@ -282,6 +282,7 @@ mod tests {
     use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::{SessionConfig, SessionContext};
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
     use std::sync::Arc;
 
     /// Every pair of whole numbers and NULL, with other values beside them.
@@ -306,6 +307,7 @@ mod tests {
     fn context(simplifies: bool) -> SessionContext {
         let mut config = SessionConfig::new().with_target_partitions(1);
         config.options_mut().sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
+        crate::table::configure(&mut config);
         let mut builder = stoppable_rules(SessionStateBuilder::new().with_config(config).with_default_features());
         if !simplifies {
             builder = builder.with_optimizer_rules(Vec::new());
@@ -404,8 +406,16 @@ mod tests {
         }
     }
 
+    /// The same expressions each time, unless `ALLUVIA_TEST_SEED` says others, or `ALLUVIA_TEST_STATEMENTS` more.
+    fn expressions() -> ProptestConfig {
+        let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+        let seed = RngSeed::Fixed(variable("ALLUVIA_TEST_SEED").unwrap_or(1));
+        let cases = variable("ALLUVIA_TEST_STATEMENTS").unwrap_or(300) as u32;
+        ProptestConfig { cases, rng_seed: seed, failure_persistence: None, ..ProptestConfig::default() }
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
+        #![proptest_config(expressions())]
         #[test]
         fn expressions_say_the_same_planned_or_not(expr in boolean()) {
             same(&expr);
