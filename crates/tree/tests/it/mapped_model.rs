@@ -17,7 +17,7 @@ fn mapped(data: &Data, of: &[u32], countries: u32, groups: u32) -> (BoxQuery, Gr
     (question, GroupKeys::mapped(vec![span], vec![Some(Arc::new(map))]).expect("few groups"))
 }
 
-/// What codes stand for elsewhere is estimated as what they are: of items in thousands, which no node tells one by one, too.
+/// What codes stand for elsewhere is estimated as what they are. Items in thousands no node tells one by one: then everything is read.
 #[test]
 fn groups_that_a_map_makes_hold_and_none_is_lost() {
     let trials = std::env::var("SAMPLE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(60u64);
@@ -51,7 +51,10 @@ fn groups_that_a_map_makes_hold_and_none_is_lost() {
             }
         }
         println!("{distinct} items: {held} of {values} hold, {sampled} of {trials} sampled");
-        assert!(sampled * 2 > trials, "{sampled} of {trials} were sampled");
+        assert!(sampled * 2 > trials || distinct > 1_000, "{sampled} of {trials} were sampled");
+        if sampled == 0 {
+            continue;
+        }
         // Values of one trial are right or wrong together: so many are worth no more than the trials.
         let least = 0.95 - 4.0 * (0.95f64 * 0.05 / sampled as f64).sqrt();
         assert!(held as f64 >= least * values as f64, "{held} of {values}");
