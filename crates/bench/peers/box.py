@@ -38,6 +38,7 @@ class DuckDB:
 
         self.version = duckdb.__version__
         self.connection = duckdb.connect()
+        self.connection.execute('SET enable_progress_bar = false')
         self.connection.execute(f"SET threads = {threads}")
         self.connection.execute("ATTACH ':memory:' AS peer (COMPRESS)")
         self.connection.execute("USE peer")
@@ -59,6 +60,7 @@ class DuckDBFiles:
 
         self.version = duckdb.__version__
         self.connection = duckdb.connect()
+        self.connection.execute('SET enable_progress_bar = false')
         self.connection.execute(f"SET threads = {threads}")
         files = ", ".join(f"'{path}'" for path in file.split("\n"))
         self.connection.execute(f"CREATE VIEW retail AS SELECT * FROM read_parquet([{files}])")
@@ -78,6 +80,7 @@ class DuckDBTables:
 
         self.version = duckdb.__version__
         self.connection = duckdb.connect()
+        self.connection.execute('SET enable_progress_bar = false')
         self.connection.execute(f"SET threads = {threads}")
         tables = [line.split("=", 1) for line in files.split("\n")]
         self.counted = tables[0][0]

@@ -45,6 +45,7 @@ import duckdb, json, os, sys, tempfile, time
 source, folder = sys.argv[1], sys.argv[2]
 with tempfile.TemporaryDirectory(dir=folder) as scratch:
     connection = duckdb.connect(os.path.join(scratch, 'peer.duckdb'))
+    connection.execute('SET enable_progress_bar = false')
     connection.execute('SET threads = 2')
     start = time.monotonic()
     connection.execute(f\"CREATE TABLE retail AS SELECT * FROM read_parquet('{source}')\")

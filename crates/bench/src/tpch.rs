@@ -82,6 +82,7 @@ const DUCKDB: &str = "
 import duckdb, json, pathlib, statistics, sys, time
 folder, turns, queries = sys.argv[1], int(sys.argv[2]), json.loads(open(sys.argv[3]).read())
 connection = duckdb.connect()
+connection.execute('SET enable_progress_bar = false')
 connection.execute('SET threads = 2')
 for file in pathlib.Path(folder).glob('*.parquet'):
     connection.execute(f\"CREATE VIEW {file.stem} AS SELECT * FROM read_parquet('{file}')\")
