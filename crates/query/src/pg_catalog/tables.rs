@@ -18,8 +18,8 @@ use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
 
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
@@ -310,7 +310,12 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
 /// Whether a table is found without its schema.
 pub(crate) fn is_visible(catalog: &alluvia_catalog::Catalog, oid: i64) -> bool {
     let of_users = catalog.tables().any(|entry| super::relations::table_oid(entry.def.id.0) == oid);
-    of_users || of_system().iter().any(|relation| relation.oid == oid && relation.schema.0 == PG_CATALOG_OID)
+    // Asked for each row of whatever a plan has not made fewer before.
+    static OF_SYSTEM: LazyLock<HashSet<i64>> = LazyLock::new(|| {
+        let is_visible = |relation: &&Relation| relation.schema.0 == PG_CATALOG_OID;
+        of_system().iter().filter(is_visible).map(|relation| relation.oid).collect()
+    });
+    of_users || OF_SYSTEM.contains(&oid)
 }
 
 /// The names of schemas that users see.
