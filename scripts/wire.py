@@ -260,6 +260,11 @@ def with_psql(port):
         return done.stdout
 
     psql("-c", "CREATE TABLE q (id BIGINT NOT NULL, name TEXT, price DECIMAL(10, 2))")
+    for database, state in (("postgres", 0), ("alluvia", 0), ("sales", 2)):
+        asked = subprocess.run(["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-At", "-c", "SELECT current_database()", database],
+                               capture_output=True, text=True)
+        check(asked.returncode, state, f"psql, database {database}: {asked.stderr}")
+        check("alluvia" in (asked.stderr if state else asked.stdout), True, f"psql, the database that there is instead of {database}")
     check(psql("-At", "-c", "COPY q FROM STDIN", stdin="1\tone\t1.50\n2\t\\N\t\\N\n"), "COPY 2\n", "psql, COPY in")
     check(psql("-At", "-c", "SELECT * FROM q ORDER BY id"), "1|one|1.50\n2||\n", "psql, rows")
     check(psql("-At", "-c", "COPY q TO STDOUT (FORMAT csv)").splitlines().__len__(), 2, "psql, COPY out")
