@@ -1,16 +1,15 @@
 //! The operators, and the rule that puts them in place.
 
+use super::expressions::changed;
 use arrow::array::{ArrayRef, Datum};
 use arrow::compute::kernels::numeric::{add, mul, neg, sub};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{DFSchema, ExprSchema, Result};
+use datafusion::common::{ExprSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
@@ -129,39 +128,16 @@ impl AnalyzerRule for CheckedIntegers {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(checked_plan).map(|checked| checked.data)
+        changed(plan, is_arithmetic, |expr, schema| Ok(checked_expr(expr, schema)))
     }
 }
 
-fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has_arithmetic(&plan)? {
-        return Ok(Transformed::no(plan));
+fn is_arithmetic(expr: &Expr) -> bool {
+    match expr {
+        Expr::Negative(_) => true,
+        Expr::BinaryExpr(binary) => Operation::of(binary.op).is_some(),
+        _ => false,
     }
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-        schema.merge(&source);
-    }
-    let preserver = NamePreserver::new(&plan);
-    let checked = plan.map_expressions(|expr| {
-        let name = preserver.save(&expr);
-        let checked = expr.transform_up(|expr| Ok(checked_expr(expr, &schema)))?;
-        Ok(checked.update_data(|expr| name.restore(expr)))
-    })?;
-    // The schema names what there was before; names are kept, so it is the same.
-    checked.map_data(LogicalPlan::recompute_schema)
-}
-
-fn has_arithmetic(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_expressions(|expr| {
-        expr.apply(|expr| {
-            found |= matches!(expr, Expr::Negative(_))
-                || matches!(expr, Expr::BinaryExpr(binary) if Operation::of(binary.op).is_some());
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
 }
 
 fn checked_expr(expr: Expr, schema: &dyn ExprSchema) -> Transformed<Expr> {

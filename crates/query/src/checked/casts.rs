@@ -5,15 +5,14 @@
 //!   55.2 cuts off what is behind the point.
 //! - A date and a part of a day are not added: DataFusion 55.2 gives a date, and drops the part. PostgreSQL gives a timestamp.
 
+use super::expressions::changed;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{DFSchema, ExprSchema, Result, exec_err, not_impl_err};
+use datafusion::common::{DFSchema, Result, exec_err, not_impl_err};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
@@ -35,43 +34,19 @@ impl AnalyzerRule for LosslessCasts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rounded_plan).map(|rounded| rounded.data)
+        changed(plan, may_lose, rounded_expr)
     }
 }
 
-fn rounded_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has_any(&plan)? {
-        return Ok(Transformed::no(plan));
+fn may_lose(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
+        Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Plus | Operator::Minus),
+        _ => false,
     }
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-    }
-    let preserver = NamePreserver::new(&plan);
-    let rounded = plan.map_expressions(|expr| {
-        let name = preserver.save(&expr);
-        let rounded = expr.transform_up(|expr| rounded_expr(expr, &schema))?;
-        Ok(rounded.update_data(|expr| name.restore(expr)))
-    })?;
-    rounded.map_data(LogicalPlan::recompute_schema)
 }
 
-fn has_any(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_expressions(|expr| {
-        expr.apply(|expr| {
-            found |= match expr {
-                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
-                Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Plus | Operator::Minus),
-                _ => false,
-            };
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
-}
-
-fn rounded_expr(expr: Expr, schema: &dyn ExprSchema) -> Result<Transformed<Expr>> {
+fn rounded_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_float = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
     match expr {

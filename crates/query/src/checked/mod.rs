@@ -6,6 +6,7 @@
 //! - What a statement says does not depend on what its expressions are simplified to.
 //! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
 //!   order and threads they were added in: on the way they have 128 bits.
+//! - A condition, a cast or a set operation means what PostgreSQL means by it, or is refused by name.
 //! - Columns are called what they would be called without this.
 //!
 //! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
@@ -14,6 +15,7 @@
 mod arithmetic;
 mod casts;
 mod constants;
+mod expressions;
 mod grouping_sets;
 mod multisets;
 mod null_keys;

@@ -6,6 +6,7 @@
 //! is, and takes lists of columns for lists of values (apache/datafusion#24246; in 55.2). So where such lists can meet, each is hidden
 //! from the rule as a function that it does not know, and is put back afterwards. A few functions are hidden always.
 
+use super::expressions::each_named;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
@@ -73,20 +74,6 @@ impl OptimizerRule for SimplifyKeepingNulls {
         })?;
         Ok(Transformed::new_transformed(shown.data, changed))
     }
-}
-
-/// Changes an expression, or all those of grouping sets, and keeps what it is called: a plan's schema names it.
-fn each_named(
-    names: &NamePreserver,
-    expr: Expr,
-    change: &dyn Fn(Expr) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<Expr>> {
-    if matches!(expr, Expr::GroupingSet(_)) {
-        return expr.map_children(|expr| each_named(names, expr, change));
-    }
-    let name = names.save(&expr);
-    let changed = change(expr)?;
-    Ok(if changed.transformed { changed.update_data(|expr| name.restore(expr)) } else { changed })
 }
 
 /// A list of values, or a comparison that may become part of one.
