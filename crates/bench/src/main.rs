@@ -24,7 +24,7 @@ mod trials;
 mod wire;
 
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -77,6 +77,19 @@ pub struct Places {
     /// Folder of generated data.
     #[arg(long)]
     pub data: PathBuf,
+    /// Folder in which box, mixed and sample keep Alluvia's loaded table for the next run. `mixed` adds rows to it.
+    #[arg(long)]
+    pub loaded: Option<PathBuf>,
+}
+
+impl Places {
+    /// Where Alluvia has the rows of a file: in a folder of that file's name that is kept, or in one of `scratch`.
+    pub fn table(&self, scratch: &Path, file: &str) -> PathBuf {
+        match (&self.loaded, Path::new(file).file_stem()) {
+            (Some(folder), Some(name)) => folder.join(name),
+            _ => scratch.join("db"),
+        }
+    }
 }
 
 fn main() -> ExitCode {

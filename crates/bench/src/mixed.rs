@@ -68,7 +68,7 @@ pub async fn run(args: MixedArgs) -> Anything<Value> {
     if let Some(limit) = &args.memory_limit {
         options.memory_limit_bytes = parse_bytes(limit)?;
     }
-    let ours = Ours::load(&scratch.path().join("db"), &file, options).await?;
+    let ours = Ours::load(&args.places.table(scratch.path(), &file), &file, args.rows, options).await?;
     let mut peer = Peer::start(&FILES, &args.places, &file, scratch.path(), args.rows)?;
     let mut generator = Generator::new(args.seed, &data, usize::MAX);
     let each = (args.queries / Bin::ALL.len()).max(1);

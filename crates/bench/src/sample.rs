@@ -93,7 +93,7 @@ async fn boxes(args: &SampleArgs, scratch: &Path, options: DatabaseOptions, figu
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
     let file = data.parquet(&args.places.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
-    let ours = Ours::load(&scratch.join("db"), &file, options).await?;
+    let ours = Ours::load(&args.places.table(scratch, &file), &file, args.rows, options).await?;
     let (exact, near) = (ours.db().session(), ours.db().session());
     for session in [&exact, &near] {
         session.sql("SET cuboids = off").await?;

@@ -84,7 +84,7 @@ pub async fn run(args: BoxArgs) -> Anything<Value> {
     let file = data.parquet(&args.places.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
     let scratch = tempfile::tempdir_in(&args.places.data)?;
-    let ours = Ours::load(&scratch.path().join("db"), &file, options(&args)?).await?;
+    let ours = Ours::load(&args.places.table(scratch.path(), &file), &file, args.rows, options(&args)?).await?;
 
     let (mut peers, mut absent) = (Vec::new(), json!({}));
     for kind in &KINDS[..if args.alone { 1 } else { KINDS.len() }] {

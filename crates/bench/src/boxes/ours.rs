@@ -7,6 +7,8 @@ use crate::boxes::questions::{Question, TABLE};
 use crate::retail::create;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Prepared, Session};
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::array_value_to_string;
 use std::path::Path;
@@ -86,21 +88,32 @@ pub struct Ours {
     db: Arc<Database>,
     cold: Session,
     resident: Session,
-    /// Seconds until everything was merged.
+    /// Seconds until everything was merged; zero if the table was there.
     pub load_s: f64,
 }
 
 impl Ours {
-    /// Loads the file and merges it.
-    pub async fn load(dir: &Path, file: &str, options: DatabaseOptions) -> Anything<Ours> {
+    /// Loads the file of so many rows and merges them, or opens a folder that an earlier run left so.
+    pub async fn load(dir: &Path, file: &str, rows: u64, options: DatabaseOptions) -> Anything<Ours> {
+        let is_there = dir.exists();
         let db = Arc::new(Database::open_with(dir, options)?);
         let (cold, resident) = (db.session(), db.session());
-        let start = Instant::now();
-        resident.sql(&create(TABLE)).await?;
-        resident.sql(&format!("COPY {TABLE} FROM '{file}'")).await?;
-        resident.sql("CALL alluvia.merge()").await?;
-        let load_s = start.elapsed().as_secs_f64();
-        eprintln!("Alluvia: loaded and merged in {load_s:.1} s");
+        let mut load_s = 0.0;
+        if is_there {
+            let counted = answer_text(&resident, &format!("SELECT count(*) FROM {TABLE}")).await?;
+            let counted = counted[0].column(0).as_primitive::<Int64Type>().value(0);
+            if counted as u64 != rows {
+                let dir = dir.display();
+                return Err(format!("{dir} has {counted} rows, not {rows}: remove it, or give its --rows").into());
+            }
+        } else {
+            let start = Instant::now();
+            resident.sql(&create(TABLE)).await?;
+            resident.sql(&format!("COPY {TABLE} FROM '{file}'")).await?;
+            resident.sql("CALL alluvia.merge()").await?;
+            load_s = start.elapsed().as_secs_f64();
+            eprintln!("Alluvia: loaded and merged in {load_s:.1} s");
+        }
         cuboids_off(&cold).await?;
         Ok(Ours { db, cold, resident, load_s })
     }

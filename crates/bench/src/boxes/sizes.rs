@@ -29,7 +29,7 @@ pub async fn compare(
     let data = Data { rows, zipf: args.zipf, correlated: args.correlated };
     let file = data.parquet(&args.places.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?;
-    let other = Ours::load(&scratch.join("other"), file, options(args)?).await?;
+    let other = Ours::load(&scratch.join("other"), file, rows, options(args)?).await?;
     let mut peer = Peer::start(&FILES, &args.places, file, scratch, rows)?;
     let mut figures = Vec::new();
     for way in [Way::ResidentApi, Way::ResidentSql] {

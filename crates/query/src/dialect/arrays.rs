@@ -10,10 +10,11 @@
 
 use crate::dialect::depth::DEPTH_MAX;
 use crate::dialect::grammar::Grammar;
+use crate::dialect::visit::{visit, visit_mut};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor,
-    UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    UnaryOperator, Value, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -81,7 +82,7 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 
 /// Brings all of a query's lists to the forms that are planned.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
-    match VisitMut::visit(query, &mut Lists) {
+    match visit_mut(query, &mut Lists) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -93,7 +94,7 @@ impl VisitorMut for Lists {
     type Break = Error;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        name_items(select, |expr| Visit::visit(expr, &mut Found).is_break());
+        name_items(select, |expr| visit(expr, &mut Found).is_break());
         ControlFlow::Continue(())
     }
 

@@ -8,7 +8,8 @@
 //! keyword's call, and then a function's), also when they are nested, and cannot be stopped. So the expressions that it
 //! begins are counted, and past a bound every one of them is refused; whoever parses asks [`Grammar::is_used_up`] then.
 
-use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use super::visit::visit;
+use datafusion::sql::sqlparser::ast::{Expr, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -39,6 +40,18 @@ impl Grammar {
     /// Whether the parser tried too much: what it made of the text since means nothing.
     pub(crate) fn is_used_up(&self) -> bool {
         self.expressions_left.get() == 0
+    }
+}
+
+/// Counts expressions.
+struct Parts(usize);
+
+impl Visitor for Parts {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+        self.0 += 1;
+        ControlFlow::Continue(())
     }
 }
 
@@ -151,12 +164,9 @@ impl Dialect for Grammar {
             return None;
         }
         // The copy takes time, too.
-        let mut parts = 1;
-        let _ = visit_expressions(left, |_| {
-            parts += 1;
-            ControlFlow::<()>::Continue(())
-        });
-        let expressions_left = self.expressions_left.get().saturating_sub(parts);
+        let mut parts = Parts(1);
+        let _ = visit(left, &mut parts);
+        let expressions_left = self.expressions_left.get().saturating_sub(parts.0);
         self.expressions_left.set(expressions_left);
         if expressions_left == 0 {
             return Some(Err(ParserError::RecursionLimitExceeded));

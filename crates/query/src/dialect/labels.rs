@@ -4,13 +4,14 @@
 //! scalar subqueries. The second and later ones of a text get it with a number. Names that were written are left alone: two
 //! columns `a` are the author's to tell apart.
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, VisitMut, VisitorMut};
+use super::visit::visit_mut;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, VisitorMut};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// Tells the unnamed columns of every SELECT in a query apart.
 pub(crate) fn distinguish(query: &mut Query) {
-    let _ = query.visit(&mut Labels);
+    let _ = visit_mut(query, &mut Labels);
 }
 
 struct Labels;

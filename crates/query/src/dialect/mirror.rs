@@ -4,12 +4,13 @@
 //! contradiction, and of `a >= 5 AND 5 < a` keeps the weaker one (`simplify_predicates` in its optimizer). With all constants on
 //! the right both are read as they should be.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitMut, VisitorMut};
+use super::visit::visit_mut;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut};
 use std::ops::ControlFlow;
 
 /// Turns comparisons around where only the left side is a constant.
 pub(crate) fn constants_right(query: &mut Query) {
-    let _ = query.visit(&mut Mirror);
+    let _ = visit_mut(query, &mut Mirror);
 }
 
 struct Mirror;
@@ -22,11 +23,11 @@ impl VisitorMut for Mirror {
         let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
         for join in joins {
             if let Some(condition) = condition_of(&mut join.join_operator) {
-                let _ = condition.visit(&mut Comparisons);
+                let _ = visit_mut(condition, &mut Comparisons);
             }
         }
         for condition in select.selection.iter_mut().chain(&mut select.having) {
-            let _ = condition.visit(&mut Comparisons);
+            let _ = visit_mut(condition, &mut Comparisons);
         }
         ControlFlow::Continue(())
     }

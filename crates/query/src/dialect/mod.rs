@@ -21,6 +21,7 @@ pub(crate) mod roles;
 pub(crate) mod statement;
 mod sureness;
 mod urls;
+mod visit;
 
 pub use arrays::array_elements;
 pub(crate) use cuboid_name::CuboidName;
@@ -31,3 +32,4 @@ pub(crate) use refuse::not_supported;
 pub(crate) use statement::Kind;
 pub use statement::{Command, Statement};
 pub(crate) use sureness::{Sureness, rewrite_sureness};
+pub(crate) use visit::{visit, visit_mut};

@@ -9,6 +9,7 @@
 use crate::copy::{CopyStatement, CopyWhat, value_text};
 use crate::dialect::arrays;
 use crate::dialect::statement::{Insert, Kind};
+use crate::dialect::visit::{visit, visit_mut};
 use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
@@ -16,7 +17,7 @@ use arrow::datatypes::{DataType as ArrowType, Field, TimeUnit};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, CastKind, ExactNumberInfo, Expr, LimitClause, Query, Select, SelectItem, SetExpr,
-    TableFactor, TimezoneInfo, TypedString, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    TableFactor, TimezoneInfo, TypedString, UnaryOperator, Value, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +68,7 @@ pub(crate) fn query_of(kind: &mut Kind) -> Option<&mut Query> {
 pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
     let Some(query) = query_of(kind) else { return Ok(()) };
     // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
-    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || VisitMut::visit(query, &mut Bind { values }));
+    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || visit_mut(query, &mut Bind { values }));
     match bound {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -98,7 +99,7 @@ impl VisitorMut for Bind<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         // A column is called after its text, whatever its parameters are.
-        arrays::name_items(select, |expr| Visit::visit(expr, &mut Parameters).is_break());
+        arrays::name_items(select, |expr| visit(expr, &mut Parameters).is_break());
         ControlFlow::Continue(())
     }
 
@@ -264,7 +265,7 @@ fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
 pub(crate) fn stated(kind: &mut Kind) -> BTreeMap<usize, ArrowType> {
     let mut stated = Stated::default();
     if let Some(query) = query_of(kind) {
-        let _ = VisitMut::visit(query, &mut stated);
+        let _ = visit_mut(query, &mut stated);
     }
     stated.types
 }
@@ -377,7 +378,7 @@ pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
     }
 
     let mut unlist = Unlist(BTreeSet::new());
-    let _ = VisitMut::visit(query, &mut unlist);
+    let _ = visit_mut(query, &mut unlist);
     unlist.0
 }
 

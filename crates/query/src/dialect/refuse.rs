@@ -6,10 +6,11 @@
 
 use crate::dialect::bounds::Bounds;
 use crate::dialect::roles::is_role_statement;
+use crate::dialect::visit::visit;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion,
-    Value, Visit, Visitor,
+    Value, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -131,7 +132,7 @@ const SAMPLE_HINT: &str = "samples are drawn of tables: put it behind the table 
 
 /// Refuses what planning would leave out of a query.
 pub(crate) fn query(query: &Query) -> Result<()> {
-    match query.visit(&mut Ignored::default()) {
+    match visit(query, &mut Ignored::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

@@ -4,10 +4,11 @@
 //! itself, 0 and true, wherever they stand: as items, in HAVING and ORDER BY, in subqueries. Types and names are the same either way.
 
 use super::names::name_of;
+use super::visit::{visit, visit_mut};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem, Value,
-    Visit, VisitMut, Visitor, VisitorMut, helpers::attached_token::AttachedToken,
+    Visitor, VisitorMut, helpers::attached_token::AttachedToken,
 };
 use std::ops::ControlFlow;
 
@@ -39,10 +40,10 @@ impl Sureness {
 
 /// Brings these functions to what an exact answer has in their place; gives whether there were any.
 pub(crate) fn rewrite_sureness(query: &mut Query) -> Result<bool> {
-    if Visit::visit(&*query, &mut Any).is_continue() {
+    if visit(query, &mut Any).is_continue() {
         return Ok(false);
     }
-    match VisitMut::visit(query, &mut Rewrite) {
+    match visit_mut(query, &mut Rewrite) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
@@ -78,7 +79,7 @@ impl VisitorMut for Rewrite {
         // Items are called what they were written as.
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
-                && Visit::visit(&*expr, &mut Any).is_break()
+                && visit(expr, &mut Any).is_break()
             {
                 let alias = Ident::with_quote('"', expr.to_string());
                 let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));

@@ -5,9 +5,10 @@ use super::definitions;
 use super::rewrite::{Rewrite, call, cast, catalog_table, item_name, parts};
 use super::tables::is_always_empty;
 use crate::dialect::names::name_of;
+use crate::dialect::visit;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Ident, JoinOperator, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, Visit, Visitor,
+    TableFactor, TableWithJoins, Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -160,7 +161,7 @@ fn has_aggregate(select: &Select) -> bool {
         }
     }
     let mut aggregates = Aggregates(false, 0);
-    let _ = Visit::visit(&select.projection, &mut aggregates);
+    let _ = visit(&select.projection, &mut aggregates);
     aggregates.0
 }
 

@@ -7,10 +7,11 @@ use super::constants::{Constant, number_expr, text_expr};
 use super::rewrite::{parts, uncast};
 use crate::dialect::names::name_of;
 use crate::dialect::statement::{literal_text, text_of};
+use crate::dialect::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, ArrayElemTypeDef, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, Value, VisitMut, VisitorMut,
+    GroupByExpr, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -213,7 +214,7 @@ fn rows_of(query: &Query) -> Option<Vec<Expr>> {
     }
     let one = |row: Vec<(String, Expr)>| {
         let mut item = item.clone();
-        let _ = VisitMut::visit(&mut item, &mut Put(&row));
+        let _ = visit_mut(&mut item, &mut Put(&row));
         item
     };
     Some(rows.into_iter().map(one).collect())

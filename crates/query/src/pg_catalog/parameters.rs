@@ -8,15 +8,16 @@ use super::rewrite::parts;
 use super::tables::PG_CATALOG;
 use crate::dialect::names::name_of;
 use crate::dialect::parameters::parameter;
+use crate::dialect::visit;
 use arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Visitor};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// The types of the parameters of a query of the catalog that are compared with its columns, by their numbers.
 pub(crate) fn compared(query: &Query) -> BTreeMap<usize, DataType> {
     let mut found = Compared::default();
-    let _ = Visit::visit(query, &mut found);
+    let _ = visit(query, &mut found);
     if found.is_of_catalog { found.types } else { BTreeMap::new() }
 }
 

@@ -14,13 +14,14 @@ use super::{factors, facts, fold, rights, types};
 use crate::dialect::arrays;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::literal_text;
+use crate::dialect::{visit, visit_mut};
 use crate::rights::Authoriser;
 use crate::session::settings::SettingsNow;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
-    Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Query, Select, SelectItem, SetExpr, TableFactor, Value, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -32,11 +33,11 @@ pub(crate) fn prepare(
 ) -> Result<bool> {
     let catalog: &Catalog = authoriser.catalog();
     let mut names = Names { catalog, found: false };
-    let _ = Visit::visit(&*query, &mut names);
+    let _ = visit(query, &mut names);
     if !names.found {
         return Ok(false);
     }
-    match VisitMut::visit(query, &mut Rewrite { catalog, authoriser, settings: &settings() }) {
+    match visit_mut(query, &mut Rewrite { catalog, authoriser, settings: &settings() }) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }

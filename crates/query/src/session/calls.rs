@@ -4,13 +4,13 @@
 //! the dialect's to judge.
 
 use crate::dialect::names::name_of;
-use crate::dialect::not_supported;
+use crate::dialect::{not_supported, visit};
 use crate::pg_catalog;
 use alluvia_types::{Error, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, NullTreatment, ObjectNamePart,
-    Query, Visit, Visitor,
+    Query, Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ const SPECIAL: [&str; 4] = ["unnest", "unnest_outer", "map", "make_map"];
 
 /// Refuses calls with clauses that would be left out; `state` knows the functions.
 pub(super) fn refuse_ignored(query: &Query, state: &SessionState) -> Result<()> {
-    match query.visit(&mut Calls { state }) {
+    match visit(query, &mut Calls { state }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

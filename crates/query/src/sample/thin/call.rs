@@ -9,7 +9,7 @@ use super::super::planner::table_of;
 use super::LIMIT_COLUMN;
 use super::table::{Bound, ThinTable};
 use crate::dialect::names::name_of;
-use crate::dialect::{not_supported, query_of_table};
+use crate::dialect::{not_supported, query_of_table, visit_mut};
 use crate::session::wrap;
 use crate::table::{AlluviaTable, StatementContext};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
@@ -20,7 +20,7 @@ use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{LogicalPlan, TableScanBuilder};
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArgOperator, Ident, ObjectName, Query, Select, SetExpr, TableAlias,
-    TableFactor, TableFunctionArgs, VisitMut, VisitorMut,
+    TableFactor, TableFunctionArgs, VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn alone() -> Error {
 
 /// Gathers the WHERE of every SELECT from a call into the call.
 pub(crate) fn gather(query: &mut Query) -> Result<()> {
-    match query.visit(&mut Gather) {
+    match visit_mut(query, &mut Gather) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
