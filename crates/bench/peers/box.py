@@ -27,11 +27,14 @@ DIMENSIONS = [
     ["carrier", "service"],
     ["payment"],
 ]
+# Bytes of Parquet up to which a peer holds the table in memory.
+MEMORY_FILE_MAX = 1 << 30
 LEVELS = [level for levels in DIMENSIONS for level in levels]
 
 
 class DuckDB:
-    """In memory, with the compression that its files have: 19 text columns fit, and its scans know the dictionaries."""
+    """In memory, with the compression that its files have: 19 text columns fit, and its scans know the dictionaries. A table that
+    would not fit while it is loaded lies in a file of its own format instead, which its buffers hold once it was read."""
 
     def __init__(self, file, scratch, threads):
         import duckdb
@@ -40,7 +43,12 @@ class DuckDB:
         self.connection = duckdb.connect()
         self.connection.execute('SET enable_progress_bar = false')
         self.connection.execute(f"SET threads = {threads}")
-        self.connection.execute("ATTACH ':memory:' AS peer (COMPRESS)")
+        self.connection.execute(f"SET temp_directory = '{scratch}/spilled'")
+        if os.path.getsize(file) < MEMORY_FILE_MAX:
+            self.connection.execute("ATTACH ':memory:' AS peer (COMPRESS)")
+        else:
+            self.connection.execute("SET preserve_insertion_order = false")
+            self.connection.execute(f"ATTACH '{scratch}/peer.duckdb' AS peer")
         self.connection.execute("USE peer")
         self.connection.execute(f"CREATE TABLE retail AS SELECT * FROM read_parquet('{file}')")
         self.connection.execute("CHECKPOINT peer")

@@ -1,5 +1,6 @@
 //! Where segments live, and what they share.
 
+use crate::answer::Passes;
 use crate::pool::Pool;
 use alluvia_storage::{Cache, Disk};
 use alluvia_types::SegmentId;
@@ -19,12 +20,20 @@ pub struct TreeContext {
     /// The directory; it exists.
     pub dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
+    /// Passes over its segments' blocks, shared by questions.
+    pub(crate) passes: Arc<Passes>,
 }
 
 impl TreeContext {
     /// A context with the default bound on loaded summaries.
     pub fn new(disk: Arc<dyn Disk>, cache: Arc<Cache>, dir: impl Into<PathBuf>) -> TreeContext {
-        TreeContext { disk, cache, dir: dir.into(), pool: Arc::new(Pool::new(LOADED_BYTES_MAX)) }
+        TreeContext {
+            disk,
+            cache,
+            dir: dir.into(),
+            pool: Arc::new(Pool::new(LOADED_BYTES_MAX)),
+            passes: Arc::default(),
+        }
     }
 
     /// Another bound on the bytes of summaries and Parquet footers that stay loaded.

@@ -5,6 +5,7 @@
 //! open segments cost little.
 
 use crate::answer::NodeTree;
+use crate::answer::Passes;
 use crate::context::TreeContext;
 use crate::ladder::{RungSums, rung_limit};
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
@@ -120,6 +121,11 @@ impl Segment {
             rungs,
             retired: AtomicBool::new(false),
         }))
+    }
+
+    /// The passes over blocks of its directory.
+    pub(crate) fn passes(&self) -> &Passes {
+        &self.context.passes
     }
 
     /// What the manifest says of it.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 const GROUPS_MAX: usize = 1 << 20;
 
 /// A segment with what is needed of it in memory.
+#[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) segment: Arc<Segment>,
     pub(crate) index: Arc<BlockIndex>,
@@ -68,9 +69,9 @@ pub(super) fn read(
     query: &BoxQuery,
     readings: &[Option<Reading>],
     blocks: &[CutBlock],
+    scratch: &mut Scratch,
     into: &mut Answer,
 ) -> Result<()> {
-    let mut scratch = Scratch::default();
     for cut in blocks {
         let Some(reading) = &readings[cut.segment] else { continue };
         if into.keys.places() > GROUPS_MAX {
@@ -83,7 +84,7 @@ pub(super) fn read(
         into.counters.cut += 1;
         into.counters.rows_filtered += rows as u64;
         let mut mask = Mask::all(rows);
-        filter_block(query, reading, cut, &mut mask, &mut scratch)?;
+        filter_block(query, reading, cut, &mut mask, scratch)?;
         if mask.is_empty() {
             continue;
         }
@@ -99,7 +100,7 @@ pub(super) fn read(
                     add_measure(query, reading, cut.block, measure, group, &mask, into);
                 }
             }
-            None => add_grouped(query, reading, cut.block, &mask, &mut scratch, into)?,
+            None => add_grouped(query, reading, cut.block, &mask, scratch, into)?,
         }
     }
     Ok(())
@@ -107,7 +108,7 @@ pub(super) fn read(
 
 /// Memory that blocks share one after the other.
 #[derive(Default)]
-struct Scratch {
+pub(super) struct Scratch {
     /// Open filters: the share of codes that they keep, their places, and the block's codes.
     order: Vec<(f64, usize, CodeBounds)>,
     words: Vec<u64>,

@@ -41,7 +41,7 @@ impl GroupSpan {
 }
 
 /// Numbers groups.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupKeys {
     spans: Vec<GroupSpan>,
     /// By level; `None` where codes are told apart as they are.

@@ -6,7 +6,7 @@
 //!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
 //!
 //! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint, covered and cut [`nodes`],
-//! [`blocks`] reads what is cut, [`rows`] what is in no segment yet, [`totals`] adds up.
+//! [`blocks`] reads what is cut, in passes that questions share ([`pass`]), [`rows`] what is in no segment yet, [`totals`] adds up.
 
 mod blocks;
 mod code_map;
@@ -14,6 +14,7 @@ mod code_set;
 mod cuboid;
 mod groups;
 mod nodes;
+mod pass;
 mod question;
 mod rows;
 mod segments;
@@ -26,6 +27,7 @@ pub use code_set::CodeSet;
 pub use cuboid::{Ancestor, Cuboid, Selection};
 pub use groups::{GroupKeys, GroupSpan};
 pub(crate) use nodes::{FANOUT, NodeTree};
+pub(crate) use pass::Passes;
 pub use question::{BoxQuery, Counters, LevelFilter};
 pub use rows::add_rows;
 pub use segments::{Answer, SegmentRows, answer};

@@ -1,16 +1,18 @@
 //! Answering from segments: what nodes say, and what blocks add.
 
-use super::blocks::{Reading, read};
+use super::blocks::{Reading, Scratch, read};
 use super::groups::GroupKeys;
 use super::question::{BoxQuery, Counters};
 use super::totals::Totals;
 use super::walk::walk;
 use crate::segment::Segment;
-use alluvia_types::{Error, Result, Version};
+use alluvia_types::{Result, Version};
 use std::sync::Arc;
 
 /// Blocks below which a second thread costs more than it saves.
 pub(crate) const BLOCKS_PER_THREAD: usize = 64;
+/// Blocks up to which a question is done before others could join it.
+const ALONE_MAX: usize = 2;
 
 /// Totals by groups, and what they took.
 #[derive(Clone, Debug)]
@@ -132,7 +134,7 @@ pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: 
     read_cut(query, segments, &cut, threads, into).map(|()| true)
 }
 
-/// Adds the rows of cut blocks.
+/// Adds the rows of cut blocks, together with whoever asks of the same blocks. An error leaves no answer.
 pub(crate) fn read_cut(
     query: &BoxQuery,
     segments: &[SegmentRows],
@@ -151,36 +153,12 @@ pub(crate) fn read_cut(
             None => None,
         });
     }
-    let threads = threads.min(cut.len() / BLOCKS_PER_THREAD + 1).max(1);
-    if threads == 1 {
-        return read(query, &readings, cut, into);
-    }
-    let parts: Vec<Result<Answer>> = std::thread::scope(|scope| {
-        let readings = &readings;
-        let mut rest = cut.chunks(cut.len().div_ceil(threads));
-        let first = rest.next().unwrap_or_default();
-        let others: Vec<_> = rest
-            .map(|blocks| {
-                let keys = into.keys.clone();
-                scope.spawn(move || {
-                    let mut part = Answer::new(query, keys);
-                    read(query, readings, blocks, &mut part).map(|()| part)
-                })
-            })
-            .collect();
-        let own = read(query, readings, first, into);
-        let panicked = |_| Err(Error::internal("a thread that read blocks panicked"));
-        let mut parts: Vec<Result<Answer>> =
-            others.into_iter().map(|part| part.join().unwrap_or_else(panicked)).collect();
-        if let Err(error) = own {
-            parts.push(Err(error));
+    match cut {
+        [first, ..] if cut.len() > ALONE_MAX => {
+            segments[first.segment].segment.passes().read(query, readings, cut, threads, into)
         }
-        parts
-    });
-    for part in parts {
-        into.add(&part?);
+        _ => read(query, &readings, cut, &mut Scratch::default(), into),
     }
-    Ok(())
 }
 
 /// Whether the segment has every measure that it has the column of.

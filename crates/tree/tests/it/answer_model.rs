@@ -191,7 +191,7 @@ fn digits(random: &mut Random, data: &Data, query: &BoxQuery) -> Digits {
     query.groups.iter().map(of_level).collect()
 }
 
-fn keys(data: &Data, query: &BoxQuery, digits: &Digits) -> Option<GroupKeys> {
+pub fn keys(data: &Data, query: &BoxQuery, digits: &Digits) -> Option<GroupKeys> {
     let spans = query.groups.iter().map(|&level| span(level, &data.chunks)).collect();
     let map = |digits: &BTreeMap<u32, u32>| {
         let last = digits.keys().next_back().map_or(0, |last| last + 1);
@@ -201,14 +201,14 @@ fn keys(data: &Data, query: &BoxQuery, digits: &Digits) -> Option<GroupKeys> {
     GroupKeys::mapped(spans, digits.iter().map(|digits| digits.as_ref().map(map)).collect())
 }
 
-struct Data {
-    table: TableDef,
-    chunks: Vec<(RowChunk, (u64, u64))>,
-    segments: Vec<SegmentRows>,
-    dictionaries: Dictionaries,
+pub struct Data {
+    pub table: TableDef,
+    pub chunks: Vec<(RowChunk, (u64, u64))>,
+    pub segments: Vec<SegmentRows>,
+    pub dictionaries: Dictionaries,
 }
 
-fn data(seed: u64, sizes: &[usize], distinct: u64, nulls: u64) -> Data {
+pub fn data(seed: u64, sizes: &[usize], distinct: u64, nulls: u64) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
     let table = table(true);
@@ -230,7 +230,7 @@ fn data(seed: u64, sizes: &[usize], distinct: u64, nulls: u64) -> Data {
     Data { table, chunks, segments, dictionaries }
 }
 
-fn question(random: &mut Random, data: &Data) -> BoxQuery {
+pub fn question(random: &mut Random, data: &Data) -> BoxQuery {
     let levels = data.chunks[0].0.codes.levels.len();
     let mut query = BoxQuery::default();
     for level in 0..levels {

@@ -8,6 +8,7 @@ mod golden;
 mod ladder;
 mod mapped_model;
 mod or_boxes;
+mod passes;
 mod refine_model;
 mod round_trip;
 mod sample_model;
