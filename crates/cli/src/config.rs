@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 29] = [
+const SETTINGS: [(&str, &str, &str); 31] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -80,6 +80,12 @@ const SETTINGS: [(&str, &str, &str); 29] = [
         "What a packed file that COPY reads, of copy_roots or a URL, may unpack to; of Parquet and Arrow their rows.",
     ),
     ("copy_ca_file", "", "File of the authorities that https believes, in PEM; the system's if empty."),
+    (
+        "copy_proxy",
+        "",
+        "Proxy through which COPY reads URLs: http://host:port; none if empty. HTTPS_PROXY and its like are not looked at.",
+    ),
+    ("copy_proxy_except", "", "Hosts that are asked without it, written as those of copy_hosts. A list."),
     ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0 logs none."),
     (
         "otlp_endpoint",
@@ -91,7 +97,7 @@ const SETTINGS: [(&str, &str, &str); 29] = [
 ];
 
 /// Settings that are lists: between commas, or an array in the file.
-const LISTS: [&str; 2] = ["copy_roots", "copy_hosts"];
+const LISTS: [&str; 3] = ["copy_roots", "copy_hosts", "copy_proxy_except"];
 
 /// Variables that are not settings.
 const OTHER_VARIABLES: [&str; 3] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS", crate::remote::PASSWORD];

@@ -180,6 +180,8 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
         copy_url_bytes_max: bytes(config, "copy_url_bytes_max")?,
         copy_unpacked_bytes_max: bytes(config, "copy_unpacked_bytes_max")?,
         copy_ca_file: config.path("copy_ca_file"),
+        copy_proxy: Some(config.get("copy_proxy").to_owned()).filter(|proxy| !proxy.is_empty()),
+        copy_proxy_except: config.list("copy_proxy_except"),
     };
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
         // It may be mounted later.
