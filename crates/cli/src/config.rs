@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 31] = [
+const SETTINGS: [(&str, &str, &str); 33] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -24,6 +24,7 @@ const SETTINGS: [(&str, &str, &str); 31] = [
         "Memory to use in all, such as 4GB, at least 128MB; three quarters of the machine's if empty.",
     ),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
+    ("spill_max", "100GB", "Bytes on disk that all statements together may spill, with what COPY fetches of URLs."),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
     ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
     ("tls_certificate", "", "File with the server's certificate chain, in PEM. Read again on SIGHUP."),
@@ -47,6 +48,11 @@ const SETTINGS: [(&str, &str, &str); 31] = [
         "http_header_timeout",
         "30s",
         "What an HTTP client has to send a request's head, and a connection to send the next request.",
+    ),
+    (
+        "metrics_on_loopback",
+        "false",
+        "true: clients of this machine read /metrics without a password; others are superusers or in pg_monitor.",
     ),
     (
         "transfer_timeout",

@@ -173,6 +173,7 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
             return Err(Error::new(ErrorKind::InvalidSetting, message));
         }
     }
+    options.spill_bytes_max = bytes(config, "spill_max")?;
     options.served = ServedOptions {
         copy_roots: config.list("copy_roots").into_iter().map(PathBuf::from).collect(),
         copy_hosts: config.list("copy_hosts"),
@@ -210,6 +211,7 @@ async fn listen_http(
         transfer_timeout: config.duration("transfer_timeout")?,
         statement_bytes_max: options.message_bytes_max,
         body_bytes_max: bytes(config, "body_bytes_max")?,
+        metrics_on_loopback: config.switch("metrics_on_loopback")?,
         stop_wait: options.stop_wait,
     };
     let bind = |address| http::Server::bind(address, options.clone(), Arc::clone(db.engine()));

@@ -73,6 +73,17 @@ fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure>
     Ok(Some((user.to_owned(), password.to_owned())))
 }
 
+/// Refuses whoever may not read what the server counts.
+pub(crate) async fn watcher(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) -> Result<(), Failure> {
+    if shared.options.metrics_on_loopback && peer.0.ip().to_canonical().is_loopback() {
+        refuse_other_origins(headers)?;
+        // Without a password, as where none is asked for at all.
+        return refuse_other_names(headers);
+    }
+    let user = user(shared, headers, peer).await?;
+    Ok(shared.engine.may_watch(&user)?)
+}
+
 fn forbidden(place: &str, message: &str) -> Failure {
     Failure::from(Error::new(ErrorKind::Authentication, message)).of(place).with_status(StatusCode::FORBIDDEN)
 }

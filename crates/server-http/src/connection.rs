@@ -3,6 +3,7 @@
 //! Invariant: a client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
 
 use crate::auth::Peer;
+use crate::bare::Told;
 use crate::server::Shared;
 use alluvia_access::{Stopping, Timed, reached};
 use axum::Router;
@@ -59,7 +60,7 @@ async fn serve<S>(stream: S, peer: SocketAddr, number: u64, shared: &Arc<Shared>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(Timed::new(stream, shared.options.transfer_timeout));
+    let io = TokioIo::new(Told::new(Timed::new(stream, shared.options.transfer_timeout)));
     let shared_there = Arc::clone(shared);
     let service = service_fn(move |mut request: Request<Incoming>| {
         shared_there.places.busy(number);

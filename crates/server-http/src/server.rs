@@ -51,6 +51,8 @@ pub struct ServerOptions {
     pub statement_bytes_max: usize,
     /// The longest body of rows, also unpacked.
     pub body_bytes_max: u64,
+    /// Whether clients of this machine read `/metrics` without a password; all others have to be superusers or in `pg_monitor`.
+    pub metrics_on_loopback: bool,
     /// What running statements get to finish when the server stops.
     pub stop_wait: Duration,
 }
@@ -67,6 +69,7 @@ impl Default for ServerOptions {
             transfer_timeout: Duration::from_secs(60),
             statement_bytes_max: 64 << 20,
             body_bytes_max: 1 << 30,
+            metrics_on_loopback: false,
             stop_wait: Duration::from_secs(10),
         }
     }
