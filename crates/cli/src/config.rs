@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 33] = [
+const SETTINGS: [(&str, &str, &str); 34] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -96,7 +96,12 @@ const SETTINGS: [(&str, &str, &str); 33] = [
     (
         "otlp_endpoint",
         "",
-        "OpenTelemetry collector that traces go to, over OTLP/HTTP: http://127.0.0.1:4318; none if empty.",
+        "OpenTelemetry collector that traces go to, over OTLP/HTTP: http://127.0.0.1:4318, or https; none if empty.",
+    ),
+    (
+        "otlp_ca_file",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "File of the authorities that a collector at https is believed by, or of its own certificate, in PEM.",
     ),
     ("otlp_share", "1", "Share of the traces that are sent, from 0 to 1, of those that no client decides about."),
     ("stop_timeout", "10s", "What running statements get to finish when the server stops."),

@@ -142,7 +142,11 @@ fn observe(config: &Config) -> Result<Option<Exporter>> {
         crate::observe(None);
         return Ok(None);
     }
-    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint)?, share);
+    let trusted = || {
+        let file = Path::new(config.get("otlp_ca_file"));
+        alluvia_client::tls::trusting(&read(file)?).map_err(|error| error.at("otlp_ca_file"))
+    };
+    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint, trusted)?, share);
     crate::observe(Some(spans));
     Ok(Some(exporter))
 }
