@@ -145,7 +145,11 @@ mod tests {
             ("", Err("it has no password")),
         ] {
             let found = credentials(coded);
-            assert_eq!(found.as_ref().map(|(user, password)| (user.as_str(), password.as_str())), wanted.as_ref().copied(), "{coded}");
+            assert_eq!(
+                found.as_ref().map(|(user, password)| (user.as_str(), password.as_str())),
+                wanted.as_ref().copied(),
+                "{coded}"
+            );
         }
         assert_eq!(credentials(&"A".repeat(4_000)), Err("it is too long"));
     }

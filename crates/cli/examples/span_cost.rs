@@ -48,9 +48,10 @@ fn compared(statements: &str) -> Result<()> {
             let out = Command::new(&program).args([MODES[at], statements]).output();
             let out = out.map_err(|error| failed("running it", &error))?;
             let text = String::from_utf8_lossy(&out.stdout);
-            let micros: f64 = text.trim().parse().map_err(|_| {
-                failed(MODES[at], &format!("{text}{}", String::from_utf8_lossy(&out.stderr)))
-            })?;
+            let micros: f64 = text
+                .trim()
+                .parse()
+                .map_err(|_| failed(MODES[at], &format!("{text}{}", String::from_utf8_lossy(&out.stderr))))?;
             found[at].push(micros);
         }
     }

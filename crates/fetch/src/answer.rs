@@ -103,9 +103,7 @@ impl Fetcher {
             into.write_all(&data).map_err(|error| Error::io("a temporary file", "writing", &error))?;
         }
         match so_far.total {
-            Some(total) if so_far.bytes < total => {
-                cut(format!("was cut after {} of {total} bytes", so_far.bytes))
-            }
+            Some(total) if so_far.bytes < total => cut(format!("was cut after {} of {total} bytes", so_far.bytes)),
             Some(total) if so_far.bytes > total => Err(so_far.changed(url)),
             // All of it is less than what came before.
             _ if passed > 0 => Err(so_far.changed(url)),

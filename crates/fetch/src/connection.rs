@@ -79,9 +79,9 @@ impl Fetcher {
         let asked = name.clone();
         let looked_up = tokio::task::spawn_blocking(move || resolve(&asked, port));
         let found = timeout(self.rules.waits.connect, looked_up).await.map_err(|_| silent(url))?;
-        found.map_err(|error| failed(url, &error))?.map_err(|error| {
-            Error::new(ErrorKind::Io, format!("host {name} of {} is not found: {error}", shown(url)))
-        })
+        found
+            .map_err(|error| failed(url, &error))?
+            .map_err(|error| Error::new(ErrorKind::Io, format!("host {name} of {} is not found: {error}", shown(url))))
     }
 
     /// The addresses of a URL's host that may be connected to; at least one.

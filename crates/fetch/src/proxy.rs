@@ -41,7 +41,9 @@ impl Proxy {
         };
         let url = Url::parse(text.trim()).map_err(|error| wrong(&error.to_string()))?;
         if url.scheme() != "http" {
-            return Err(wrong("a proxy is spoken to over http; what goes through it to https is encrypted all the way"));
+            return Err(wrong(
+                "a proxy is spoken to over http; what goes through it to https is encrypted all the way",
+            ));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(wrong("it has a user or a password in it, and proxies that ask for one are not supported"));
@@ -141,14 +143,18 @@ mod tests {
             "",
         ] {
             let error = Proxy::parse(wrong, Hosts::default()).unwrap_err();
-            assert!(error.kind() == ErrorKind::InvalidSetting && !error.to_string().contains("secret"), "{wrong}: {error}");
+            assert!(
+                error.kind() == ErrorKind::InvalidSetting && !error.to_string().contains("secret"),
+                "{wrong}: {error}"
+            );
             assert!(error.message().contains("copy_proxy"), "{wrong}: {error}");
         }
     }
 
     #[test]
     fn the_exceptions_are_hosts_with_their_ports() {
-        let except = Hosts::of_setting("copy_proxy_except", &["*.inner.org".to_owned(), "10.1.2.3:81".to_owned()]).unwrap();
+        let except =
+            Hosts::of_setting("copy_proxy_except", &["*.inner.org".to_owned(), "10.1.2.3:81".to_owned()]).unwrap();
         let proxy = Proxy::parse("http://p:1", except).unwrap();
         for (url, is_for) in [
             ("https://a.inner.org/x", false),

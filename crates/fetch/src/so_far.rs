@@ -47,7 +47,8 @@ impl SoFar {
             (self.tag, self.total) = (tag, stated);
             return Ok(0);
         }
-        if tag.is_none() || tag != self.tag || stated.is_some_and(|stated| self.total.is_some_and(|all| all != stated)) {
+        if tag.is_none() || tag != self.tag || stated.is_some_and(|stated| self.total.is_some_and(|all| all != stated))
+        {
             return Err(self.changed(url));
         }
         self.total = self.total.or(stated);
@@ -107,7 +108,9 @@ mod tests {
     fn parts_are_read_with_all_that_they_have_to_say() {
         assert_eq!(parsed_range("bytes 10-99/100"), Some((10, 99, 100)));
         assert_eq!(parsed_range("bytes 0-0/1"), Some((0, 0, 1)));
-        for wrong in ["bytes 10-99/*", "bytes */100", "10-99/100", "bytes 10-100/100", "bytes 10-9/100", "bytes -9/100", ""] {
+        for wrong in
+            ["bytes 10-99/*", "bytes */100", "10-99/100", "bytes 10-100/100", "bytes 10-9/100", "bytes -9/100", ""]
+        {
             assert_eq!(parsed_range(wrong), None, "{wrong}");
         }
     }

@@ -57,7 +57,8 @@ impl Host {
 
     fn get(&self, times: u32) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
-        let bytes = self.fetcher(times).get(&format!("http://{}/file?key=secret", self.address), &mut body, &|| false)?;
+        let bytes =
+            self.fetcher(times).get(&format!("http://{}/file?key=secret", self.address), &mut body, &|| false)?;
         assert_eq!(bytes, body.len() as u64);
         Ok(body)
     }
@@ -138,7 +139,8 @@ fn a_file_that_has_changed_is_an_error() {
         let shown = String::from_utf8_lossy(&answer[..80.min(answer.len())]).into_owned();
         let host = host(move |asked| if asked.number == 0 { whole(&file(0), "\"a\"", 400) } else { answer.clone() });
         let error = host.get(5).unwrap_err();
-        let is_said = error.message().contains("has changed") || shown.contains("chunked") && error.message().contains("cut");
+        let is_said =
+            error.message().contains("has changed") || shown.contains("chunked") && error.message().contains("cut");
         assert!(error.kind() == ErrorKind::Io && is_said && !error.to_string().contains("secret"), "{shown}: {error}");
     }
 }

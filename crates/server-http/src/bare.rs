@@ -36,8 +36,9 @@ fn with_body(bytes: &[u8]) -> Option<Vec<u8>> {
     let head = std::str::from_utf8(bytes).ok()?.strip_suffix("\r\n\r\n")?;
     let (first, headers) = head.split_once("\r\n")?;
     let failure = match first.strip_prefix("HTTP/1.1 ")?.split(' ').next()? {
-        "400" => Failure::request("the request's head", "the request cannot be read: it is no HTTP/1.1")
-            .with_hint("a request begins with METHOD PATH HTTP/1.1; an encrypted one is for a server with a certificate"),
+        "400" => Failure::request("the request's head", "the request cannot be read: it is no HTTP/1.1").with_hint(
+            "a request begins with METHOD PATH HTTP/1.1; an encrypted one is for a server with a certificate",
+        ),
         "414" | "431" => {
             let message = "the request's head is too long";
             Failure::from(Error::new(ErrorKind::TooLarge, message))
@@ -153,7 +154,10 @@ mod tests {
     fn only_whole_answers_without_a_body_get_one() {
         let told = String::from_utf8(with_body(BARE).unwrap()).unwrap();
         let (head, body) = told.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\ndate: Sun") && head.contains("connection: close"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 400 Bad Request\r\ndate: Sun") && head.contains("connection: close"),
+            "{head}"
+        );
         assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
         let error: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(error["error"]["code"], "08P01");

@@ -72,7 +72,8 @@ impl Endpoint {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let tls = match is_tls {
             true => {
-                let name = ServerName::try_from(host.clone()).map_err(|_| wrong("no certificate could be for this host"))?;
+                let name =
+                    ServerName::try_from(host.clone()).map_err(|_| wrong("no certificate could be for this host"))?;
                 Some((Arc::new(trusted()?), name))
             }
             false => None,

@@ -20,7 +20,8 @@ use arrow::compute::cast as cast_array;
 use arrow::datatypes::DataType;
 use datafusion::common::Result as PlanResult;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr, TableFactor, Value,
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr, TableFactor,
+    Value,
 };
 use std::sync::Arc;
 

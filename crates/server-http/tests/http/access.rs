@@ -83,7 +83,7 @@ async fn roles_of_the_database_ask_with_their_passwords_and_do_what_they_were_gr
         assert_eq!(ingest.error(), (403, "42501".to_owned()));
     }
     // What is counted names all tables.
-    let metrics = |credentials: &str| ask_metrics(&served, credentials);
+    let metrics = |credentials: &'static str| ask_metrics(&served, credentials);
     assert_eq!(metrics("alluvia:right \u{e4}").await.status, 200);
     assert_eq!(metrics("grafana:word").await.error(), (403, "42501".to_owned()));
     assert_eq!(admin("GRANT pg_monitor TO grafana").await.status, 200);
