@@ -9,11 +9,28 @@
 use crate::passwords::Passwords;
 use crate::scram::{Decoys, Verifier, is_same, random_key, sign};
 use alluvia_types::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD as BASE64, STANDARD_NO_PAD as BASE64_NO_PAD};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
 /// Users whose right password is remembered; past that all are forgotten and worked out again.
 const REMEMBERED_MAX: usize = 1_024;
+/// The longest name and password together.
+const CREDENTIALS_BYTES_MAX: usize = 1_024;
+
+/// User and password out of what comes after `Basic`: the base64 of `user:password` in UTF-8. The error says what is wrong with it.
+pub fn credentials(coded: &str) -> Result<(String, String), &'static str> {
+    let coded = coded.trim();
+    if coded.len() > CREDENTIALS_BYTES_MAX * 4 / 3 + 4 {
+        return Err("it is too long");
+    }
+    // Some clients leave the end of base64 out.
+    let bytes = BASE64.decode(coded).or_else(|_| BASE64_NO_PAD.decode(coded)).map_err(|_| "it is no base64")?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
+    let (user, password) = text.split_once(':').ok_or("it has no password")?;
+    Ok((user.to_owned(), password.to_owned()))
+}
 
 /// Checks passwords, and remembers which were right.
 pub(crate) struct Checked {
@@ -113,6 +130,28 @@ mod tests {
         assert!(checked.check(&passwords, "role", "new") && checked.is_known("me", "mine"));
         *roles.0.lock() = None;
         assert!(!checked.is_known("role", "new") && !checked.check(&passwords, "role", "new"));
+    }
+
+    #[test]
+    fn users_and_passwords_are_read_and_what_is_wrong_is_said() {
+        for (coded, wanted) in [
+            ("bWU6YTpi", Ok(("me", "a:b"))),
+            (" bWU6 ", Ok(("me", ""))),
+            ("bWU6YQ==", Ok(("me", "a"))),
+            ("bWU6YQ", Ok(("me", "a"))),
+            ("bWU", Err("it has no password")),
+            ("/////w==", Err("it is not UTF-8")),
+            ("b W U", Err("it is no base64")),
+            ("", Err("it has no password")),
+        ] {
+            let found = credentials(coded);
+            assert_eq!(
+                found.as_ref().map(|(user, password)| (user.as_str(), password.as_str())),
+                wanted.as_ref().copied(),
+                "{coded}"
+            );
+        }
+        assert_eq!(credentials(&"A".repeat(4_000)), Err("it is too long"));
     }
 
     #[test]

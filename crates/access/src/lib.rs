@@ -1,5 +1,5 @@
 //! Who may connect, whatever the protocol: users, roles of the database and what is known of their passwords, wrong passwords by
-//! address, certificates, and which addresses may be listened on, and how.
+//! address, certificates, which addresses may be listened on, and how; places of connections, and how servers end.
 //!
 //! Invariants:
 //! - A password is never kept, only a verifier from which it cannot be had; what is compared is compared in constant time.
@@ -12,17 +12,22 @@ mod directory;
 mod door;
 mod listening;
 mod passwords;
+mod places;
 mod scram;
+mod stopping;
 mod timed;
 mod tls;
 mod work;
 
 pub use attempts::Attempts;
+pub use basic::credentials;
 pub use directory::{Directory, LogIn};
 pub use door::{Door, Shown, Turned};
-pub use listening::{Listener, Stopping, reached};
+pub use listening::Listener;
 pub use passwords::{Access, Passwords};
+pub use places::{Busy, Place, Places};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};
+pub use stopping::{Stopping, reached, stop};
 pub use timed::Timed;
 pub use tls::Tls;
 pub use work::{gone, watched};

@@ -1,4 +1,4 @@
-//! Listening, and being told to stop: what servers of every protocol do alike.
+//! Listening: what servers of every protocol do alike.
 //!
 //! Invariants:
 //! - No socket is opened at an address that [`check_address`] refuses.
@@ -9,7 +9,6 @@ use alluvia_types::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// A socket that takes connections.
@@ -39,7 +38,11 @@ impl Listener {
     pub async fn accept(&self) -> (TcpStream, SocketAddr) {
         loop {
             match self.inner.accept().await {
-                Ok(accepted) => return accepted,
+                Ok((stream, peer)) => {
+                    // Answers are small, and waited for.
+                    let _ = stream.set_nodelay(true);
+                    return (stream, peer);
+                }
                 Err(error) => {
                     // Those that end give their descriptors back.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -47,24 +50,5 @@ impl Listener {
                 }
             }
         }
-    }
-}
-
-/// How far a server is from its end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub enum Stopping {
-    /// It serves.
-    No,
-    /// Who runs no statement ends.
-    Idle,
-    /// Statements are cancelled.
-    All,
-}
-
-/// Completes once the server is so far from running on; never, if it is gone without having said so.
-pub async fn reached(stop: &mut watch::Receiver<Stopping>, wanted: Stopping) {
-    if stop.wait_for(|stopping| *stopping >= wanted).await.is_err() {
-        // The server itself has gone, and its connections go with it.
-        std::future::pending().await
     }
 }

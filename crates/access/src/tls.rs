@@ -6,10 +6,14 @@ use parking_lot::Mutex;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::server::TlsStream;
 
 /// A certificate with its key; can be replaced while servers run.
 #[derive(Clone)]
@@ -35,9 +39,14 @@ impl Tls {
         Ok(())
     }
 
-    /// For a connection that begins now.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.lock())
+    /// Agrees on TLS over a connection that begins now, and on one of these protocols by name if there are any. Waits for the client as
+    /// long as the caller does.
+    pub async fn accept(&self, stream: TcpStream, protocols: &[&[u8]]) -> io::Result<TlsStream<TcpStream>> {
+        let mut config = Arc::clone(&self.config.lock());
+        if !protocols.is_empty() {
+            Arc::make_mut(&mut config).alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        }
+        TlsAcceptor::from(config).accept(stream).await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: work that was begun is awaited to its end, whoever goes: a batch that is committing commits, and it is known how it ended.
 
-use crate::listening::{Stopping, reached};
+use crate::stopping::{Stopping, reached};
 use alluvia_types::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 29] = [
+const SETTINGS: [(&str, &str, &str); 34] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -24,6 +24,7 @@ const SETTINGS: [(&str, &str, &str); 29] = [
         "Memory to use in all, such as 4GB, at least 128MB; three quarters of the machine's if empty.",
     ),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
+    ("spill_max", "100GB", "Bytes on disk that all statements together may spill, with what COPY fetches of URLs."),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
     ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
     ("tls_certificate", "", "File with the server's certificate chain, in PEM. Read again on SIGHUP."),
@@ -47,6 +48,11 @@ const SETTINGS: [(&str, &str, &str); 29] = [
         "http_header_timeout",
         "30s",
         "What an HTTP client has to send a request's head, and a connection to send the next request.",
+    ),
+    (
+        "metrics_on_loopback",
+        "false",
+        "true: clients of this machine read /metrics without a password; others are superusers or in pg_monitor.",
     ),
     (
         "transfer_timeout",
@@ -80,18 +86,29 @@ const SETTINGS: [(&str, &str, &str); 29] = [
         "What a packed file that COPY reads, of copy_roots or a URL, may unpack to; of Parquet and Arrow their rows.",
     ),
     ("copy_ca_file", "", "File of the authorities that https believes, in PEM; the system's if empty."),
+    (
+        "copy_proxy",
+        "",
+        "Proxy through which COPY reads URLs: http://host:port; none if empty. HTTPS_PROXY and its like are not looked at.",
+    ),
+    ("copy_proxy_except", "", "Hosts that are asked without it, written as those of copy_hosts. A list."),
     ("log_slower_than", "0s", "Statements that take longer are logged to standard error; 0 logs none."),
     (
         "otlp_endpoint",
         "",
-        "OpenTelemetry collector that traces go to, over OTLP/HTTP: http://127.0.0.1:4318; none if empty.",
+        "OpenTelemetry collector that traces go to, over OTLP/HTTP: http://127.0.0.1:4318, or https; none if empty.",
+    ),
+    (
+        "otlp_ca_file",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "File of the authorities that a collector at https is believed by, or of its own certificate, in PEM.",
     ),
     ("otlp_share", "1", "Share of the traces that are sent, from 0 to 1, of those that no client decides about."),
     ("stop_timeout", "10s", "What running statements get to finish when the server stops."),
 ];
 
 /// Settings that are lists: between commas, or an array in the file.
-const LISTS: [&str; 2] = ["copy_roots", "copy_hosts"];
+const LISTS: [&str; 3] = ["copy_roots", "copy_hosts", "copy_proxy_except"];
 
 /// Variables that are not settings.
 const OTHER_VARIABLES: [&str; 3] = ["ALLUVIA_CONFIG", "ALLUVIA_TEST_SECONDS", crate::remote::PASSWORD];

@@ -142,7 +142,11 @@ fn observe(config: &Config) -> Result<Option<Exporter>> {
         crate::observe(None);
         return Ok(None);
     }
-    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint)?, share);
+    let trusted = || {
+        let file = Path::new(config.get("otlp_ca_file"));
+        alluvia_client::tls::trusting(&read(file)?).map_err(|error| error.at("otlp_ca_file"))
+    };
+    let (spans, exporter) = alluvia_telemetry::traces(Endpoint::parse(endpoint, trusted)?, share);
     crate::observe(Some(spans));
     Ok(Some(exporter))
 }
@@ -173,6 +177,7 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
             return Err(Error::new(ErrorKind::InvalidSetting, message));
         }
     }
+    options.spill_bytes_max = bytes(config, "spill_max")?;
     options.served = ServedOptions {
         copy_roots: config.list("copy_roots").into_iter().map(PathBuf::from).collect(),
         copy_hosts: config.list("copy_hosts"),
@@ -180,6 +185,8 @@ fn database_options(config: &Config) -> Result<DatabaseOptions> {
         copy_url_bytes_max: bytes(config, "copy_url_bytes_max")?,
         copy_unpacked_bytes_max: bytes(config, "copy_unpacked_bytes_max")?,
         copy_ca_file: config.path("copy_ca_file"),
+        copy_proxy: Some(config.get("copy_proxy").to_owned()).filter(|proxy| !proxy.is_empty()),
+        copy_proxy_except: config.list("copy_proxy_except"),
     };
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
         // It may be mounted later.
@@ -208,6 +215,7 @@ async fn listen_http(
         transfer_timeout: config.duration("transfer_timeout")?,
         statement_bytes_max: options.message_bytes_max,
         body_bytes_max: bytes(config, "body_bytes_max")?,
+        metrics_on_loopback: config.switch("metrics_on_loopback")?,
         stop_wait: options.stop_wait,
     };
     let bind = |address| http::Server::bind(address, options.clone(), Arc::clone(db.engine()));

@@ -1,9 +1,12 @@
-//! What a host answers: the file, or the way to it.
+//! What a host answers: the file, the rest of it, or the way to it.
 //!
-//! Invariant: a body is taken whole or not at all: of the length that was announced, or up to its last chunk, and never beyond the bound.
+//! Invariant: a body is whole or said to be cut: it has the length that was announced, or came up to its last chunk. It is never taken
+//! beyond the bound.
 
 use crate::fetcher::{Fetcher, shown};
+use crate::so_far::SoFar;
 use alluvia_types::{Error, ErrorKind, Result};
+use bytes::Buf;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, LOCATION, TRANSFER_ENCODING};
@@ -36,13 +39,31 @@ pub(crate) fn redirect(url: &Url, answer: &Response<Incoming>) -> Result<Option<
     })
 }
 
+/// What became of an answer's body.
+pub(crate) enum Taken {
+    /// The file is whole with it.
+    Whole,
+    /// It ended too early; the error says how.
+    Cut(Error),
+}
+
 impl Fetcher {
-    /// Writes the body of an answer; gives its length.
-    pub(crate) async fn take(&self, url: &Url, answer: Response<Incoming>, into: &mut dyn Write) -> Result<u64> {
+    /// Writes what an answer has of a file, as far as it has not come yet.
+    pub(crate) async fn take(
+        &self,
+        url: &Url,
+        answer: Response<Incoming>,
+        so_far: &mut SoFar,
+        into: &mut dyn Write,
+    ) -> Result<Taken> {
         let status = answer.status();
-        if status != StatusCode::OK {
-            return Err(Error::new(ErrorKind::Io, format!("{} cannot be read: its host answers {status}", shown(url))));
-        }
+        let mut passed = match status {
+            StatusCode::OK => so_far.whole(url, &answer)?,
+            StatusCode::PARTIAL_CONTENT if so_far.bytes > 0 => so_far.part(url, &answer).map(|()| 0)?,
+            StatusCode::RANGE_NOT_SATISFIABLE if so_far.bytes > 0 => return Err(so_far.changed(url)),
+            status if passes(status) => return Ok(Taken::Cut(refused(url, status))),
+            _ => return Err(refused(url, status)),
+        };
         let header =
             |name| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
         // Packed files are recognised by their first bytes, whatever the host calls it.
@@ -52,38 +73,61 @@ impl Fetcher {
                 .with_hint("gzip and zstd are unpacked; have the host send the file as it is"));
         }
         let is_chunked = header(TRANSFER_ENCODING).is_some_and(|coding| coding.ends_with("chunked"));
-        let stated = answer.body().size_hint().exact();
-        if stated.is_none() && !is_chunked {
+        if answer.body().size_hint().exact().is_none() && !is_chunked {
             return Err(Error::new(ErrorKind::Io, format!("the host of {} does not say how long it is", shown(url)))
                 .with_hint("a file that was cut could not be told from a whole one; the host must send Content-Length, or chunks"));
         }
         let bytes_max = self.rules.bytes_max;
-        if stated.is_some_and(|bytes| bytes > bytes_max) {
+        if so_far.total.is_some_and(|bytes| bytes > bytes_max) {
             return Err(too_large(url, bytes_max));
         }
-        let (mut body, mut bytes) = (answer.into_body(), 0_u64);
+        let mut body = answer.into_body();
+        let cut = |what: String| Ok(Taken::Cut(Error::new(ErrorKind::Io, format!("{} {what}", shown(url)))));
         loop {
-            let frame = timeout(self.rules.waits.silence, body.frame())
-                .await
-                .map_err(|_| Error::new(ErrorKind::Io, format!("{} stopped coming after {bytes} bytes", shown(url))))?;
-            let Some(frame) = frame else { break };
-            let frame = frame.map_err(|error| {
-                Error::new(ErrorKind::Io, format!("{} was cut after {bytes} bytes: {error}", shown(url)))
-            })?;
-            let Ok(data) = frame.into_data() else { continue };
-            bytes += data.len() as u64;
-            if bytes > bytes_max {
+            let Ok(frame) = timeout(self.rules.waits.silence, body.frame()).await else {
+                return cut(format!("stopped coming after {} bytes", so_far.bytes));
+            };
+            let frame = match frame {
+                None => break,
+                Some(Err(error)) => return cut(format!("was cut after {} bytes: {error}", so_far.bytes)),
+                Some(Ok(frame)) => frame,
+            };
+            let Ok(mut data) = frame.into_data() else { continue };
+            let known = passed.min(data.len() as u64);
+            passed -= known;
+            data.advance(known as usize);
+            so_far.bytes += data.len() as u64;
+            if so_far.bytes > bytes_max {
                 return Err(too_large(url, bytes_max));
             }
             into.write_all(&data).map_err(|error| Error::io("a temporary file", "writing", &error))?;
         }
-        match stated {
-            Some(stated) if stated != bytes => {
-                Err(Error::new(ErrorKind::Io, format!("{} was cut after {bytes} of {stated} bytes", shown(url))))
-            }
-            _ => Ok(bytes),
+        match so_far.total {
+            Some(total) if so_far.bytes < total => cut(format!("was cut after {} of {total} bytes", so_far.bytes)),
+            Some(total) if so_far.bytes > total => Err(so_far.changed(url)),
+            // All of it is less than what came before.
+            _ if passed > 0 => Err(so_far.changed(url)),
+            _ => Ok(Taken::Whole),
         }
     }
+}
+
+/// The error of a host that does not give the file.
+pub(crate) fn refused(url: &Url, status: StatusCode) -> Error {
+    Error::new(ErrorKind::Io, format!("{} cannot be read: its host answers {status}", shown(url)))
+}
+
+/// Whether a host that answers so may answer otherwise in a while.
+fn passes(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::INTERNAL_SERVER_ERROR
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+    )
 }
 
 fn too_large(url: &Url, bytes_max: u64) -> Error {

@@ -1,12 +1,13 @@
 //! A connection to the host of a URL, at an address that was checked.
 //!
-//! Invariant: the name is looked up once, what comes of it is checked, and only an address that passed is connected to. TLS is for the name
-//! in the URL, whatever the address.
+//! Invariant: the name is looked up once, what comes of it is checked, and only an address that passed is connected to, here or by a proxy
+//! ([`crate::proxy`]). TLS is for the name in the URL, whatever the address.
 
 use crate::address::is_public;
 use crate::certificates::connector;
 use crate::fetcher::{Fetcher, shown};
 use crate::hosts::Allowed;
+use crate::so_far::SoFar;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -25,21 +26,28 @@ use url::{Host, Position, Url};
 
 /// Addresses of one name that are tried.
 const ADDRESSES_TRIED: usize = 4;
+/// What hosts are told of who asks.
+pub(crate) const NAME: &str = concat!("alluvia/", env!("CARGO_PKG_VERSION"));
+
+/// A connection, whatever it goes through.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Fetcher {
-    /// Asks for what a URL names; gives the head of the answer, and the body to come.
-    pub(crate) async fn ask(&self, url: &Url, allowed: Allowed) -> Result<Response<Incoming>> {
-        let addresses = self.addresses(url, allowed).await?;
-        let stream = self.connect(url, &addresses).await?;
+    /// Asks for what a URL names, as far as it has not come; gives the head of the answer, and the body to come.
+    pub(crate) async fn ask(&self, url: &Url, allowed: Allowed, so_far: &SoFar) -> Result<Response<Incoming>> {
+        let stream: Box<dyn Stream> = match self.rules.proxy.as_ref().filter(|proxy| proxy.is_for(url)) {
+            Some(proxy) => self.through(proxy, url, allowed).await?,
+            None => Box::new(self.connect(url, &self.addresses(url, allowed).await?).await?),
+        };
         let request = Request::get(&url[Position::BeforePath..Position::AfterQuery])
             .header(HOST, &url[Position::BeforeHost..Position::AfterPort])
-            .header(USER_AGENT, concat!("alluvia/", env!("CARGO_PKG_VERSION")))
+            .header(USER_AGENT, NAME)
             .header(ACCEPT, "*/*")
             // A file is wanted as it is there.
             .header(ACCEPT_ENCODING, "identity")
-            .header(CONNECTION, "close")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| failed(url, &error))?;
+            .header(CONNECTION, "close");
+        let request = so_far.ask(request).body(Empty::<Bytes>::new()).map_err(|error| failed(url, &error))?;
         if url.scheme() != "https" {
             return self.send(url, stream, request).await;
         }
@@ -60,24 +68,27 @@ impl Fetcher {
         self.send(url, stream, request).await
     }
 
-    /// The addresses of a URL's host that may be connected to; at least one.
-    async fn addresses(&self, url: &Url, allowed: Allowed) -> Result<Vec<SocketAddr>> {
-        let port = url.port_or_known_default().ok_or_else(|| failed(url, &"it has no port"))?;
-        let found = match url.host() {
-            Some(Host::Ipv4(address)) => vec![SocketAddr::new(IpAddr::V4(address), port)],
-            Some(Host::Ipv6(address)) => vec![SocketAddr::new(IpAddr::V6(address), port)],
-            Some(Host::Domain(name)) => {
-                let (name, resolve) = (name.to_owned(), Arc::clone(&self.resolve));
-                let looked_up = tokio::task::spawn_blocking(move || resolve(&name, port));
-                let found = timeout(self.rules.waits.connect, looked_up).await.map_err(|_| silent(url))?;
-                let found = found.map_err(|error| failed(url, &error))?;
-                found.map_err(|error| {
-                    let host = url.host_str().unwrap_or_default();
-                    Error::new(ErrorKind::Io, format!("host {host} of {} is not found: {error}", shown(url)))
-                })?
-            }
-            None => return Err(failed(url, &"it has no host")),
+    /// The addresses of a host, for a URL.
+    pub(crate) async fn look_up(&self, host: Host<&str>, port: u16, url: &Url) -> Result<Vec<SocketAddr>> {
+        let name = match host {
+            Host::Ipv4(address) => return Ok(vec![SocketAddr::new(IpAddr::V4(address), port)]),
+            Host::Ipv6(address) => return Ok(vec![SocketAddr::new(IpAddr::V6(address), port)]),
+            Host::Domain(name) => name.to_owned(),
         };
+        let resolve = Arc::clone(&self.resolve);
+        let asked = name.clone();
+        let looked_up = tokio::task::spawn_blocking(move || resolve(&asked, port));
+        let found = timeout(self.rules.waits.connect, looked_up).await.map_err(|_| silent(url))?;
+        found
+            .map_err(|error| failed(url, &error))?
+            .map_err(|error| Error::new(ErrorKind::Io, format!("host {name} of {} is not found: {error}", shown(url))))
+    }
+
+    /// The addresses of a URL's host that may be connected to; at least one.
+    pub(crate) async fn addresses(&self, url: &Url, allowed: Allowed) -> Result<Vec<SocketAddr>> {
+        let port = url.port_or_known_default().ok_or_else(|| failed(url, &"it has no port"))?;
+        let host = url.host().ok_or_else(|| failed(url, &"it has no host"))?;
+        let found = self.look_up(host, port, url).await?;
         let is_free = self.rules.hosts.is_none() || self.rules.private_addresses || allowed == Allowed::ByAddress;
         let mut may: Vec<SocketAddr> =
             found.iter().copied().filter(|address| is_free || is_public(address.ip())).collect();
@@ -96,7 +107,7 @@ impl Fetcher {
         Ok(may)
     }
 
-    async fn connect(&self, url: &Url, addresses: &[SocketAddr]) -> Result<TcpStream> {
+    pub(crate) async fn connect(&self, url: &Url, addresses: &[SocketAddr]) -> Result<TcpStream> {
         let mut last = silent(url);
         for address in addresses {
             match timeout(self.rules.waits.connect, TcpStream::connect(address)).await {
@@ -123,10 +134,10 @@ impl Fetcher {
     }
 }
 
-fn failed(url: &Url, error: &dyn std::fmt::Display) -> Error {
+pub(crate) fn failed(url: &Url, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Io, format!("{} cannot be read: {error}", shown(url)))
 }
 
-fn silent(url: &Url) -> Error {
+pub(crate) fn silent(url: &Url) -> Error {
     Error::new(ErrorKind::Io, format!("the host of {} does not answer", shown(url)))
 }

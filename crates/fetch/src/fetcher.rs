@@ -2,10 +2,14 @@
 //!
 //! Invariant: messages name a URL without its query, which may be a secret.
 
-use crate::answer::redirect;
+use crate::answer::{Taken, redirect, refused};
 use crate::certificates::SYSTEM_CERTIFICATES;
 use crate::hosts::{Allowed, Hosts};
+use crate::proxy::Proxy;
+use crate::so_far::SoFar;
 use alluvia_types::{Error, ErrorKind, Result};
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -36,6 +40,10 @@ pub struct Rules {
     pub certificates: PathBuf,
     /// How long what is waited for.
     pub waits: Waits,
+    /// How often a file that was cut is gone on with.
+    pub again: Again,
+    /// Through whom hosts are asked; `None` asks them directly.
+    pub proxy: Option<Proxy>,
 }
 
 impl Rules {
@@ -47,6 +55,8 @@ impl Rules {
             bytes_max: u64::MAX,
             certificates: PathBuf::from(SYSTEM_CERTIFICATES),
             waits: Waits::default(),
+            again: Again::default(),
+            proxy: None,
         }
     }
 
@@ -70,6 +80,24 @@ pub struct Waits {
 impl Default for Waits {
     fn default() -> Self {
         Waits { connect: Duration::from_secs(10), head: Duration::from_secs(60), silence: Duration::from_secs(60) }
+    }
+}
+
+/// How often a file that was cut is gone on with, of one fetch in all.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    /// Tries after the first.
+    pub times: u32,
+    /// The wait before the first of them; it doubles with each.
+    pub first_wait: Duration,
+    /// And never is longer.
+    pub longest_wait: Duration,
+}
+
+impl Default for Again {
+    /// Half a minute of waiting in all.
+    fn default() -> Self {
+        Again { times: 8, first_wait: Duration::from_millis(250), longest_wait: Duration::from_secs(8) }
     }
 }
 
@@ -113,7 +141,7 @@ impl Fetcher {
         let done = runtime.block_on(async {
             tokio::select! {
                 biased;
-                done = self.follow(url, into) => done,
+                done = self.whole(&url, into) => done,
                 () = noticed(stopped) => Err(Error::new(ErrorKind::Cancelled, "reading a URL was stopped")),
             }
         });
@@ -122,10 +150,38 @@ impl Fetcher {
         done
     }
 
-    async fn follow(&self, mut url: Url, into: &mut dyn Write) -> Result<u64> {
+    /// All of a file, in as many answers as it takes. What never began is not tried again: who wants that repeats the statement.
+    async fn whole(&self, url: &Url, into: &mut dyn Write) -> Result<u64> {
+        let mut so_far = SoFar::default();
+        let Again { times, first_wait: mut wait, longest_wait } = self.rules.again;
+        let (at, answer) = self.follow(url.clone(), &so_far).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(refused(&at, answer.status()));
+        }
+        let mut taken = self.take(&at, answer, &mut so_far, into).await?;
+        let mut tries = 0;
+        while let Taken::Cut(error) = taken {
+            if tries == times || !so_far.can_go_on() {
+                return Err(given_up(error, tries, &so_far));
+            }
+            tries += 1;
+            sleep(wait).await;
+            wait = (wait * 2).min(longest_wait);
+            // From the first URL on: where it led may have been for a while only.
+            taken = match self.follow(url.clone(), &so_far).await {
+                Ok((at, answer)) => self.take(&at, answer, &mut so_far, into).await?,
+                Err(error) if error.kind() == ErrorKind::Io => Taken::Cut(error),
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(so_far.bytes)
+    }
+
+    /// The answer that does not lead elsewhere, and whose it is.
+    async fn follow(&self, mut url: Url, so_far: &SoFar) -> Result<(Url, Response<Incoming>)> {
         for _ in 0..=REDIRECTS_MAX {
-            let answer = self.ask(&url, self.allowed(&url)?).await?;
-            let Some(next) = redirect(&url, &answer)? else { return self.take(&url, answer, into).await };
+            let answer = self.ask(&url, self.allowed(&url)?, so_far).await?;
+            let Some(next) = redirect(&url, &answer)? else { return Ok((url, answer)) };
             self.check_step(&url, &next)?;
             url = next;
         }
@@ -157,6 +213,13 @@ impl Fetcher {
             .with_hint(hosts.hint())
         })
     }
+}
+
+fn given_up(error: Error, tries: u32, so_far: &SoFar) -> Error {
+    if !so_far.can_go_on() {
+        return error.with_hint("its host gives no strong ETag, by which the rest would be known to be of the same file; run the statement again");
+    }
+    error.with_hint(format!("it was asked for the rest {tries} times; run the statement again once its host answers"))
 }
 
 fn parsed(text: &str) -> Result<Url> {

@@ -48,7 +48,12 @@ pub(crate) enum Allowed {
 impl Hosts {
     /// Reads `data.example.org`, `*.example.org`, `example.org:8443`, `10.1.2.3`, `[fd00::7]:8080`, `*`.
     pub fn parse(hosts: &[String]) -> Result<Hosts> {
-        let patterns = hosts.iter().map(|text| pattern(text)).collect::<Result<_>>()?;
+        Hosts::of_setting("copy_hosts", hosts)
+    }
+
+    /// Likewise, of another setting than `copy_hosts`, which errors name.
+    pub fn of_setting(setting: &str, hosts: &[String]) -> Result<Hosts> {
+        let patterns = hosts.iter().map(|text| pattern(setting, text)).collect::<Result<_>>()?;
         Ok(Hosts { patterns, written: hosts.to_vec() })
     }
 
@@ -95,9 +100,9 @@ fn is_below(name: &str, known: &str) -> bool {
     name.strip_suffix(known).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
 }
 
-fn pattern(text: &str) -> Result<Pattern> {
+fn pattern(setting: &str, text: &str) -> Result<Pattern> {
     let wrong = || {
-        Error::new(ErrorKind::InvalidSetting, format!("copy_hosts cannot hold '{text}'"))
+        Error::new(ErrorKind::InvalidSetting, format!("{setting} cannot hold '{text}'"))
             .with_hint("write a host, with a port if it is not the usual one: data.example.org, *.example.org, 10.1.2.3, [fd00::7]:8080")
     };
     let bare = text.trim();

@@ -3,13 +3,15 @@
 //! Invariants:
 //! - With rules, no byte is sent to a host that they do not name, nor to an address that is not the public internet's unless they say so.
 //! - A name is looked up once for a connection, and the connection made to the very address that was checked: who answers for the name
-//!   cannot give a harmless address to the check and another to the connection.
+//!   cannot give a harmless address to the check and another to the connection. A proxy is asked for that address, too.
 //! - Where an answer leads elsewhere, that is checked as the first URL was; never from https to http, and not for ever.
-//! - A body that ends early is an error. One whose end cannot be told from its being cut is not taken.
+//! - A body that ends early is gone on with from where it was cut, where its host lets the rest be known to be of the same file
+//!   (`so_far`), a few times; else it is an error, as is a file that has changed meanwhile. A body whose end cannot be told from its
+//!   being cut is not taken.
 //! - Nothing waits for ever: connecting, the head of an answer and every silence within a body have their time, and whoever waits here can
 //!   be stopped.
 //!
-//! Proxies, cookies, credentials and HTTP/2 are left out. A URL is asked once: who wants another try repeats the statement.
+//! Cookies, credentials and HTTP/2 are left out. What never began is not tried again: who wants that repeats the statement.
 
 mod address;
 mod answer;
@@ -17,8 +19,11 @@ mod certificates;
 mod connection;
 mod fetcher;
 mod hosts;
+mod proxy;
+mod so_far;
 
 pub use address::is_public;
 pub use certificates::SYSTEM_CERTIFICATES;
-pub use fetcher::{Fetcher, Resolve, Rules, Waits};
+pub use fetcher::{Again, Fetcher, Resolve, Rules, Waits};
 pub use hosts::Hosts;
+pub use proxy::Proxy;

@@ -204,13 +204,13 @@ fn rows_bytes(batch: &NewBatch) -> usize {
     batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
 }
 
-/// Whether a batch is certainly not in the log: it was sent before, or did not pass the checks. After a failure of the log or its
-/// disk, only recovery can tell.
+/// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full, which the log tells only
+/// once what it had written is cut off for good (definite refusal). After any other failure of the log or its disk only recovery can tell.
 fn is_refused(submitted: &Result<Committed>) -> bool {
-    use ErrorKind::{Corrupt, DiskFull, Internal, Io, Poisoned, Shutdown};
+    use ErrorKind::{Corrupt, Internal, Io, Poisoned, Shutdown};
     match submitted {
         Ok(committed) => committed.duplicate,
-        Err(error) => !matches!(error.kind(), Corrupt | DiskFull | Internal | Io | Poisoned | Shutdown),
+        Err(error) => !matches!(error.kind(), Corrupt | Internal | Io | Poisoned | Shutdown),
     }
 }
 

@@ -58,7 +58,7 @@ impl Database {
         let dir = dir.as_ref();
         // Refused before anything is made.
         options.check()?;
-        let (fetch, served) = (urls::own(&options.served), urls::served(&options.served)?);
+        let (fetch, served) = (urls::own(&options.served)?, urls::served(&options.served)?);
         let pool = Arc::new(Pool::new(options.threads));
         let seed = clock.wall_micros() as u64 ^ u64::from(std::process::id()) << 48;
         let core = Arc::new(Core::open(disk, dir, clock, &options, pool, seed)?);

@@ -43,6 +43,10 @@ pub struct ServedOptions {
     pub copy_unpacked_bytes_max: u64,
     /// The authorities that https believes, in PEM; `None` for the system's. Also for the process's own sessions.
     pub copy_ca_file: Option<PathBuf>,
+    /// The proxy through which URLs are read, as `http://host:port`; `None` for none. Also for the process's own sessions.
+    pub copy_proxy: Option<String>,
+    /// The hosts that are asked without it, as `copy_hosts` has them.
+    pub copy_proxy_except: Vec<String>,
 }
 
 impl Default for ServedOptions {
@@ -54,6 +58,8 @@ impl Default for ServedOptions {
             copy_url_bytes_max: 10 << 30,
             copy_unpacked_bytes_max: 100 << 30,
             copy_ca_file: None,
+            copy_proxy: None,
+            copy_proxy_except: Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: the process's own sessions ask whom they like; a client's of a server only the hosts that the options name.
 
 use crate::options::ServedOptions;
-use alluvia_fetch::{Fetcher, Hosts, Rules, SYSTEM_CERTIFICATES};
+use alluvia_fetch::{Fetcher, Hosts, Proxy, Rules, SYSTEM_CERTIFICATES};
 use alluvia_query::copy::{Fetch, ServedPlaces};
 use alluvia_types::Result;
 use std::io::Write;
@@ -24,8 +24,9 @@ impl Fetch for Urls {
 }
 
 /// For sessions of the process itself.
-pub(crate) fn own(options: &ServedOptions) -> Arc<dyn Fetch> {
-    Arc::new(Urls(Fetcher::new(Rules { certificates: certificates(options), ..Rules::free() })))
+pub(crate) fn own(options: &ServedOptions) -> Result<Arc<dyn Fetch>> {
+    let rules = Rules { certificates: certificates(options), proxy: proxy(options)?, ..Rules::free() };
+    Ok(Arc::new(Urls(Fetcher::new(rules))))
 }
 
 /// For sessions of servers' clients.
@@ -33,6 +34,7 @@ pub(crate) fn served(options: &ServedOptions) -> Result<ServedPlaces> {
     let rules = Rules {
         private_addresses: options.copy_private_addresses,
         certificates: certificates(options),
+        proxy: proxy(options)?,
         ..Rules::only(Hosts::parse(&options.copy_hosts)?, options.copy_url_bytes_max)
     };
     Ok(ServedPlaces {
@@ -40,6 +42,11 @@ pub(crate) fn served(options: &ServedOptions) -> Result<ServedPlaces> {
         fetch: Some(Arc::new(Urls(Fetcher::new(rules)))),
         unpacked_bytes_max: Some(options.copy_unpacked_bytes_max),
     })
+}
+
+fn proxy(options: &ServedOptions) -> Result<Option<Proxy>> {
+    let except = Hosts::of_setting("copy_proxy_except", &options.copy_proxy_except)?;
+    options.copy_proxy.as_deref().map(|proxy| Proxy::parse(proxy, except)).transpose()
 }
 
 fn certificates(options: &ServedOptions) -> PathBuf {

@@ -3,7 +3,6 @@
 use crate::answer::{Answer, Estimate};
 use crate::back::{ProgressRow, Taken, is_kept, superfluous};
 use crate::database::Shared;
-use alluvia_query::copy::infer_schema;
 use alluvia_query::{Prepared, Refining, ScalarValue, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
@@ -57,29 +56,15 @@ async fn answer(session: &Session, prepared: &Prepared, values: &[ScalarValue]) 
     })
 }
 
-/// Takes rows into a table, which is dropped again if it was created for them and they fail.
+/// Takes rows into a table. With `created`, one that does not exist comes in the same batch, with columns like these.
 pub(crate) async fn append<S>(session: &Session, table: &str, created: Option<SchemaRef>, rows: S) -> Result<Taken>
 where
     S: Stream<Item = Result<RecordBatch>> + Send + 'static,
 {
-    let is_new = match created {
-        None => false,
-        Some(schema) => {
-            let definition = infer_schema(&schema, "the data")?.create_table(table);
-            match session.sql(&definition).await {
-                Ok(_) => true,
-                Err(error) if error.kind() == ErrorKind::DuplicateTable => false,
-                Err(error) => return Err(error),
-            }
-        }
+    let taken = match created {
+        None => session.append_stream(table, rows).await?,
+        Some(schema) => session.append_creating(table, &schema, rows).await?,
     };
-    let taken = session.append_stream(table, rows).await;
-    if taken.is_err() && is_new {
-        let drop = format!("DROP TABLE \"{}\"", table.replace('"', "\"\""));
-        // Whoever has stopped the rows may be stopping still, and means no other statement.
-        while session.sql(&drop).await.is_err_and(|error| error.kind() == ErrorKind::Cancelled) {}
-    }
-    let taken = taken?;
     Ok((taken.rows, taken.committed.map(|committed| committed.version.0)))
 }
 

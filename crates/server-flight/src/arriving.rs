@@ -2,13 +2,12 @@
 //!
 //! Invariants:
 //! - No length in a message is believed before it is checked: Arrow's reader allocates what it is told.
-//! - A stream that the client breaks off, or lets rest for `transfer_timeout`, ends with an error: half of it is never taken for all.
+//! - A stream that the client breaks off, or lets rest ([`crate::gate`] times that), ends with an error: half of it is never taken for all.
 //! - A panic of Arrow's reader is an error of what it read.
 
 use crate::failure::{malformed, of_flight};
-use crate::server::Shared;
 use alluvia_query::copy::{caught, check_message};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -20,8 +19,7 @@ use futures::{Stream, StreamExt, stream};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::time::timeout;
-use tonic::{Status, Streaming};
+use tonic::Streaming;
 
 /// What a client sends with DoPut.
 pub(crate) struct Arriving {
@@ -33,15 +31,9 @@ pub(crate) struct Arriving {
 }
 
 /// The first message of DoPut, which says what the rest is for.
-pub(crate) async fn first(messages: &mut Streaming<FlightData>, shared: &Shared) -> Result<FlightData> {
-    let first = timeout(shared.options.transfer_timeout, messages.message()).await.map_err(|_| rests(shared))?;
-    let first = first.map_err(|status| of_flight(FlightError::Tonic(Box::new(status))))?;
+pub(crate) async fn first(messages: &mut Streaming<FlightData>) -> Result<FlightData> {
+    let first = messages.message().await.map_err(|status| of_flight(FlightError::Tonic(Box::new(status))))?;
     first.ok_or_else(|| malformed("DoPut came without a message"))
-}
-
-fn rests(shared: &Shared) -> Error {
-    let seconds = shared.options.transfer_timeout.as_secs();
-    Error::new(ErrorKind::Timeout, format!("nothing more of the rows came for {seconds} seconds"))
 }
 
 /// What the message is for.
@@ -59,16 +51,8 @@ fn checked(message: FlightData) -> Result<FlightData, FlightError> {
 
 impl Arriving {
     /// The rows of `first` and of all messages after it.
-    pub(crate) fn new(first: FlightData, rest: Streaming<FlightData>, shared: Arc<Shared>) -> Arriving {
-        let rest = stream::unfold((rest, shared), |(mut rest, shared)| async move {
-            let next = timeout(shared.options.transfer_timeout, rest.message()).await;
-            let next: Result<Option<FlightData>, FlightError> = match next {
-                Ok(Ok(message)) => Ok(message),
-                Ok(Err(status)) => Err(FlightError::Tonic(Box::<Status>::new(status))),
-                Err(_) => Err(FlightError::from_external_error(Box::new(rests(&shared)))),
-            };
-            next.transpose().map(|next| (next, (rest, shared)))
-        });
+    pub(crate) fn new(first: FlightData, rest: Streaming<FlightData>) -> Arriving {
+        let rest = rest.map(|message| message.map_err(|status| FlightError::Tonic(Box::new(status))));
         let all = stream::once(async { Ok(first) }).chain(rest);
         // A message without a header has a descriptor, or metadata, and no rows.
         let all = all.filter(|message| {

@@ -7,13 +7,11 @@
 //! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's.
 
 use crate::login::{Caller, Login};
-use crate::places::{Busy, Connection};
+use crate::places::Connection;
 use crate::server::Shared;
-use alluvia_access::{Access, LogIn};
+use alluvia_access::{Access, Busy, LogIn};
 use alluvia_query::Client;
 use alluvia_types::{Error, ErrorKind, Result};
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD as BASE64, STANDARD_NO_PAD as BASE64_NO_PAD};
 use std::sync::Arc;
 use tonic::Extensions;
 use tonic::codegen::http::HeaderMap;
@@ -22,8 +20,6 @@ use tonic::codegen::http::HeaderMap;
 pub(crate) const PROTOCOL: &str = "flight";
 /// The user of calls that need no password.
 const NOBODY: &str = "anonymous";
-/// The longest name and password together.
-const CREDENTIALS_BYTES_MAX: usize = 1_024;
 const AUTHORIZATION: &str = "authorization";
 
 /// What a call shows.
@@ -43,7 +39,7 @@ fn connection(extensions: &Extensions) -> Result<Arc<Connection>> {
 pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<Arc<Caller>> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
-    let busy = Busy::new(Arc::clone(&connection), move || there.now());
+    let busy = Busy::new(Arc::clone(&connection.place), move || there.now());
     let login = match shown(headers)? {
         Shown::Token(token) => shared.logins.get(&token).ok_or_else(|| {
             Error::new(ErrorKind::Authentication, "the token is not known, or has expired")
@@ -54,7 +50,7 @@ pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions
             connection.login(&user, || login(shared, &connection, user.clone()))?
         }
     };
-    connection.known();
+    connection.place.known();
     Ok(Caller::new(shared, login, busy))
 }
 
@@ -62,13 +58,13 @@ pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions
 pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<String> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
-    let _busy = Busy::new(Arc::clone(&connection), move || there.now());
+    let _busy = Busy::new(Arc::clone(&connection.place), move || there.now());
     let shown = match shown(headers)? {
         Shown::Token(_) => return Err(unreadable("a token gives no other token")),
         shown => shown,
     };
     let user = user(shared, &connection, shown, LogIn::Lasting).await?;
-    connection.known();
+    connection.place.known();
     shared.logins.add(login(shared, &connection, user), shared.options.connections_max)
 }
 
@@ -111,21 +107,14 @@ fn shown(headers: &HeaderMap) -> Result<Shown> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Shown::Nothing) };
     let text = value.to_str().map_err(|_| unreadable("it is no text"))?;
     let (scheme, rest) = text.split_once(' ').ok_or_else(|| unreadable("it names no scheme"))?;
-    let rest = rest.trim();
-    if rest.len() > CREDENTIALS_BYTES_MAX * 4 / 3 + 4 {
-        return Err(unreadable("it is too long"));
-    }
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Ok(Shown::Token(rest.to_owned()));
+        return Ok(Shown::Token(rest.trim().to_owned()));
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(unreadable("its scheme is not known"));
     }
-    let bytes = BASE64.decode(rest).or_else(|_| BASE64_NO_PAD.decode(rest));
-    let bytes = bytes.map_err(|_| unreadable("it is no base64"))?;
-    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
-    let (user, password) = text.split_once(':').ok_or_else(|| unreadable("it has no password"))?;
-    Ok(Shown::Password(user.to_owned(), password.to_owned()))
+    let (user, password) = alluvia_access::credentials(rest).map_err(unreadable)?;
+    Ok(Shown::Password(user, password))
 }
 
 #[cfg(test)]

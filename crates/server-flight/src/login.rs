@@ -8,11 +8,10 @@
 //!   what it holds.
 //!   A login with a call under way does not end.
 
-use crate::places::Busy;
 use crate::poll::Polled;
 use crate::server::{ServerOptions, Shared};
 use crate::statement::{Kept, Waiting};
-use alluvia_access::random_password;
+use alluvia_access::{Busy, random_password};
 use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;

@@ -6,7 +6,7 @@
 
 use crate::gate::Gate;
 use crate::login::Logins;
-use crate::places::{Connection, Places};
+use crate::places::{Connection, Places, logins};
 use crate::service::Service;
 use crate::socket::{Socket, Wire};
 use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
@@ -23,7 +23,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
-use tokio_rustls::TlsAcceptor;
 use tonic::transport::Server as GrpcServer;
 
 /// What statements that were cancelled get before the server ends without them.
@@ -119,7 +118,7 @@ impl Shared {
     fn sweep(&self) {
         let (now, options) = (self.now(), &self.options);
         self.logins.expire(now, options);
-        self.logins.expire_held(self.places.logins(), now, options);
+        self.logins.expire_held(logins(&self.places), now, options);
         if !options.idle_timeout.is_zero()
             && let Some(before) = now.checked_sub(options.idle_timeout)
         {
@@ -207,12 +206,14 @@ impl Server {
                     accepted = listener.accept() => accepted,
                 };
                 // Who finds no place is closed at once: before its first call there is no way to say why.
-                if let Some(connection) = shared.places.admit(peer, shared.options.connections_max, shared.now()) {
+                let places_max = shared.options.connections_max;
+                let admitted = shared.places.admit(places_max, shared.now(), |place| Connection::new(place, peer));
+                if let Some(connection) = admitted {
                     let (shared, give) = (Arc::clone(&shared), give.clone());
                     starting.spawn(async move {
                         match encrypted(stream, &connection, &shared).await {
                             Some(wire) => drop(give.send(Ok(Socket::new(wire, connection, shared))).await),
-                            None => shared.places.ended(&connection),
+                            None => shared.places.ended(&connection.place),
                         }
                     });
                 }
@@ -221,14 +222,10 @@ impl Server {
             starting.shutdown().await;
             drop(give);
             signal.send_replace(Stopping::Idle);
-            let mut has_ended = timeout(GOODBYE.min(shared.options.stop_wait), &mut serving).await.is_ok();
-            for (stopping, wait) in [(Stopping::Idle, shared.options.stop_wait), (Stopping::All, LAST_WAIT)] {
-                if has_ended {
-                    break;
-                }
-                signal.send_replace(stopping);
-                shared.places.close_idle(shared.now());
-                has_ended = timeout(wait, &mut serving).await.is_ok();
+            let waits = (shared.options.stop_wait, LAST_WAIT);
+            if timeout(GOODBYE.min(waits.0), &mut serving).await.is_err() {
+                let end_idle = || shared.places.close_idle(shared.now());
+                alluvia_access::stop(&signal, waits, end_idle, async { drop((&mut serving).await) }).await;
             }
             signal.send_replace(Stopping::All);
             serving.abort();
@@ -240,16 +237,11 @@ impl Server {
 
 /// The stream as bytes of HTTP/2 go through it; `None` if the client fails to agree on TLS in time, or has to make room.
 async fn encrypted(stream: TcpStream, connection: &Connection, shared: &Shared) -> Option<Wire> {
-    // Answers are small, and waited for.
-    let _ = stream.set_nodelay(true);
     let Some(tls) = &shared.options.tls else { return Some(Wire::Plain(stream)) };
-    let mut config = tls.config().as_ref().clone();
-    config.alpn_protocols = vec![H2.to_vec()];
-    let accept = TlsAcceptor::from(Arc::new(config)).accept(stream);
     tokio::select! {
-        accepted = timeout(shared.options.authentication_timeout, accept) => {
+        accepted = timeout(shared.options.authentication_timeout, tls.accept(stream, &[H2])) => {
             accepted.ok()?.ok().map(|stream| Wire::Tls(Box::new(stream)))
         }
-        () = futures::future::poll_fn(|context| connection.poll_closing(context)) => None,
+        () = connection.place.closing() => None,
     }
 }

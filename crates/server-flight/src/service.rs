@@ -261,10 +261,10 @@ impl Service {
 
     /// Takes what a client sends; gives also the version of its batch, if its rows became one.
     async fn put(&self, caller: &Arc<Caller>, mut rest: Streaming<FlightData>) -> Result<(PutResult, Option<Version>)> {
-        let mut message = first(&mut rest, &self.shared).await?;
+        let mut message = first(&mut rest).await?;
         let asked = descriptor(&mut message)?;
         let command = command(&asked.cmd)?;
-        let mut rows = Arriving::new(message, rest, Arc::clone(&self.shared));
+        let mut rows = Arriving::new(message, rest);
         let mut version = None;
         let bytes_max = self.shared.options.message_bytes_max;
         let answered = match command {

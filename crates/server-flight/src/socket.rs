@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A client that takes nothing of what it is sent for `transfer_timeout` is gone.
 //! - A connection none of whose calls was let in within `authentication_timeout` is closed.
-//! - What [`Connection::close`] asks for happens without waiting for the client.
+//! - What [`alluvia_access::Place::close`] asks for happens without waiting for the client.
 
 use crate::places::Connection;
 use crate::server::Shared;
@@ -95,7 +95,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.shared.places.ended(&self.connection);
+        self.shared.places.ended(&self.connection.place);
     }
 }
 
@@ -113,10 +113,10 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.connection.poll_closing(context).is_ready() {
+        if self.connection.place.poll_closing(context).is_ready() {
             return Poll::Ready(Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closes the connection")));
         }
-        if self.known_by.is_some() && self.connection.is_known() {
+        if self.known_by.is_some() && self.connection.place.is_known() {
             self.known_by = None;
         }
         if let Some(known_by) = &mut self.known_by

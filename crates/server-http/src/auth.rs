@@ -12,8 +12,6 @@ use alluvia_access::{Access, LogIn, Shown, Turned};
 use alluvia_types::{Error, ErrorKind};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -21,8 +19,6 @@ use std::sync::Arc;
 pub(crate) const PROTOCOL: &str = "http";
 /// The user of requests that need no password.
 const NOBODY: &str = "anonymous";
-/// The longest name and password together.
-const CREDENTIALS_BYTES_MAX: usize = 1_024;
 
 /// The client of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -64,13 +60,21 @@ fn credentials(headers: &HeaderMap) -> Result<Option<(String, String)>, Failure>
     let text = value.to_str().map_err(|_| unreadable())?;
     let (scheme, coded) = text.split_once(' ').ok_or_else(unreadable)?;
     let is_known = scheme.eq_ignore_ascii_case("basic") || scheme.eq_ignore_ascii_case("bearer");
-    if !is_known || coded.len() > CREDENTIALS_BYTES_MAX * 4 / 3 + 4 {
+    if !is_known {
         return Err(unreadable());
     }
-    let bytes = BASE64.decode(coded.trim()).map_err(|_| unreadable())?;
-    let text = String::from_utf8(bytes).map_err(|_| unreadable())?;
-    let (user, password) = text.split_once(':').ok_or_else(unreadable)?;
-    Ok(Some((user.to_owned(), password.to_owned())))
+    alluvia_access::credentials(coded).map(Some).map_err(|_| unreadable())
+}
+
+/// Refuses whoever may not read what the server counts.
+pub(crate) async fn watcher(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) -> Result<(), Failure> {
+    if shared.options.metrics_on_loopback && peer.0.ip().to_canonical().is_loopback() {
+        refuse_other_origins(headers)?;
+        // Without a password, as where none is asked for at all.
+        return refuse_other_names(headers);
+    }
+    let user = user(shared, headers, peer).await?;
+    Ok(shared.engine.may_watch(&user)?)
 }
 
 fn forbidden(place: &str, message: &str) -> Failure {

@@ -3,8 +3,9 @@
 //! Invariant: a client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
 
 use crate::auth::Peer;
+use crate::bare::Told;
 use crate::server::Shared;
-use alluvia_access::{Stopping, Timed, reached};
+use alluvia_access::{Busy, Place, Stopping, Timed, reached};
 use axum::Router;
 use axum::body::Body;
 use hyper::Request;
@@ -19,7 +20,6 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 use tracing::{Instrument, Span, field, info_span};
 
@@ -27,53 +27,66 @@ use tracing::{Instrument, Span, field, info_span};
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 100;
 
-/// Serves it to its end.
-pub(crate) async fn connect(stream: TcpStream, peer: SocketAddr, number: u64, shared: Arc<Shared>, router: Router) {
-    let _place = Place { shared: Arc::clone(&shared), number };
-    // Answers are small, and waited for.
-    let _ = stream.set_nodelay(true);
-    match &shared.options.tls {
-        None => serve(stream, peer, number, &shared, router).await,
-        Some(tls) => {
-            let accepted = timeout(shared.options.header_timeout, TlsAcceptor::from(tls.config()).accept(stream)).await;
-            if let Ok(Ok(stream)) = accepted {
-                serve(stream, peer, number, &shared, router).await;
+/// Serves it to its end, or until its place is needed.
+pub(crate) async fn connect(
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: Arc<Place>,
+    shared: Arc<Shared>,
+    router: Router,
+) {
+    let held = Held { shared: Arc::clone(&shared), place: Arc::clone(&place) };
+    let served = async {
+        match &shared.options.tls {
+            None => serve(stream, peer, &place, &shared, router).await,
+            Some(tls) => {
+                let accepted = timeout(shared.options.header_timeout, tls.accept(stream, &[])).await;
+                if let Ok(Ok(stream)) = accepted {
+                    serve(stream, peer, &place, &shared, router).await;
+                }
             }
         }
+    };
+    tokio::select! {
+        biased;
+        () = place.closing() => {}
+        () = served => {}
     }
+    drop(held);
 }
 
 /// Gives the connection's place back, however it ends.
-struct Place {
+struct Held {
     shared: Arc<Shared>,
-    number: u64,
+    place: Arc<Place>,
 }
 
-impl Drop for Place {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.shared.places.ended(self.number);
+        self.shared.places.ended(&self.place);
     }
 }
 
-async fn serve<S>(stream: S, peer: SocketAddr, number: u64, shared: &Arc<Shared>, router: Router)
+async fn serve<S>(stream: S, peer: SocketAddr, place: &Arc<Place>, shared: &Arc<Shared>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(Timed::new(stream, shared.options.transfer_timeout));
-    let shared_there = Arc::clone(shared);
+    let io = TokioIo::new(Told::new(Timed::new(stream, shared.options.transfer_timeout)));
+    let (shared_there, place) = (Arc::clone(shared), Arc::clone(place));
     let service = service_fn(move |mut request: Request<Incoming>| {
-        shared_there.places.busy(number);
-        let busy = Busy { shared: Arc::clone(&shared_there), number, span: span_of(&request) };
-        let span = busy.span.clone();
+        let shared = Arc::clone(&shared_there);
+        let clock = Arc::clone(&shared_there);
+        let busy = Busy::new(Arc::clone(&place), move || clock.now());
+        let span = span_of(&request);
         request.extensions_mut().insert(Peer(peer));
         let route = crate::metrics::route_of(request.uri().path());
         let mut router = router.clone();
         async move {
-            let response = router.call(request.map(Body::new)).instrument(span).await;
+            let response = router.call(request.map(Body::new)).instrument(span.clone()).await;
             response.map(|response| {
-                busy.shared.requests.answered(route, response.status());
-                busy.span.record("http.response.status_code", response.status().as_u16());
-                response.map(|body| Kept { body, _busy: busy })
+                shared.requests.answered(route, response.status());
+                span.record("http.response.status_code", response.status().as_u16());
+                response.map(|body| Kept { body, _busy: busy, _span: span })
             })
         }
     });
@@ -112,23 +125,11 @@ fn span_of(request: &Request<Incoming>) -> Span {
     )
 }
 
-/// A request under way; its connection is idle again, and its span over, once its answer is sent.
-struct Busy {
-    shared: Arc<Shared>,
-    number: u64,
-    span: Span,
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.shared.places.idle(self.number);
-    }
-}
-
-/// An answer's body, which keeps its connection busy.
+/// An answer's body: its connection is idle again, and its request's span over, once it is sent.
 struct Kept {
     body: Body,
     _busy: Busy,
+    _span: Span,
 }
 
 impl HttpBody for Kept {

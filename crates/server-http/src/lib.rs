@@ -11,6 +11,7 @@
 
 mod answer;
 mod auth;
+mod bare;
 mod connection;
 mod events;
 mod failure;

@@ -2,9 +2,10 @@
 //!
 //! Invariants:
 //! - Every figure is counted where the thing happens; none is estimated.
+//! - Tables are named to superusers and members of `pg_monitor` alone, and to this machine if the server's options say so.
 //! - The number of time series is bounded by the number of tables: labels come from fixed lists, apart from tables' names.
 
-use crate::auth::{Peer, user};
+use crate::auth::{Peer, watcher};
 use crate::failure::Failure;
 use crate::server::Shared;
 use alluvia_query::{Figures, LATENCY_SECONDS};
@@ -74,7 +75,7 @@ pub(crate) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
 pub(crate) async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Failure> {
     let peer = request.extensions().get::<Peer>().copied();
     let peer = peer.ok_or_else(|| Error::internal("a request from nowhere"))?;
-    user(&shared, request.headers(), peer).await?;
+    watcher(&shared, request.headers(), peer).await?;
     let text = text(&shared.engine.figures(), shared.places.count(), &shared.requests);
     Ok(answer(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
 }

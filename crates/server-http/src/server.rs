@@ -1,26 +1,23 @@
 //! Listening, and the life of connections.
 //!
 //! Invariants:
-//! - Connections are bounded. When there are enough, the one that has been without a request for longest makes room for a new one;
-//!   one that has a request under way does not.
+//! - Connections are bounded, and who has a request under way makes no room for others: see [`alluvia_access::Places`].
 //! - Stopping: connections without a request end at once; statements have a time to finish, are then cancelled, and are waited for.
 
 use crate::connection::connect;
 use crate::metrics::Requests;
 use crate::routes::router;
-use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
+use alluvia_access::{Access, Attempts, Door, Listener, Place, Places, Stopping, Tls};
 use alluvia_query::Engine;
 use alluvia_types::{Clock, Result, SystemClock};
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -51,6 +48,8 @@ pub struct ServerOptions {
     pub statement_bytes_max: usize,
     /// The longest body of rows, also unpacked.
     pub body_bytes_max: u64,
+    /// Whether clients of this machine read `/metrics` without a password; all others have to be superusers or in `pg_monitor`.
+    pub metrics_on_loopback: bool,
     /// What running statements get to finish when the server stops.
     pub stop_wait: Duration,
 }
@@ -67,6 +66,7 @@ impl Default for ServerOptions {
             transfer_timeout: Duration::from_secs(60),
             statement_bytes_max: 64 << 20,
             body_bytes_max: 1 << 30,
+            metrics_on_loopback: false,
             stop_wait: Duration::from_secs(10),
         }
     }
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) door: Door,
     pub(crate) clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
-    pub(crate) places: Places,
+    pub(crate) places: Places<Arc<Place>>,
     pub(crate) requests: Requests,
     /// The server ends when the last task that holds this has: every one that runs a statement does.
     _at_work: mpsc::Sender<()>,
@@ -89,84 +89,6 @@ impl Shared {
     /// Time since some moment, for what is counted by time.
     pub(crate) fn now(&self) -> Duration {
         self.clock.monotonic()
-    }
-}
-
-/// The connections that are open.
-#[derive(Default)]
-pub(crate) struct Places {
-    open: Mutex<Open>,
-}
-
-#[derive(Default)]
-struct Open {
-    turn: u64,
-    by_number: HashMap<u64, OnePlace>,
-}
-
-struct OnePlace {
-    /// Set once its task is spawned.
-    abort: Option<AbortHandle>,
-    /// When it became idle, counted in turns; `None` while it has a request.
-    idle_since: Option<u64>,
-}
-
-impl Places {
-    /// Makes room for one more, if it can.
-    fn admit(&self, number: u64, places_max: usize) -> bool {
-        let mut open = self.open.lock();
-        if open.by_number.len() >= places_max {
-            let idle = open.by_number.iter().filter(|(_, place)| place.abort.is_some());
-            let oldest = idle.filter_map(|(number, place)| Some((place.idle_since?, *number))).min();
-            let Some((_, oldest)) = oldest else { return false };
-            if let Some(abort) = open.by_number.remove(&oldest).and_then(|place| place.abort) {
-                abort.abort();
-            }
-        }
-        open.turn += 1;
-        let place = OnePlace { abort: None, idle_since: Some(open.turn) };
-        open.by_number.insert(number, place);
-        true
-    }
-
-    fn spawned(&self, number: u64, abort: AbortHandle) {
-        if let Some(place) = self.open.lock().by_number.get_mut(&number) {
-            place.abort = Some(abort);
-        }
-    }
-
-    /// A request came.
-    pub(crate) fn busy(&self, number: u64) {
-        if let Some(place) = self.open.lock().by_number.get_mut(&number) {
-            place.idle_since = None;
-        }
-    }
-
-    /// Its answer is sent.
-    pub(crate) fn idle(&self, number: u64) {
-        let mut open = self.open.lock();
-        open.turn += 1;
-        let turn = open.turn;
-        if let Some(place) = open.by_number.get_mut(&number) {
-            place.idle_since = Some(turn);
-        }
-    }
-
-    pub(crate) fn ended(&self, number: u64) {
-        self.open.lock().by_number.remove(&number);
-    }
-
-    /// Connections that are open, and those of them that have a request.
-    pub(crate) fn count(&self) -> (usize, usize) {
-        let open = self.open.lock();
-        (open.by_number.len(), open.by_number.values().filter(|place| place.idle_since.is_none()).count())
-    }
-
-    /// Ends those that have no request.
-    fn end_idle(&self) {
-        for place in self.open.lock().by_number.values().filter(|place| place.idle_since.is_some()) {
-            place.abort.iter().for_each(AbortHandle::abort);
-        }
     }
 }
 
@@ -219,18 +141,16 @@ impl Server {
             let Server { listener, shared, stop: signal, mut work_ended } = self;
             let router = router(Arc::clone(&shared));
             let mut tasks = JoinSet::new();
-            let mut number = 0;
             loop {
                 let (mut stream, peer) = tokio::select! {
                     () = &mut stop => break,
                     Some(_) = tasks.join_next() => continue,
                     accepted = listener.accept() => accepted,
                 };
-                number += 1;
-                if shared.places.admit(number, shared.options.connections_max) {
+                let place = shared.places.admit(shared.options.connections_max, shared.now(), |place| place);
+                if let Some(place) = place {
                     let span = tracing::info_span!(parent: None, "connection", protocol = "http", %peer);
-                    let task = connect(stream, peer, number, Arc::clone(&shared), router.clone()).instrument(span);
-                    shared.places.spawned(number, tasks.spawn(task));
+                    tasks.spawn(connect(stream, peer, place, Arc::clone(&shared), router.clone()).instrument(span));
                 } else if shared.options.tls.is_none() {
                     tasks.spawn(async move {
                         let told = async { stream.write_all(NO_ROOM).await };
@@ -239,15 +159,9 @@ impl Server {
                 }
             }
             drop(listener);
-            let wait = shared.options.stop_wait;
-            for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT)] {
-                signal.send_replace(stopping);
-                shared.places.end_idle();
-                let all = async { while tasks.join_next().await.is_some() {} };
-                if timeout(wait, all).await.is_ok() {
-                    break;
-                }
-            }
+            let all = async { while tasks.join_next().await.is_some() {} };
+            let end_idle = || shared.places.close_idle(Duration::MAX);
+            alluvia_access::stop(&signal, (shared.options.stop_wait, LAST_WAIT), end_idle, all).await;
             tasks.shutdown().await;
             drop(router);
             drop(shared);
@@ -265,26 +179,5 @@ mod tests {
         let text = std::str::from_utf8(NO_ROOM).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
-    }
-
-    #[test]
-    fn the_longest_idle_makes_room_and_the_busy_do_not() {
-        let places = Places::default();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let tasks: Vec<_> = (0..3).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
-        for (number, task) in tasks.iter().enumerate() {
-            assert!(places.admit(number as u64, 3));
-            places.spawned(number as u64, task.abort_handle());
-        }
-        places.busy(0);
-        places.idle(1);
-        // 2 has been idle for longest.
-        assert!(places.admit(3, 3));
-        runtime.block_on(async { tokio::task::yield_now().await });
-        assert_eq!(tasks.iter().map(|task| task.is_finished()).collect::<Vec<_>>(), [false, false, true]);
-        places.busy(1);
-        places.busy(3);
-        assert!(!places.admit(4, 3));
-        assert_eq!(places.count(), (3, 3));
     }
 }

@@ -4,7 +4,7 @@
 //! - After an error in the extended protocol everything is passed over until Sync; each Sync and each simple query is answered by one
 //!   ReadyForQuery.
 //! - While a statement runs the socket is watched: a client that has gone cancels it.
-//! - Portals end with their transaction.
+//! - Portals end with their transaction, and with the savepoint after which they were made once that is rolled back to.
 
 use crate::cancel::Registered;
 use crate::io::{Io, gone, is_gone, stalled};
@@ -222,7 +222,18 @@ impl Connection {
                 self.portals.clear();
                 self.report_settings();
             }
-            Command::Set | Command::RollbackTo => self.report_settings(),
+            Command::Set => self.report_settings(),
+            Command::RollbackTo => {
+                // What was made since the savepoint is gone, as in PostgreSQL; what was made before stays, and goes on.
+                let kept = self.session.savepoints();
+                self.portals.retain(|_, portal| portal.savepoints < kept);
+                self.report_settings();
+            }
+            // RELEASE: what was made since belongs to what is around the savepoint.
+            Command::Savepoint => {
+                let most = self.session.savepoints();
+                self.portals.values_mut().for_each(|portal| portal.savepoints = portal.savepoints.min(most));
+            }
             Command::Commit | Command::Rollback => {
                 self.portals.clear();
                 self.report_settings();

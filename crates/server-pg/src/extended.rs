@@ -135,6 +135,7 @@ impl Connection {
             formats: result_formats,
             columns: described.and_then(|described| described.columns.clone()),
             begun: None,
+            savepoints: self.session.savepoints(),
         };
         self.portals.insert(portal, portal_of);
         self.io.out.plain(b'2');
@@ -214,9 +215,12 @@ impl Connection {
             self.portals.insert(name.to_owned(), portal);
             return Ok(());
         }
+        let mut is_kept = true;
         if let Some(statement) = &portal.statement {
             let command = statement.command();
             self.bracket(&command).await?;
+            // It was made since the savepoint, too.
+            is_kept = command != Command::RollbackTo;
             let copied = match command {
                 Command::CopyIn => Some(self.copy_in(statement.clone()).await?),
                 Command::CopyOut => Some(self.copy_out(statement.clone()).await?),
@@ -237,7 +241,10 @@ impl Connection {
                 Sent::Enough => self.io.out.plain(b's'),
             }
         }
-        self.portals.insert(name.to_owned(), portal);
+        if is_kept {
+            portal.savepoints = portal.savepoints.min(self.session.savepoints());
+            self.portals.insert(name.to_owned(), portal);
+        }
         Ok(())
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Portal {
     /// The columns that the client knows, if it was told before the portal began.
     pub(crate) columns: Option<SchemaRef>,
     pub(crate) begun: Option<Answer>,
+    /// Savepoints that its transaction had when it was made, but for those that were released since: it goes with the last of them.
+    pub(crate) savepoints: usize,
 }
 
 /// A statement's answer on its way to the client.

@@ -188,14 +188,9 @@ impl Server {
                 }
             }
             drop(listener);
-            let wait = shared.options.stop_wait;
-            for (stopping, wait) in [(Stopping::Idle, wait), (Stopping::All, LAST_WAIT + LAST_WAIT)] {
-                signal.send_replace(stopping);
-                let all = async { while tasks.join_next().await.is_some() {} };
-                if timeout(wait, all).await.is_ok() {
-                    return;
-                }
-            }
+            let waits = (shared.options.stop_wait, LAST_WAIT + LAST_WAIT);
+            let all = async { while tasks.join_next().await.is_some() {} };
+            alluvia_access::stop(&signal, waits, || (), all).await;
             tasks.shutdown().await;
         })
     }
@@ -203,8 +198,6 @@ impl Server {
 
 /// One connection from its first byte to its last.
 async fn connect(stream: TcpStream, peer: SocketAddr, number: u64, shared: Arc<Shared>) {
-    // Answers are small, and waited for.
-    let _ = stream.set_nodelay(true);
     let io = Io::new(Socket::Plain(stream), shared.options.message_bytes_max);
     let limit = shared.options.authentication_timeout;
     let started = timeout(limit, start(io, peer, Arc::clone(&shared))).await;

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use tokio_rustls::TlsAcceptor;
 
 /// What sessions and the audit log call it.
 const PROTOCOL: &str = "postgresql";
@@ -131,8 +130,7 @@ async fn encrypt(io: &mut Io, shared: &Arc<Shared>) -> Result<()> {
     }
     let Some(tls) = &shared.options.tls else { return Ok(()) };
     io.socket.write_all(b"S").await.map_err(failed)?;
-    let acceptor = TlsAcceptor::from(tls.config());
-    io.encrypt(|stream| async move { acceptor.accept(stream).await.map_err(failed) }).await
+    io.encrypt(|stream| async move { tls.accept(stream, &[]).await.map_err(failed) }).await
 }
 
 /// SCRAM-SHA-256.

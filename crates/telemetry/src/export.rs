@@ -4,6 +4,7 @@
 //! - One request at a time. What a collector refuses for now is sent again a few times, then dropped; it is said so at most once a
 //!   minute, with the number of spans.
 //! - Stopping sends what is queued, and waits no longer than [`LAST_WAIT`].
+//! - To an address of https nothing is sent but over TLS, to a collector whose certificate is trusted for that address.
 
 use crate::message::{Attribute, Export, Resource, ResourceSpans, Scope, ScopeSpans, Span, Value};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
@@ -17,10 +18,14 @@ use prost::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Spans of one request.
 const BATCH_SPANS: usize = 512;
@@ -36,37 +41,46 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Where a collector listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Endpoint {
     host: String,
     port: u16,
     /// Host and port as they are written.
     authority: String,
     path: String,
+    /// Whom to believe, and for which name; `None` sends in the clear.
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 impl Endpoint {
-    /// Reads `http://host:port`, the base address of OTLP over HTTP; spans go to `/v1/traces` below it.
-    pub fn parse(text: &str) -> Result<Endpoint> {
+    /// Reads `http://host:port` or `https://host:port`, the base address of OTLP over HTTP; spans go to `/v1/traces` below it. `trusted`
+    /// is asked for whom to believe if it is https.
+    pub fn parse(text: &str, trusted: impl FnOnce() -> Result<ClientConfig>) -> Result<Endpoint> {
         let wrong = |hint: &str| {
             Error::new(ErrorKind::InvalidSetting, format!("otlp_endpoint cannot be '{text}'")).with_hint(hint)
         };
         let uri: Uri = text.parse().map_err(|_| wrong("write http://127.0.0.1:4318"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(wrong(
-                    "traces are sent in the clear alone: to a collector on this machine, which may go on with TLS",
-                ));
-            }
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             _ => return Err(wrong("write http://127.0.0.1:4318")),
-        }
+        };
         let authority = uri.authority().ok_or_else(|| wrong("write http://127.0.0.1:4318"))?;
         if authority.as_str().contains('@') || uri.query().is_some() {
             return Err(wrong("it is a host, a port and a path"));
         }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let tls = match is_tls {
+            true => {
+                let name =
+                    ServerName::try_from(host.clone()).map_err(|_| wrong("no certificate could be for this host"))?;
+                Some((Arc::new(trusted()?), name))
+            }
+            false => None,
+        };
         Ok(Endpoint {
-            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
+            host,
+            tls,
             port: authority.port_u16().unwrap_or(4318),
             authority: authority.as_str().to_owned(),
             path: format!("{}/v1/traces", uri.path().trim_end_matches('/')),
@@ -196,11 +210,27 @@ fn export(spans: Vec<Span>) -> Export {
     Export { resources: vec![ResourceSpans { resource: Some(Resource { attributes }), scopes }] }
 }
 
+/// The error of a request that may do when it is sent again.
+fn passing(error: &dyn std::error::Error) -> Refused {
+    Refused { why: error.to_string(), is_passing: true }
+}
+
 /// Sends one request, over a connection of its own.
 async fn post(endpoint: &Endpoint, body: Bytes) -> std::result::Result<(), Refused> {
-    let passing = |error: &dyn std::error::Error| Refused { why: error.to_string(), is_passing: true };
-    let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await;
-    let stream = stream.map_err(|error| passing(&error))?;
+    let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.map_err(|error| passing(&error))?;
+    match &endpoint.tls {
+        None => post_over(stream, endpoint, body).await,
+        Some((config, name)) => {
+            let secured = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream).await;
+            post_over(secured.map_err(|error| passing(&error))?, endpoint, body).await
+        }
+    }
+}
+
+async fn post_over<S>(stream: S, endpoint: &Endpoint, body: Bytes) -> std::result::Result<(), Refused>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| passing(&error))?;
     let request = Request::post(&endpoint.path)
         .header(HOST, &endpoint.authority)
@@ -234,35 +264,102 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::crypto::ring::default_provider;
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+    fn nobody() -> Result<ClientConfig> {
+        panic!("nobody is to be believed")
+    }
+
+    /// Reads a request and answers it; gives the names of its spans.
+    async fn taken(mut stream: impl AsyncRead + AsyncWrite + Unpin, status: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        let body = loop {
+            assert_ne!(stream.read_buf(&mut all).await.unwrap(), 0);
+            let Some(end) = all.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let head = String::from_utf8(all[..end].to_vec()).unwrap().to_ascii_lowercase();
+            assert!(head.starts_with("post /otlp/v1/traces http/1.1\r\n"), "{head}");
+            assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+            let length = head.split("content-length: ").nth(1).unwrap().lines().next().unwrap();
+            if all.len() - end - 4 == length.parse::<usize>().unwrap() {
+                break all.split_off(end + 4);
+            }
+        };
+        let export = Export::decode(&body[..]).unwrap();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        // The client may have hung up already.
+        let _ = stream.shutdown().await;
+        export.resources[0].scopes[0].spans.iter().map(|span| span.name.clone()).collect()
+    }
 
     /// A collector that answers with these statuses in turn; gives the names of the spans of each request.
     async fn collector(statuses: &'static [&'static str]) -> (Endpoint, mpsc::UnboundedReceiver<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = Endpoint::parse(&format!("http://{}/otlp/", listener.local_addr().unwrap())).unwrap();
+        let endpoint = Endpoint::parse(&format!("http://{}/otlp/", listener.local_addr().unwrap()), nobody).unwrap();
         let (tell, told) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             for status in statuses {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut all = Vec::new();
-                let body = loop {
-                    assert_ne!(stream.read_buf(&mut all).await.unwrap(), 0);
-                    let Some(end) = all.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-                    let head = String::from_utf8(all[..end].to_vec()).unwrap().to_ascii_lowercase();
-                    assert!(head.starts_with("post /otlp/v1/traces http/1.1\r\n"), "{head}");
-                    assert!(head.contains("content-type: application/x-protobuf"), "{head}");
-                    let length = head.split("content-length: ").nth(1).unwrap().lines().next().unwrap();
-                    if all.len() - end - 4 == length.parse::<usize>().unwrap() {
-                        break all.split_off(end + 4);
-                    }
-                };
-                let export = Export::decode(&body[..]).unwrap();
-                let spans = export.resources[0].scopes[0].spans.iter();
-                tell.send(spans.map(|span| span.name.clone()).collect()).unwrap();
-                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
-                stream.write_all(answer.as_bytes()).await.unwrap();
+                let (stream, _) = listener.accept().await.unwrap();
+                tell.send(taken(stream, status).await).unwrap();
             }
         });
         (endpoint, told)
+    }
+
+    /// Believes this authority alone.
+    fn believing(authority: &[u8]) -> Result<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        Ok(config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth())
+    }
+
+    #[tokio::test]
+    async fn to_https_spans_go_over_tls_and_only_to_whom_is_believed() {
+        let chain = vec![CertificateDer::from_pem_slice(include_bytes!("../../fetch/tests/certificate.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../fetch/tests/key.pem")).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, mut told) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // Who does not believe the certificate hangs up.
+                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                tell.send(taken(stream, "200 OK").await).unwrap();
+            }
+        });
+        // The name is the certificate's, the address this machine's.
+        let at = |host: &str, authority: &'static [u8]| {
+            let parsed = Endpoint::parse(&format!("https://{host}:{port}/otlp"), || believing(authority)).unwrap();
+            Endpoint { host: "127.0.0.1".to_owned(), ..parsed }
+        };
+        let authority = include_bytes!("../../fetch/tests/authority.pem");
+        let body = || Bytes::from(export(vec![span("sealed")]).encode_to_vec());
+        assert!(post(&at("data.example.org", authority), body()).await.is_ok());
+        assert_eq!(told.recv().await.unwrap(), ["sealed"]);
+        for (host, authority) in [
+            ("other.example.org", &authority[..]),
+            ("data.example.org", include_bytes!("../../server-http/tests/http/certificate.pem")),
+        ] {
+            let refused = post(&at(host, authority), body()).await.unwrap_err();
+            assert!(refused.why.contains("certificate"), "{host}: {}", refused.why);
+        }
+        assert!(told.try_recv().is_err());
+        // In the clear it is not understood, and nothing comes of it.
+        let clear = Endpoint { tls: None, ..at("data.example.org", authority) };
+        assert!(post(&clear, body()).await.is_err() && told.try_recv().is_err());
     }
 
     fn span(name: &str) -> Span {
@@ -307,14 +404,22 @@ mod tests {
 
     #[test]
     fn endpoints_are_base_addresses() {
-        let endpoint = Endpoint::parse("http://[::1]:4317/a/").unwrap();
+        let parse = |text: &str| Endpoint::parse(text, nobody);
+        let endpoint = parse("http://[::1]:4317/a/").unwrap();
         assert_eq!((endpoint.host.as_str(), endpoint.port, endpoint.path.as_str()), ("::1", 4317, "/a/v1/traces"));
-        let endpoint = Endpoint::parse("http://collector").unwrap();
+        let endpoint = parse("http://collector").unwrap();
         assert_eq!((endpoint.port, endpoint.path.as_str()), (4318, "/v1/traces"));
         for wrong in
-            ["", "collector:4318", "https://collector", "ftp://collector", "http://", "http://a@b", "http://b?c"]
+            ["", "collector:4318", "ftp://collector", "http://", "http://a@b", "http://b?c", "https://a b", "https://-"]
         {
-            assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
+            assert!(Endpoint::parse(wrong, nobody).is_err(), "{wrong}");
+        }
+        let distrusting = || Err(Error::new(ErrorKind::InvalidSetting, "no file"));
+        assert_eq!(Endpoint::parse("https://collector", distrusting).unwrap_err().message(), "no file");
+        let authority = || believing(include_bytes!("../../fetch/tests/authority.pem"));
+        for host in ["collector", "127.0.0.1", "[::1]"] {
+            let endpoint = Endpoint::parse(&format!("https://{host}"), authority).unwrap();
+            assert!(endpoint.tls.is_some() && endpoint.port == 4318, "{endpoint:?}");
         }
     }
 }

@@ -38,12 +38,15 @@ pub const READ_FILES: RoleId = RoleId(4_569);
 pub const WRITE_FILES: RoleId = RoleId(4_570);
 /// Who is in it may have the server read URLs in SQL. PostgreSQL has no such role; names that begin with pg_ were never to be had.
 pub const READ_URLS: RoleId = RoleId(9_001);
+/// Who is in it may read what a server counts.
+pub const MONITOR: RoleId = RoleId(3_373);
 /// The first number of a role that somebody made.
 const FIRST: u32 = 16_384;
 
 /// Roles that every database has.
-pub const BUILT_IN: [(RoleId, &str); 4] = [
+pub const BUILT_IN: [(RoleId, &str); 5] = [
     (BOOTSTRAP, "alluvia"),
+    (MONITOR, "pg_monitor"),
     (READ_FILES, "pg_read_server_files"),
     (WRITE_FILES, "pg_write_server_files"),
     (READ_URLS, "pg_read_server_urls"),

@@ -3,7 +3,7 @@
 //! Invariant: roles that every database has are there whether they are kept or not: manifests from before a role was built in lack it. What
 //! came later than the format is kept only where it is not as every database has it, so that the bytes stay those of the format.
 
-use super::{BUILT_IN, Object, PUBLIC, Privileges, READ_URLS, Rights, Role, RoleId};
+use super::{BUILT_IN, MONITOR, Object, PUBLIC, Privileges, READ_URLS, Rights, Role, RoleId};
 use alluvia_types::TableId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,8 +23,11 @@ struct StoredGrant {
     privileges: Privileges,
 }
 
+/// Roles that were built in later than the format.
+const LATER: [RoleId; 2] = [READ_URLS, MONITOR];
+
 fn is_kept(role: &Role) -> bool {
-    role.id != READ_URLS || Rights::default().role(READ_URLS) != Some(role)
+    !LATER.contains(&role.id) || Rights::default().role(role.id) != Some(role)
 }
 
 impl From<Rights> for Stored {
@@ -72,6 +75,7 @@ mod tests {
         let mut rights = Rights::default();
         let text = serde_json::to_string(&rights).unwrap();
         assert!(text.contains("pg_read_server_files") && !text.contains("pg_read_server_urls"), "{text}");
+        assert!(!text.contains("pg_monitor"), "{text}");
         assert_eq!(serde_json::from_str::<Rights>(&text).unwrap(), rights);
         // In another role it is not as every database has it.
         rights.apply(&RightsChange::Join { role: READ_FILES, member: READ_URLS }, |_| true).unwrap();

@@ -185,7 +185,16 @@ fn a_new_table_comes_with_its_rows_or_not_at_all() {
         assert_eq!(error.kind(), ErrorKind::DuplicateTable);
         let empty = session.append_to_new("empty", &schema, stream(Vec::new())).await.unwrap();
         assert!(empty.rows == 0 && empty.committed.is_some());
+        // Whatever is there: the table that is, or a new one in the batch of its rows.
+        let broken = vec![Ok(part(0)), Err(Error::new(ErrorKind::Io, "the source broke"))];
+        assert!(session.append_creating("v", &schema, stream(broken)).await.is_err());
+        assert_eq!(session.sql("SELECT * FROM v").await.unwrap_err().kind(), ErrorKind::UndefinedTable);
+        let made = session.append_creating("v", &schema, stream(parts(1))).await.unwrap();
+        let added = session.append_creating("v", &schema, stream(parts(1))).await.unwrap();
+        let [made, added] = [made, added].map(|taken| (taken.rows, taken.committed.unwrap().version.0));
+        assert_eq!((made, added), ((50_000, made.1), (50_000, made.1 + 1)), "each is one batch");
         session.sql("BEGIN").await.unwrap();
+        assert_eq!(session.append_creating("v", &schema, stream(parts(1))).await.unwrap().committed, None);
         let error = session.append_to_new("u", &schema, stream(parts(1))).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotSupported);
     });

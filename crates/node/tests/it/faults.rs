@@ -208,6 +208,48 @@ fn files(disk: &FaultDisk, folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
+fn a_load_that_finds_the_disk_full_leaves_no_segments() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
+    let segments = || {
+        let all = files(&disk, Path::new(support::DIR)).into_keys();
+        all.filter(|path| path.components().any(|part| part.as_os_str() == "segments")).collect::<Vec<PathBuf>>()
+    };
+    let many: Vec<(i64, &str)> = (100..400).map(|at| (at, ["red", "green"][at as usize % 2])).collect();
+    let staged = || {
+        let entry = core.catalog().by_id(table).cloned().unwrap();
+        let mut load = core.begin_load(&entry.def, entry.changed_at)?;
+        load.append(rows(&many))?;
+        Ok::<_, alluvia_types::Error>(NewBatch { loads: vec![load.finish()?], ..NewBatch::default() })
+    };
+    let before = segments();
+    // While its segments are written, and when they are there and the log has no room for the record that names them.
+    disk.limit_bytes(Some(0));
+    assert_eq!(staged().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(segments(), before);
+    disk.limit_bytes(None);
+    let batch = staged().unwrap();
+    assert_ne!(segments(), before, "segments are there before their record");
+    disk.limit_bytes(Some(0));
+    let error = core.submit(batch, Durability::Sync).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+    assert_eq!(segments(), before, "they went at once");
+    for survival in [Survival::SyncedOnly, Survival::Everything, Survival::Torn { seed: 7 }] {
+        let survivor = disk.after_power_loss(survival);
+        let core = open(&survivor, &Arc::new(ManualClock::default())).expect("nothing in the log names them");
+        assert_eq!(contents(&core)["t"], ["1|kept"]);
+    }
+    disk.limit_bytes(None);
+    core.submit(staged().unwrap(), Durability::Sync).unwrap();
+    assert_eq!(contents(&core)["t"].len(), 301);
+    drop(core);
+    assert_eq!(contents(&open(&disk, &clock).unwrap())["t"].len(), 301);
+}
+
+#[test]
 fn a_directory_that_lost_its_manifest_is_refused_and_left_as_it_is() {
     let disk = FaultDisk::new();
     let clock = Arc::new(ManualClock::default());

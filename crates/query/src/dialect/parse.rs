@@ -42,6 +42,11 @@ const SHALLOW_STACK_BYTES: usize = 1 << 20;
 
 /// All statements of a script.
 pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
+    cut(sql, |_| {})
+}
+
+/// All statements of a script; `each` is told what is between the semicolons around each of them.
+fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&Grammar::for_tokens(0), sql)
         .tokenize_with_location()
         .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
@@ -56,6 +61,7 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
         let words = leading_words(tokens);
         // Also after EXPLAIN and its like, which will be refused.
         let is_of_roles = (0..words.len()).any(|at| is_role_statement(&words[at..]));
+        let whole = tokens.first().map_or(0, |first| offsets.at(first.span.start));
         let start = offsets.at(first.span.start);
         let dots = |token| (token, "'...'".to_owned());
         let hidden: Vec<(&TokenWithSpan, String)> = match words.iter().any(|word| word == "COPY") {
@@ -68,6 +74,8 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
             [] => Arc::from(&sql[start..offsets.at(last.span.end)]),
             hidden => Arc::from(without(sql, start, hidden, last, &mut offsets)),
         };
+        let end = tokens.last().map_or(sql.len(), |last| offsets.at(last.span.end));
+        each(&sql[whole..end]);
         let hints = hints::read(tokens)?;
         let parameters = parameters::count(tokens)?;
         let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
@@ -93,33 +101,12 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
 /// A script's statements with the whole text of each, for whoever has them run elsewhere: secrets are in it, which
 /// [`Statement::sql`] leaves out.
 pub fn script(sql: &str) -> Result<Vec<(Statement, String)>> {
-    let statements = parse(sql)?;
-    let texts = match statements.len() {
-        1 => vec![sql.to_owned()],
-        _ => pieces(sql)?,
-    };
-    if statements.len() != texts.len() {
-        return Err(Error::internal("a script was cut in two ways"));
+    let mut texts = Vec::new();
+    let statements = cut(sql, |text| texts.push(text.to_owned()))?;
+    if let [only] = texts.as_mut_slice() {
+        sql.clone_into(only);
     }
     Ok(statements.into_iter().zip(texts).collect())
-}
-
-/// What is between a script's semicolons, where it is more than blanks and comments.
-fn pieces(sql: &str) -> Result<Vec<String>> {
-    let tokens = Tokenizer::new(&Grammar::for_tokens(0), sql)
-        .tokenize_with_location()
-        .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
-    let mut offsets = Offsets::new(sql);
-    let mut pieces = Vec::new();
-    for tokens in tokens.split(|token| token.token == Token::SemiColon) {
-        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
-        if tokens.iter().all(|token| matches!(token.token, Token::Whitespace(_))) {
-            continue;
-        }
-        let start = offsets.at(first.span.start);
-        pieces.push(sql[start..offsets.at(last.span.end)].to_owned());
-    }
-    Ok(pieces)
 }
 
 /// The text of a statement with others in the place of tokens of which something is hidden.

@@ -5,9 +5,10 @@
 use super::constants::text_expr;
 use super::functions::{Work, ints};
 use super::relations::{DATABASE_OID, Relation, by_text, table_oid};
-use super::rewrite::{call, cast};
+use super::rewrite::{call, cast, parts};
 use super::tables::{Row, row};
 use super::{NAME, tables};
+use crate::dialect::names::name_of;
 use crate::rights::{Authoriser, aclitem, named};
 use crate::session::wrap;
 use crate::table::StatementContext;
@@ -18,8 +19,14 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, StringViewArray};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::DataType;
 use datafusion::common::Result as PlanResult;
-use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr, TableFactor,
+    Value,
+};
 use std::sync::Arc;
+
+/// The function that gives the roles of which a role is a member.
+const MEMBER_OF: &str = "pg_catalog_memberof";
 
 /// Columns that are access lists.
 const ACCESS_LISTS: [&str; 3] = ["relacl", "datacl", "nspacl"];
@@ -185,6 +192,43 @@ fn arguments(function: &ast::Function) -> Option<Vec<Expr>> {
     list.args.iter().map(plain).collect()
 }
 
+/// What stands for psql's question which roles a role is in, `ARRAY(SELECT b.rolname FROM pg_auth_members m JOIN pg_roles b ON
+/// (m.roleid = b.oid) WHERE m.member = r.oid)`; `None` if it is anything else.
+pub(super) fn memberships(function: &ast::Function) -> Option<Expr> {
+    let FunctionArguments::Subquery(query) = &function.args else { return None };
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let last = |expr: &Expr| match expr {
+        Expr::CompoundIdentifier(path) => path.last().map(name_of),
+        _ => None,
+    };
+    let table = |factor: &TableFactor| match factor {
+        TableFactor::Table { name, args: None, .. } => parts(name).pop(),
+        _ => None,
+    };
+    let [SelectItem::UnnamedExpr(named)] = select.projection.as_slice() else { return None };
+    let [from] = select.from.as_slice() else { return None };
+    let [join] = from.joins.as_slice() else { return None };
+    let Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right }) = &select.selection else { return None };
+    let is_it = parts(&function.name) == ["array"]
+        && last(named)? == "rolname"
+        && table(&from.relation)? == "pg_auth_members"
+        && table(&join.relation)? == "pg_roles"
+        && last(left)? == "member"
+        && last(right)? == "oid";
+    is_it.then(|| call(MEMBER_OF, vec![right.as_ref().clone()]))
+}
+
+/// A name within the text of a list.
+fn element(name: &str) -> String {
+    let is_plain = !name.is_empty()
+        && !name.eq_ignore_ascii_case("null")
+        && !name.contains(|c: char| c.is_whitespace() || matches!(c, '{' | '}' | ',' | '"' | '\\'));
+    match is_plain {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
+    }
+}
+
 /// What stands for a call of a function about rights; `None` if it is another.
 pub(super) fn replaced(name: &str, function: &ast::Function, authoriser: &Authoriser) -> Option<Expr> {
     let whole = match name {
@@ -250,6 +294,18 @@ pub(super) fn register(
         Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.map(name)))))
     });
     add("pg_get_userbyid", vec![DataType::Int64], DataType::Utf8View, named)?;
+    let asked = authoriser.clone();
+    let member_of: Work = Arc::new(move |arguments: &[ArrayRef]| {
+        let oids = ints(&arguments[0])?;
+        let rights = asked.catalog().rights();
+        let roles = |oid: i64| {
+            let role = u32::try_from(oid).ok().and_then(|id| rights.role(RoleId(id)));
+            let all = role.into_iter().flat_map(|role| &role.member_of).map(|id| element(rights.name(*id)));
+            format!("{{{}}}", all.collect::<Vec<_>>().join(","))
+        };
+        Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.map(roles)))))
+    });
+    add(MEMBER_OF, vec![DataType::Int64], DataType::Utf8View, member_of)?;
     type Ask = fn(&Authoriser, RoleId, &str, &str) -> Option<bool>;
     let all: [(&str, Ask); 4] = [
         ("has_table_privilege", on_table),
@@ -332,4 +388,25 @@ fn in_role(authoriser: &Authoriser, who: RoleId, role: &str, privileges: &str) -
     Some(any(privileges, rights.is_superuser(who), |one| {
         matches!(one, "MEMBER" | "USAGE" | "SET") && rights.is_in(who, role)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::element;
+
+    #[test]
+    fn names_are_quoted_in_a_list_where_it_could_not_be_read_without() {
+        for (name, shown) in [
+            ("plain_1", "plain_1"),
+            ("Gross", "Gross"),
+            ("a b", "\"a b\""),
+            ("a,b", "\"a,b\""),
+            ("say \"no\"", "\"say \\\"no\\\"\""),
+            ("a\\b", "\"a\\\\b\""),
+            ("null", "\"null\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(element(name), shown);
+        }
+    }
 }

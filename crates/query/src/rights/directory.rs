@@ -12,7 +12,7 @@ use crate::rights::refusals::{log_in_audit, write_left_out, write_log_in};
 use crate::rights::{Authoriser, Who, quoted};
 use crate::session::blocking;
 use alluvia_access::{Directory, LogIn, Verifier};
-use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege};
+use alluvia_catalog::rights::{BOOTSTRAP, MONITOR, Object, Privilege};
 use alluvia_types::{Error, ErrorKind, Result};
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
@@ -54,6 +54,12 @@ impl Engine {
         let names: BTreeSet<String> = trusted.into_iter().map(str::to_owned).collect();
         *self.trust().names.lock() = Some(Arc::new(names));
         Arc::new(Roles { engine: Arc::downgrade(self) })
+    }
+
+    /// Refuses whoever may not read what a server counts, by the name under which a server let them in.
+    pub fn may_watch(&self, user: &str) -> Result<()> {
+        let who = self.trust().who(user, self);
+        Authoriser::new(who, "".into(), self.store().catalog()).membership(MONITOR, "read what the server counts")
     }
 
     /// Writes into the audit log that a server that asks for no password has let somebody in under this name, or that they may do

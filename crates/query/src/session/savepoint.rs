@@ -39,6 +39,14 @@ impl Session {
         Ok(Outcome::done("ROLLBACK"))
     }
 
+    /// Savepoints that the open transaction has, whether or not it has failed.
+    pub fn savepoints(&self) -> usize {
+        match &self.state.lock().transaction {
+            Transaction::None => 0,
+            Transaction::Open(open) | Transaction::Failed(open) => open.savepoints(),
+        }
+    }
+
     /// RELEASE name.
     pub(crate) fn release(&self, name: &str) -> Result<Outcome> {
         let mut state = self.state.lock();

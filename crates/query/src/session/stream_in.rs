@@ -118,6 +118,30 @@ impl Session {
         self.append_rows_to_new(table, schema, rows.boxed())
     }
 
+    /// As [`Session::append_stream`] where there is a table of this name, else as [`Session::append_to_new`].
+    pub fn append_creating<'a, S>(
+        &'a self,
+        table: &'a str,
+        schema: &'a Schema,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        let rows = rows.boxed();
+        Box::pin(async move {
+            // The table may be this session's own, and with `durability = relaxed` not visible yet.
+            self.await_own_writes().await?;
+            match self.table_for(Need::Definition, table) {
+                Ok(_) => self.append_rows(table, rows).await,
+                Err(error) if error.kind() == ErrorKind::UndefinedTable => {
+                    self.append_rows_to_new(table, schema, rows).await
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     fn append_rows_to_new<'a>(
         &'a self,
         table: &'a str,

@@ -125,6 +125,11 @@ impl OpenTransaction {
         self.tables.iter().map(current).collect()
     }
 
+    /// Savepoints that there are.
+    pub(crate) fn savepoints(&self) -> usize {
+        self.savepoints.len()
+    }
+
     /// SAVEPOINT. One of the same name stays, and is found again once this one is released.
     pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64) -> Result<()> {
         if self.savepoints.len() >= SAVEPOINTS_MAX {

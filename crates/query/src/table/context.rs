@@ -247,6 +247,7 @@ impl Used {
             "rows_read": self.rows_read,
             "tail_rows": self.tail_rows,
             "bytes_read": self.bytes_read,
+            "sample": self.sample.map(|sample| sample.to_json()),
         })
     }
 }
@@ -277,6 +278,22 @@ pub struct SampleUsed {
 }
 
 impl SampleUsed {
+    /// As servers tell it; an error that is not bounded is null.
+    fn to_json(self) -> Value {
+        json!({
+            "look": self.look,
+            "looks": self.looks,
+            "rungs": self.rungs(),
+            "rows_drawn": self.rows_drawn,
+            "rows_cut": self.rows_cut,
+            "nodes_drawn": self.nodes_drawn,
+            "error": self.error,
+            "confidence": self.confidence,
+            "groups_unseen": self.groups_unseen,
+            "holds": self.holds,
+        })
+    }
+
     /// The rungs that were read, by their shares of rows, the thinnest first.
     pub(crate) fn rungs(&self) -> String {
         let rungs = (0..32).rev().filter(|rung| self.rungs >> rung & 1 == 1);
@@ -336,5 +353,37 @@ impl fmt::Display for Used {
             Some(sample) => write!(f, ", {sample}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_tell_of_the_sample_and_of_none() {
+        let counters = UsedCounters::at(Version(7), Duration::ZERO, Stage::Merged);
+        assert_eq!(counters.used().to_json()["sample"], Value::Null);
+        let sample = SampleUsed {
+            looks: 4,
+            look: 2,
+            rungs: 0b1001_0000,
+            rows_drawn: 100,
+            rows_cut: 10_000,
+            nodes_drawn: 3,
+            error: 0.0625,
+            confidence: 0.95,
+            groups_unseen: 1,
+            holds: true,
+        };
+        let told = Used { sample: Some(sample), ..counters.used() }.to_json();
+        let wanted = json!({
+            "look": 2, "looks": 4, "rungs": "1/128, 1/16", "rows_drawn": 100, "rows_cut": 10_000, "nodes_drawn": 3,
+            "error": 0.0625, "confidence": 0.95, "groups_unseen": 1, "holds": true,
+        });
+        assert_eq!(told["sample"], wanted);
+        // Nothing is known of how wrong it is.
+        let unbounded = SampleUsed { error: f64::INFINITY, ..sample };
+        assert_eq!(unbounded.to_json()["error"], Value::Null);
     }
 }

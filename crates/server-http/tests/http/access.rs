@@ -1,6 +1,7 @@
 //! Passwords, TLS, other origins, and what may not be served without them.
 
-use crate::support::{serve, serve_on, serve_with};
+use crate::client::Answered;
+use crate::support::{Served, serve, serve_on, serve_with};
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier};
 use alluvia_server_http::{Server, ServerOptions};
 use alluvia_types::ErrorKind;
@@ -81,6 +82,14 @@ async fn roles_of_the_database_ask_with_their_passwords_and_do_what_they_were_gr
         let ingest = ask("grafana:word", "/ingest/sales", "text/csv", "price\n1\n").await;
         assert_eq!(ingest.error(), (403, "42501".to_owned()));
     }
+    // What is counted names all tables.
+    let metrics = |credentials: &'static str| ask_metrics(&served, credentials);
+    assert_eq!(metrics("alluvia:right \u{e4}").await.status, 200);
+    assert_eq!(metrics("grafana:word").await.error(), (403, "42501".to_owned()));
+    assert_eq!(admin("GRANT pg_monitor TO grafana").await.status, 200);
+    assert!(metrics("grafana:word").await.text().contains("alluvia_stage_rows{table=\"sales\""));
+    assert_eq!(admin("REVOKE pg_monitor FROM grafana").await.status, 200);
+    assert_eq!(metrics("grafana:word").await.status, 403);
     let log_ins =
         "SELECT count(*) AS n FROM alluvia.audit WHERE event = 'log_in' AND outcome = 'ok' AND user_name = 'grafana'";
     assert_eq!(admin(log_ins).await.json()["rows"], serde_json::json!([{"n": 1}]), "requests of an hour are one");
@@ -90,6 +99,27 @@ async fn roles_of_the_database_ask_with_their_passwords_and_do_what_they_were_gr
     assert_eq!(again("SELECT 1").await.status, 200);
     assert_eq!(admin("ALTER ROLE grafana NOLOGIN").await.status, 200);
     assert_eq!(again("SELECT 1").await.error(), (401, "28P01".to_owned()));
+}
+
+async fn ask_metrics(served: &Served, credentials: &str) -> Answered {
+    let header = format!("Basic {}", BASE64.encode(credentials));
+    served.ask("GET", "/metrics").header("authorization", &header).send().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_are_for_everybody_on_this_machine_where_the_options_say_so() {
+    let served =
+        serve_with(ServerOptions { access: passwords(), metrics_on_loopback: true, ..ServerOptions::default() }).await;
+    assert_eq!(served.ask("GET", "/metrics").send().await.status, 200);
+    // Nobody's page, and nothing else.
+    let page = served.ask("GET", "/metrics").header("origin", "https://evil.example").send().await;
+    assert_eq!(page.status, 403);
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).await.unwrap();
+    assert!(all.starts_with(b"HTTP/1.1 403"));
+    assert_eq!(served.query("SELECT 1").await.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -174,6 +174,34 @@ async fn stopping_lets_statements_finish_and_then_cancels_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_http_is_told_so_as_other_errors_are() {
+    let served = serve().await;
+    for (request, status, code) in [
+        ("hello\r\n\r\n", 400, "08P01"),
+        ("GET / HTTP/1.1\r\nno header\r\n\r\n", 400, "08P01"),
+        ("\u{16}\u{3}\u{1}", 400, "08P01"),
+        (&format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40 << 10)), 431, "54000"),
+    ] {
+        // Also after requests that were answered.
+        for before in ["", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            stream.write_all(before.as_bytes()).await.unwrap();
+            if !before.is_empty() {
+                let mut one = vec![0; 1_000];
+                let count = stream.read(&mut one).await.unwrap();
+                assert_eq!(answered(&one[..count]).status, 200);
+            }
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut all = Vec::new();
+            let _ = stream.read_to_end(&mut all).await;
+            let answer = answered(&all);
+            assert_eq!(answer.error(), (status, code.to_owned()), "{request:.40}");
+            assert_eq!((answer.content_type(), answer.whole), ("application/json", true), "{request:.40}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_serves_many_requests() {
     let served = serve().await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();

@@ -30,6 +30,7 @@ async fn json_has_columns_rows_and_what_was_used() {
     assert_eq!(json["rows"][1], json!({"a": 2, "b": null, "c": null}));
     assert_eq!((&json["row_count"], &json["tag"], &json["used"]["version"]), (&json!(2), &json!("SELECT"), &json!(2)));
     assert_eq!(json["used"]["lag_seconds"], json!(0.0));
+    assert!(json["used"].as_object().unwrap().contains_key("sample") && json["used"]["sample"].is_null(), "{json}");
     // No rows is an empty array, in whatever way the query ends.
     for empty in ["SELECT a FROM t WHERE a = 9", "SELECT a FROM t LIMIT 0"] {
         assert_eq!(served.rows(empty).await, json!([]), "{empty}");

@@ -94,6 +94,53 @@ async fn after_an_error_everything_is_skipped_until_sync() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn portals_go_with_the_savepoint_after_which_they_were_made() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    let sync = message(b'S', b"");
+    let open = |portal: &str| {
+        let parse = message(b'P', b"\0SELECT value FROM generate_series(1, 100)\0\0\0");
+        let bind = message(b'B', &[portal.as_bytes(), b"\0\0\0\0\0\0\0\0"].concat());
+        [parse, bind].concat()
+    };
+    let take = |portal: &str| message(b'E', &[portal.as_bytes(), b"\0\0\0\0\x02"].concat());
+    let asked = async |bare: &mut Bare, messages: &[Vec<u8>]| {
+        bare.send_raw(&messages.concat()).await;
+        bare.kinds().await
+    };
+    let simple = |sql: &str| vec![message(b'Q', &[sql.as_bytes(), b"\0"].concat())];
+    assert_eq!(asked(&mut bare, &simple("BEGIN")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[open("before"), take("before"), sync.clone()]).await, "12DDsZ");
+    assert_eq!(asked(&mut bare, &simple("SAVEPOINT a")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[open("within"), take("within"), sync.clone()]).await, "12DDsZ");
+    assert_eq!(asked(&mut bare, &simple("ROLLBACK TO a")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[take("before"), sync.clone()]).await, "DDsZ");
+    // 34000, which fails the transaction; what was made before goes on once that is undone.
+    assert_eq!(asked(&mut bare, &[take("within"), sync.clone()]).await, "EZ");
+    assert_eq!(asked(&mut bare, &simple("ROLLBACK TO a")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[take("before"), sync.clone()]).await, "DDsZ");
+    // The name can be used again. What is released belongs to what is around it: to `a`, and then to the transaction.
+    assert_eq!(asked(&mut bare, &simple("SAVEPOINT b")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[open("within"), take("within"), sync.clone()]).await, "12DDsZ");
+    assert_eq!(asked(&mut bare, &simple("RELEASE b")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[take("within"), sync.clone()]).await, "DDsZ");
+    assert_eq!(asked(&mut bare, &simple("ROLLBACK TO a")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[take("within"), sync.clone()]).await, "EZ");
+    assert_eq!(asked(&mut bare, &simple("ROLLBACK TO a")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[open("within"), take("within"), sync.clone()]).await, "12DDsZ");
+    assert_eq!(asked(&mut bare, &simple("RELEASE a")).await, "CZ");
+    assert_eq!(asked(&mut bare, &simple("SAVEPOINT a")).await, "CZ");
+    // Of two savepoints with one name the later is meant. A portal that rolls back goes with what it undoes.
+    let back = message(b'P', b"\0ROLLBACK TO a\0\0\0");
+    let bind = message(b'B', b"back\0\0\0\0\0\0\0\0");
+    assert_eq!(asked(&mut bare, &[back, bind, take("back"), sync.clone()]).await, "12CZ");
+    assert_eq!(asked(&mut bare, &[take("within"), take("before"), sync.clone()]).await, "DDsDDsZ");
+    assert_eq!(asked(&mut bare, &[take("back"), sync.clone()]).await, "EZ");
+    assert_eq!(asked(&mut bare, &simple("ROLLBACK")).await, "CZ");
+    assert_eq!(asked(&mut bare, &[take("before"), sync]).await, "EZ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn broken_messages_end_their_connection_alone() {
     let served = serve_with(ServerOptions { message_bytes_max: 1 << 20, ..ServerOptions::default() }).await;
     let client = served.client().await;

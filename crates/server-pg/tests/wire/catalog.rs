@@ -97,6 +97,30 @@ async fn the_catalog_tells_what_is_there() {
     assert_eq!(types, [26, 19, 18]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_shows_which_roles_a_role_is_in() {
+    let served = serve().await;
+    let client = served.client().await;
+    client
+        .batch_execute(
+            "CREATE ROLE readers; CREATE ROLE \"Big, Boss\"; CREATE ROLE grafana; CREATE ROLE loner; GRANT readers, \"Big, Boss\" TO grafana",
+        )
+        .await
+        .unwrap();
+    let asked = PSQL.split("-- META ").find(|part| part.starts_with("\\du\n")).unwrap();
+    let asked = asked.split_once('\n').unwrap().1.split(";\n").next().unwrap();
+    let shown: Vec<(String, String)> =
+        rows(&client, asked).await.into_iter().map(|row| (row[0].clone(), row[8].clone())).collect();
+    let wanted = [
+        ("Big, Boss", "{}"),
+        ("alluvia", "{}"),
+        ("grafana", "{readers,\"Big, Boss\"}"),
+        ("loner", "{}"),
+        ("readers", "{}"),
+    ];
+    assert_eq!(shown, wanted.map(|(role, member_of)| (role.to_owned(), member_of.to_owned())));
+}
+
 /// What Grafana, Metabase, DBeaver and others ask; the file says where from.
 const TOOLS: &str = include_str!("tools.txt");
 
