@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The shell does the same with both. What a server cannot do is refused by name, before it is asked.
-//! - A stop reaches the statement that it was meant for: none begins before the server has answered to it.
+//! - A stop reaches the statement that it was meant for: the next one waits until the server has answered to it, unless that takes too long.
 //! - A session that its server does not know any more is never replaced in silence: its settings and its transaction are gone.
 
 use super::statement::{Answer, Refining, Statement};
