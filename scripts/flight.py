@@ -121,6 +121,24 @@ def with_sessions(target):
             connection.rollback()
 
 
+def with_options(target):
+    """Settings as the driver's session options, with and without a transaction of the driver's."""
+    prefix = "adbc.flight.sql.session.option"
+    for autocommit in (True, False):
+        with connect(target, autocommit=autocommit) as connection, connection.cursor() as cursor:
+            options = connection.adbc_connection
+            options.set_options(**{f"{prefix}.freshness": "5s", f"{prefix}.max_error": "0.05", f"{prefix}bool.cuboids": "false"})
+            for name, wanted in (("freshness", "5s"), ("max_error", "0.05"), ("cuboids", "off")):
+                check(fetched(cursor, f"SHOW {name}"), [(wanted,)], f"{name} with autocommit={autocommit}")
+                check(options.get_option(f"{prefix}.{name}"), wanted, f"the option {name}")
+            check(json.loads(options.get_option(f"{prefix}s"))["freshness"], "5s", "all options")
+            options.set_options(**{f"{prefix}erase.freshness": ""})
+            check(options.get_option(f"{prefix}.freshness"), "default", "an option that was taken back")
+            refused(lambda: options.set_options(**{f"{prefix}.max_error": "7"}), dbapi.Error, "max_error")
+            refused(lambda: options.set_options(**{f"{prefix}.max_eror": "0.1"}), dbapi.Error, "max_eror")
+            check(fetched(cursor, "SHOW max_error"), [("0.05",)], "an option that was refused changes nothing")
+
+
 def with_ingest(target):
     count = 200_000
     table = pyarrow.table({
@@ -281,6 +299,7 @@ def main():
         with served(binary, data) as (target, _):
             with_values(target)
             with_sessions(target)
+            with_options(target)
             with_ingest(target)
             with_metadata(target)
             with_streams(target)

@@ -184,8 +184,8 @@ class Database:
         (100,) None 1.0
 
         A statement that is never estimated, as this one, or that is answered soon anyway, gives one refinement: its answer, whose rows are
-        gathered in memory. Ctrl-C stops the statement; so do `close`, the end of a `with`, and forgetting the iterator. Of a server's
-        database it is refused (NotSupportedError): Flight SQL has no messages for refinements.
+        gathered in memory. Ctrl-C stops the statement; so do `close`, the end of a `with`, and forgetting the iterator. A server works ahead
+        of whoever waits, and is stopped likewise.
         """
         return self._session().refine(sql, parameters)
 

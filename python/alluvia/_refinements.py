@@ -106,7 +106,7 @@ class Refinements:
     """Refinements of one statement, each better than the one before; the last is the answer. Made by
     [Database.refine][alluvia.Database.refine].
 
-    The engine works while the next one is waited for. Closing it, leaving its `with`, and forgetting it stop the statement. At the end of a
+    The engine works while the next one is waited for (a server's also ahead of that). Closing it, leaving its `with`, and forgetting it stop the statement. At the end of a
     notebook's cell it is shown refining, in place.
 
     >>> with db.refine("SELECT count(*) AS numbers FROM generate_series(1, 1000)") as refinements:

@@ -296,10 +296,15 @@ def test_many_rows(db):
 ESTIMATED = "SELECT count(*) AS c, sum(n) AS s FROM many WHERE k < ?"
 
 
-def test_estimates_have_bounds(db):
+def many(db):
+    """Rows enough that some of them may stand for all."""
     db.sql("CREATE TABLE many (k TEXT, n BIGINT) WITH (dimensions = 'k', measures = 'n')")
     db.sql("INSERT INTO many SELECT 'k' || (n * 7919 % 1000), n % 100 FROM generate_series(1, 700000) AS s(n)")
     db.sql("CALL alluvia.merge()")
+
+
+def test_estimates_have_bounds(db):
+    many(db)
     with db.session() as session:
         session.sql("SET cuboids = off")
         exact = session.sql(ESTIMATED, ["k7"])
@@ -318,13 +323,90 @@ def test_estimates_have_bounds(db):
         assert session.sql(ESTIMATED, ["k7"]).bounds is None
 
 
-def test_refinements_are_of_this_process(where, db):
-    if where[0] == "open":
-        assert [refinement.fetchone() for refinement in db.refine("SELECT 1")] == [(1,)]
-        return
-    with pytest.raises(alluvia.NotSupportedError, match="Flight SQL") as caught:
-        db.refine("SELECT 1")
-    assert "HTTP" in caught.value.hint and caught.value.sqlstate == "0A000"
+def test_refinements_get_better_and_end_in_the_answer(db):
+    many(db)
+    with db.session() as session:
+        session.sql("SET cuboids = off")
+        exact = session.sql(ESTIMATED, ["k7"]).fetchone()
+        for sql, parameters in ((ESTIMATED, ["k7"]), (ESTIMATED.replace("?", "'k7'"), None)):
+            looks = list(session.refine(sql, parameters))
+            assert len(looks) > 3
+            for before, after in zip(looks, looks[1:]):
+                assert before.fraction < after.fraction and before.elapsed <= after.elapsed and not before.is_last and not before.is_exact
+                assert before.kind == "planned" and 1 <= before.look <= before.looks and before.confidence == 0.95
+                assert before.as_of.version == after.as_of.version and before.columns == after.columns == ["c", "s"]
+            # All at the end: what was given stays.
+            for refinement in looks[:-1]:
+                row = refinement.fetchone()
+                for at, name in enumerate(refinement.columns):
+                    (lower,), (upper,) = refinement.bounds[name]
+                    assert lower <= row[at] <= upper and 0.8 < row[at] / exact[at] < 1.2
+            last = looks[-1]
+            assert last.is_last and last.is_exact and last.kind == "exact" and last.bounds is None and last.fetchone() == exact
+            assert (last.fraction, last.error, last.confidence, last.groups_unseen) == (1.0, 0.0, 1.0, 0)
+            assert last.tag == "SELECT" and last.used is not None
+        session.sql("SET max_error = 0.3")
+        last = list(session.refine(ESTIMATED, ["k7"]))[-1]
+        assert last.is_last and not last.is_exact and last.error <= 0.3 and set(last.bounds) == {"c", "s"}
+
+
+def test_what_is_never_estimated_has_one_refinement(db):
+    (only,) = db.refine("SELECT n FROM generate_series(1, 3000) AS s(n) WHERE n > ? ORDER BY n", [1000])
+    assert only.is_last and only.is_exact and only.bounds is None and (only.look, only.looks, only.fraction) == (0, 0, 1.0)
+    assert [n for (n,) in only.fetchall()] == list(range(1001, 3001))
+    (done,) = db.refine("CREATE TABLE t (a INT)")
+    assert repr(done) == "CREATE TABLE" and done.as_of is None
+    (named,) = db.session().refine("SELECT $a AS a", {"a": "x"})
+    assert named.fetchone() == ("x",)
+    for sql, parameters, state in [
+        ("SELEC 1", None, "42601"), ("SELECT 1; SELECT 2", None, "42601"), ("SELECT $1", [], "42601"), ("CREATE TABLE u (a INT)", [1], "42601"),
+        ("SELECT nothing", None, "42703"), ("", None, "42601"),
+    ]:
+        with pytest.raises(alluvia.ProgrammingError) as caught:
+            db.refine(sql, parameters)
+        assert caught.value.sqlstate == state, sql
+
+
+def test_whoever_stops_refinements_has_stopped_the_statement(db):
+    many(db)
+    with db.session() as session:
+        session.sql("SET cuboids = off")
+        refinements = session.refine(ESTIMATED, ["k7"])
+        first = next(refinements)
+        assert not first.is_last
+        refinements.close()
+        with pytest.raises(alluvia.InterfaceError, match="closed"):
+            next(refinements)
+        assert first.fetchone() is not None and session.sql("SELECT 1").fetchone() == (1,)
+    refinements = db.refine(ENDLESS)
+    refinements.close()
+    becomes(db, RUNNING, 0)
+    ended = []
+
+    def work(refinements):
+        try:
+            next(refinements)
+        except alluvia.InterfaceError as error:
+            ended.append(str(error))
+
+    refinements = db.refine(ENDLESS)
+    thread = threading.Thread(target=work, args=(refinements,))
+    thread.start()
+    while thread.is_alive():
+        refinements.close()
+        thread.join(0.02)
+    assert len(ended) == 1 and "closed" in ended[0]
+    becomes(db, RUNNING, 0)
+
+
+def test_a_stop_does_not_reach_the_statement_after(db):
+    with db.session() as session:
+        session.sql("CREATE TABLE t (a INT)")
+        for n in range(100):
+            session.cancel()
+            assert session.sql("SELECT ? + 1", [n]).fetchall() == [(n + 1,)]
+            session.cancel()
+            assert session.ingest("t", [{"a": n}]).rows == 1
 
 
 def test_another_thread_watches_and_stops_a_statement(db):
@@ -443,6 +525,7 @@ def dicts():
 endless = "SELECT count(*) FROM generate_series(1, 1000000000000) AS s(n) WHERE n % 7 = 3"
 interrupted(lambda: db.sql(endless).fetchall())
 interrupted(lambda: db.sql(endless).arrow())
+interrupted(lambda: next(db.refine(endless)))
 interrupted(lambda: db.sql("INSERT INTO t SELECT n % 7 FROM generate_series(1, 1000000000000) AS s(n)"))
 interrupted(lambda: db.ingest("t", dicts()))
 assert db.sql("SELECT count(*) FROM t").fetchone() == (0,), "nothing is half applied"

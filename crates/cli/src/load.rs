@@ -7,6 +7,7 @@
 //! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
+use crate::target::is_url;
 use crate::{OpenArgs, say, say_error};
 use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer, infer_stream};
 use alluvia_query::{Outcome, Session};
@@ -20,10 +21,18 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// What a load to a server is told.
+const NO_SERVER: &str = "loading to a server is not supported: files are read where the data directory is";
+const INSTEAD: &str = "send each file over HTTP (POST /ingest/TABLE), ingest it from Python (alluvia.connect), or have the server read a file of its \
+    own: alluvia sql --host HOST -c \"COPY t FROM 'FILE'\"";
+
 #[derive(Args)]
 pub struct LoadArgs {
     #[command(flatten)]
     open: OpenArgs,
+    // Understood, and refused by name.
+    #[arg(long = "host", hide = true, value_name = "HOST[:PORT]", value_parser = no_server)]
+    _host: Option<String>,
     /// The table; created if it does not exist.
     table: String,
     /// Files and quoted patterns ('data/**/*.parquet'), loaded together in the order of their names; or - for standard input.
@@ -76,7 +85,14 @@ pub struct LoadArgs {
     merge: bool,
 }
 
+fn no_server(_: &str) -> Result<String, String> {
+    Err(format!("{NO_SERVER}; {INSTEAD}"))
+}
+
 pub async fn run(args: LoadArgs) -> Result<ExitCode> {
+    if args.open.dir.to_str().is_some_and(is_url) {
+        return Err(Error::new(ErrorKind::NotSupported, NO_SERVER).with_hint(INSTEAD));
+    }
     let (options, source) = (args.options()?, args.source()?);
     let db = args.open.open()?;
     let session = db.session();

@@ -12,6 +12,7 @@ mod notify;
 mod remote;
 mod serve;
 mod shell;
+mod target;
 mod verify;
 
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
@@ -74,6 +75,11 @@ pub struct OpenArgs {
 impl OpenArgs {
     /// Opens the database.
     pub fn open(&self) -> Result<Database> {
+        if let Some(url) = self.dir.to_str().filter(|text| target::is_url(text)) {
+            let message = format!("{} is a server, and a data directory is wanted here", target::shown(url));
+            return Err(Error::new(ErrorKind::NotSupported, message)
+                .with_hint("alluvia sql speaks to servers; other commands run where the data directory is"));
+        }
         Database::open_with(&self.dir, self.options()?)
     }
 

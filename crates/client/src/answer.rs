@@ -32,6 +32,7 @@ pub struct Answer {
     /// Of each column of `schema`, the places of its bounds in `sent`.
     bounds: Vec<[Option<usize>; 2]>,
     rows: BoxStream<'static, Result<RecordBatch>>,
+    has_rows: bool,
     told: Arc<Mutex<Told>>,
 }
 
@@ -70,6 +71,7 @@ impl Answer {
             schema,
             bounds: Vec::new(),
             rows: stream::empty().boxed(),
+            has_rows: false,
             told: Arc::new(Mutex::new(Told::of_json(told)?)),
         })
     }
@@ -80,7 +82,12 @@ impl Answer {
         let (schema, bounds) = split(sent)?;
         let sent = Arc::new(Schema::new(sent.fields().clone()));
         let rows = batches(messages, Arc::clone(&sent), Arc::clone(&told));
-        Ok(Answer { sent, schema: Arc::new(schema), bounds, rows, told })
+        Ok(Answer { sent, schema: Arc::new(schema), bounds, rows, has_rows: true, told })
+    }
+
+    /// Whether it has rows, of which there may be none: a statement that only does something has not.
+    pub fn has_rows(&self) -> bool {
+        self.has_rows
     }
 
     /// The statement's columns; none if it has no rows.
@@ -109,22 +116,27 @@ impl Answer {
 
     /// All rows, with their bounds.
     pub async fn estimate(self) -> Result<Estimate> {
-        let Answer { sent, schema, bounds, rows, told } = self;
+        let Answer { sent, schema, bounds, rows, told, .. } = self;
         let batches: Vec<RecordBatch> = rows.try_collect().await?;
         let all = concat_batches(&sent, &batches).map_err(|error| not_understood(&error.to_string()))?;
-        let column = |at: usize| Arc::clone(all.column(at));
-        let bounds = bounds.into_iter().map(|sides| match sides {
-            [Some(lower), Some(upper)] => Some(Bounds { lower: column(lower), upper: column(upper) }),
-            _ => None,
-        });
-        let bounds = bounds.collect();
+        let bounds = bounds_of(&all, &bounds);
         let told = told.lock().clone();
         Ok(Estimate { rows: narrowed(&all, &schema)?, bounds, told })
     }
 }
 
+/// The bounds of each column, by where they are.
+pub(crate) fn bounds_of(rows: &RecordBatch, places: &[[Option<usize>; 2]]) -> Vec<Option<Bounds>> {
+    let column = |at: usize| Arc::clone(rows.column(at));
+    let bounds = places.iter().map(|sides| match *sides {
+        [Some(lower), Some(upper)] => Some(Bounds { lower: column(lower), upper: column(upper) }),
+        _ => None,
+    });
+    bounds.collect()
+}
+
 /// The first columns of a batch.
-fn narrowed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn narrowed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns()[..schema.fields().len()].to_vec();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
@@ -132,7 +144,7 @@ fn narrowed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 /// The statement's own columns, and where the bounds of each are.
-fn split(sent: &Schema) -> Result<(Schema, Vec<[Option<usize>; 2]>)> {
+pub(crate) fn split(sent: &Schema) -> Result<(Schema, Vec<[Option<usize>; 2]>)> {
     let is_own = |field: &FieldRef| !field.metadata().contains_key(SIDE);
     let own = sent.fields().iter().take_while(|field| is_own(field)).count();
     let mut bounds = vec![[None; 2]; own];
@@ -209,7 +221,7 @@ mod tests {
         let (first, second) = (batch.slice(0, 1), batch.slice(1, rows.len() - 1));
         let told = Arc::new(Mutex::new(Told { is_complete: true, ..Told::default() }));
         let rows = stream::iter([Ok(first), Ok(second)]).boxed();
-        Answer { sent, schema: Arc::new(schema), bounds, rows, told }
+        Answer { sent, schema: Arc::new(schema), bounds, rows, has_rows: true, told }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use crate::answer::Answer;
 use crate::failure::not_understood;
 use crate::ingest::{Broken, messages};
-use crate::session::Session;
+use crate::session::{Begun, Bounds, Session};
 use alluvia_types::{ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow_flight::sql::{
@@ -39,10 +39,14 @@ pub(crate) struct Prepared {
 impl Session {
     /// Runs one statement with the values of one row: column i has that of parameter $i+1.
     pub async fn execute_with(&self, sql: &str, values: &RecordBatch) -> Result<Answer> {
+        self.begin_with(sql, values, Bounds::Columns).await?.answer()
+    }
+
+    pub(crate) async fn begin_with(&self, sql: &str, values: &RecordBatch, bounds: Bounds) -> Result<Begun> {
         let _turn = self.prepared.turn.lock().await;
         let kept = self.prepared.kept.lock().get(sql).cloned();
         if let Some(handle) = kept {
-            match self.run_with(&handle, values).await {
+            match self.run_with(&handle, values, bounds).await {
                 // The server has forgotten it, and nothing has run.
                 Err(error) if error.kind() == ErrorKind::UndefinedStatement => {
                     self.prepared.kept.lock().remove(sql);
@@ -51,7 +55,7 @@ impl Session {
             }
         }
         let handle = self.prepare(sql).await?;
-        let answered = self.run_with(&handle, values).await;
+        let answered = self.run_with(&handle, values, bounds).await;
         if answered.is_ok() && sql.len() <= KEPT_BYTES_MAX {
             let evicted = self.prepared.keep(sql, handle);
             if let Some(evicted) = evicted {
@@ -63,14 +67,14 @@ impl Session {
         answered
     }
 
-    async fn run_with(&self, handle: &Bytes, values: &RecordBatch) -> Result<Answer> {
+    async fn run_with(&self, handle: &Bytes, values: &RecordBatch, bounds: Bounds) -> Result<Begun> {
         let query = CommandPreparedStatementQuery { prepared_statement_handle: handle.clone() }.as_any();
         let rows = stream::iter([Ok(values.clone())]);
         let sent = messages(query.clone(), None, rows, Broken::default());
         let bound = self.client.clone().do_put(self.request(sent)).await;
         let mut bound = bound.map_err(|status| self.failed(&status))?.into_inner();
         while bound.message().await.map_err(|status| self.failed(&status))?.is_some() {}
-        self.run(query).await
+        self.begin_command(query, bounds).await
     }
 
     async fn prepare(&self, sql: &str) -> Result<Bytes> {

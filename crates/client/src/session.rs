@@ -10,9 +10,10 @@ use crate::answer::Answer;
 use crate::failure::{not_understood, of_status};
 use crate::prepared::Prepared;
 use alluvia_types::{Error, ErrorKind, Result};
+use arrow::datatypes::Schema;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::{Any, CommandStatementQuery, ProstMessageExt};
-use arrow_flight::{Action, FlightDescriptor, Ticket};
+use arrow_flight::{Action, FlightData, FlightDescriptor, Ticket};
 use bytes::Bytes;
 use prost::Message;
 use serde_json::Value;
@@ -22,11 +23,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tonic::metadata::{AsciiMetadataValue, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Request, Status};
+use tonic::{Request, Status, Streaming};
 
 /// How often the server hears of a session that is held.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// Asks for bounds of estimates as columns.
+/// Asks for bounds of estimates.
 const BOUNDS: &str = "alluvia-bounds";
 /// Actions of ours.
 const STATE: &str = "alluvia.session";
@@ -34,8 +35,44 @@ const CANCEL: &str = "alluvia.cancel";
 /// Flight's.
 const CLOSE: &str = "CloseSession";
 
+/// How bounds of estimates are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bounds {
+    None,
+    Columns,
+    Refinements,
+}
+
+impl Bounds {
+    /// As the header says it.
+    fn said(self) -> Option<&'static str> {
+        match self {
+            Bounds::None => None,
+            Bounds::Columns => Some("columns"),
+            Bounds::Refinements => Some("refinements"),
+        }
+    }
+}
+
+/// A statement that has begun, or has run.
+pub(crate) enum Begun {
+    /// It has no rows.
+    Done(Answer),
+    /// Rows with this schema come.
+    Rows(Schema, Box<Streaming<FlightData>>),
+}
+
+impl Begun {
+    pub(crate) fn answer(self) -> Result<Answer> {
+        match self {
+            Begun::Done(answer) => Ok(answer),
+            Begun::Rows(schema, messages) => Answer::of(&schema, *messages),
+        }
+    }
+}
+
 /// How a session stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// `idle`, `open` or `failed`.
     pub transaction: String,
@@ -47,6 +84,10 @@ pub struct State {
     pub bytes_done: u64,
     /// Bytes of its input; 0 where that is not known.
     pub bytes_total: u64,
+    /// The share of the running statement that is done, from 0 to 1; `None` where nobody knows, and where none runs.
+    pub fraction: Option<f64>,
+    /// Whether the session asks whoever shows answers to show refinements: its setting `progressive`.
+    pub is_progressive: bool,
 }
 
 /// A session at the server. Threads may share one.
@@ -83,26 +124,37 @@ impl Session {
         self.is_lost.load(Ordering::SeqCst)
     }
 
-    /// Runs one statement without parameters. Returns when its rows begin to come.
+    /// Runs one statement without parameters, with bounds of what is estimated in it. Returns when its rows begin to come.
     pub async fn execute(&self, sql: &str) -> Result<Answer> {
+        self.begin_text(sql, Bounds::Columns).await?.answer()
+    }
+
+    /// As [`Session::execute`], without bounds: an estimate may then be made of fewer rows.
+    pub async fn execute_plainly(&self, sql: &str) -> Result<Answer> {
+        self.begin_text(sql, Bounds::None).await?.answer()
+    }
+
+    pub(crate) async fn begin_text(&self, sql: &str, bounds: Bounds) -> Result<Begun> {
         let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
-        self.run(query.as_any()).await
+        self.begin_command(query.as_any(), bounds).await
     }
 
     /// Begins what a command asks for.
-    pub(crate) async fn run(&self, command: Any) -> Result<Answer> {
+    pub(crate) async fn begin_command(&self, command: Any, bounds: Bounds) -> Result<Begun> {
         let mut request = self.request(FlightDescriptor::new_cmd(command.encode_to_vec()));
-        request.metadata_mut().insert(BOUNDS, MetadataValue::from_static("columns"));
+        if let Some(said) = bounds.said() {
+            request.metadata_mut().insert(BOUNDS, MetadataValue::from_static(said));
+        }
         let info = self.client.clone().get_flight_info(request).await;
         let info = info.map_err(|status| self.failed(&status))?.into_inner();
         let Some(ticket) = info.endpoint.first().and_then(|endpoint| endpoint.ticket.clone()) else {
-            return Answer::without_rows(&info.app_metadata);
+            return Ok(Begun::Done(Answer::without_rows(&info.app_metadata)?));
         };
         let schema = info.try_decode_schema().map_err(|error| not_understood(&error.to_string()))?;
         // At once: a ticket is good for a while, and what it stands for is kept at the server.
         let request: Request<Ticket> = self.request(ticket);
         let rows = self.client.clone().do_get(request).await.map_err(|status| self.failed(&status))?;
-        Answer::of(&schema, rows.into_inner())
+        Ok(Begun::Rows(schema, Box::new(rows.into_inner())))
     }
 
     /// Stops what runs, whoever runs it in this session.
@@ -123,6 +175,8 @@ impl Session {
             rows: count("rows"),
             bytes_done: count("bytes_done"),
             bytes_total: count("bytes_total"),
+            fraction: json["fraction"].as_f64(),
+            is_progressive: json["progressive"].as_bool().unwrap_or_default(),
         })
     }
 

@@ -82,7 +82,8 @@ impl Told {
     }
 }
 
-fn seconds(count: Option<f64>) -> Duration {
+/// A time of the server's.
+pub(crate) fn seconds(count: Option<f64>) -> Duration {
     count.and_then(|count| Duration::try_from_secs_f64(count).ok()).unwrap_or_default()
 }
 

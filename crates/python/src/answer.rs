@@ -2,10 +2,11 @@
 //!
 //! Invariant: bounds are told of estimates alone; an exact answer has none.
 
+use crate::waiting::droppable;
 use alluvia_query::{Bounds, Outcome, Refinement, Used};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use pyo3::Python;
+use pyo3::{PyResult, Python};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -20,6 +21,15 @@ pub(crate) enum Answer {
     Estimate(Box<Estimate>),
     /// Rows of a server's, which are read as they come.
     Remote(alluvia_client::Answer, Arc<alluvia_client::Session>),
+}
+
+/// What a statement that was asked to be refined has become.
+pub(crate) enum Refining {
+    Looks(alluvia_query::Refinements),
+    /// A server's.
+    Remote(alluvia_client::Refinements),
+    /// It is never estimated: its answer is its only refinement.
+    Rows(Answer),
 }
 
 /// An answer, or an estimate of it, with what its statement told by then.
@@ -43,6 +53,15 @@ impl Estimate {
             notices: told.notices().to_vec(),
             used: told.used().map(used_row),
         }
+    }
+
+    /// A refinement of a server's statement.
+    pub(crate) fn of_refinement(
+        rows: RecordBatch,
+        bounds: Vec<Option<alluvia_client::Bounds>>,
+        told: alluvia_client::Told,
+    ) -> Estimate {
+        Estimate::of_server(alluvia_client::Estimate { rows, bounds, told })
     }
 
     /// What a server has estimated.
@@ -92,14 +111,17 @@ impl Told {
     }
 
     /// Rows that were read by now, for whoever waits for the rest of them. A server is asked; one that does not answer is no news.
-    pub(crate) fn rows_read(&self, py: Python<'_>, runtime: &Handle) -> u64 {
+    pub(crate) fn rows_read(&self, py: Python<'_>, runtime: &Handle) -> PyResult<u64> {
         let asked = match self {
             Told::Remote { told, session } => (!told.lock().is_complete).then_some(session),
             Told::Still(_) | Told::Then { .. } => None,
         };
         match asked {
-            Some(session) => py.detach(|| runtime.block_on(session.state())).map_or(0, |state| state.rows),
-            None => self.used().map_or(0, |used| used.7),
+            Some(session) => {
+                let state = droppable(py, runtime, &mut |_| Ok(()), session.state())?;
+                Ok(state.map_or(0, |state| state.rows))
+            }
+            None => Ok(self.used().map_or(0, |used| used.7)),
         }
     }
 }

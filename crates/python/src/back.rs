@@ -2,17 +2,17 @@
 //!
 //! Invariant: what Python sees is the same of both. What one of them cannot do it refuses by name.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Refining};
 use crate::database::Shared;
 use crate::{embedded, remote};
-use alluvia_query::{CancelHandle, Command, Refining, ScalarValue, Statement};
+use alluvia_query::{CancelHandle, Command, ScalarValue, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::Stream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 
 /// Phase, rows, bytes done, bytes in all.
 pub(crate) type ProgressRow = (String, u64, u64, u64);
@@ -40,7 +40,7 @@ impl Back {
     pub(crate) async fn refine(&self, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Refining> {
         match self {
             Back::Embedded(session) => embedded::refine(session, shared, sql, values).await,
-            Back::Remote(_) => Err(remote::no_refinements()),
+            Back::Remote(session) => remote::refine(session, sql, values).await,
         }
     }
 
@@ -90,7 +90,7 @@ impl Back {
         match self {
             Back::Embedded(session) => Stopper::Embedded(session.cancel_handle()),
             Back::Remote(session) => {
-                Stopper::Remote { session: Arc::clone(session), runtime: runtime.clone(), is_asking: Arc::default() }
+                Stopper::Remote { session: Arc::clone(session), runtime: runtime.clone(), asking: Arc::default() }
             }
         }
     }
@@ -102,8 +102,8 @@ pub(crate) enum Stopper {
     Remote {
         session: Arc<alluvia_client::Session>,
         runtime: Handle,
-        /// One question at a time is enough, however often it is asked.
-        is_asking: Arc<AtomicBool>,
+        /// Held while the server is asked: one question at a time is enough, however often it is asked.
+        asking: Arc<Mutex<()>>,
     },
 }
 
@@ -111,17 +111,23 @@ impl Stopper {
     pub(crate) fn cancel(&self) {
         match self {
             Stopper::Embedded(handle) => handle.cancel(),
-            Stopper::Remote { session, runtime, is_asking } => {
-                if is_asking.swap(true, Ordering::SeqCst) {
-                    return;
-                }
-                let (session, is_asking) = (Arc::clone(session), Arc::clone(is_asking));
+            Stopper::Remote { session, runtime, asking } => {
+                let Ok(asked) = Arc::clone(asking).try_lock_owned() else { return };
+                let session = Arc::clone(session);
                 runtime.spawn(async move {
                     // A server that does not hear it has ended the statement, or is away.
                     let _ = session.cancel().await;
-                    is_asking.store(false, Ordering::SeqCst);
+                    drop(asked);
                 });
             }
+        }
+    }
+
+    /// Waits until a server that was asked has heard it: what begins then is not what was to be stopped.
+    pub(crate) async fn heard(&self) {
+        match self {
+            Stopper::Embedded(_) => {}
+            Stopper::Remote { asking, .. } => drop(asking.lock().await),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Statements of a database that is open in this process.
 
-use crate::answer::{Answer, Estimate};
+use crate::answer::{Answer, Estimate, Refining};
 use crate::back::{ProgressRow, Taken, is_kept, superfluous};
 use crate::database::Shared;
-use alluvia_query::{Prepared, Refining, ScalarValue, Session};
+use alluvia_query::{Prepared, ScalarValue, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -22,7 +22,10 @@ fn prepare(session: &Session, shared: &Shared, sql: &str) -> Result<Prepared> {
 
 /// Begins a statement whose answer is wanted as far as it is known.
 pub(crate) async fn refine(session: &Session, shared: &Shared, sql: &str, values: &[ScalarValue]) -> Result<Refining> {
-    session.refine_prepared(&prepare(session, shared, sql)?, values).await
+    Ok(match session.refine_prepared(&prepare(session, shared, sql)?, values).await? {
+        alluvia_query::Refining::Looks(refinements) => Refining::Looks(refinements),
+        alluvia_query::Refining::Rows(outcome) => Refining::Rows(Answer::Rows(outcome)),
+    })
 }
 
 /// Runs a statement, or several without parameters.

@@ -2,16 +2,16 @@
 //!
 //! Invariants:
 //! - The engine works while a thread waits for the next refinement, and stops when the object is closed or forgotten, or when Ctrl-C is
-//!   pressed.
+//!   pressed. A server works ahead of whoever waits, and is stopped likewise.
 //! - Each refinement is a result of its own: it keeps its rows and bounds after the next one has come.
 
-use crate::answer::Estimate;
+use crate::answer::{Estimate, Refining};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
 use crate::rows::Rows;
 use crate::turn::Turn;
 use crate::waiting::{droppable, look_of};
-use alluvia_query::{Outcome, Refinement, Refining};
+use alluvia_query::Refinement;
 use futures::StreamExt;
 use pyo3::prelude::*;
 use std::sync::{Arc, Weak};
@@ -23,13 +23,8 @@ type Figures = (u32, u32, &'static str, f64, f64, f64, u64, bool);
 /// Of an answer that was never estimated.
 const EXACT: Figures = (0, 0, "exact", 1.0, 0.0, 1.0, 0, true);
 
-/// What is left of a statement that is being refined.
-enum Left {
-    Looks(alluvia_query::Refinements),
-    /// It is never estimated: its answer is its only refinement.
-    Rows(Outcome),
-    Nothing,
-}
+/// What is left of a statement that is being refined; `None` after its last refinement.
+type Left = Option<Refining>;
 
 struct Inner {
     shared: Arc<Shared>,
@@ -58,34 +53,59 @@ impl Inner {
             self.turn.check_open().or_raise(py)?;
             shown(py)
         };
-        if let Left::Looks(refinements) = left {
-            let next = droppable(py, &self.runtime, &mut look, refinements.next())?;
-            let Some(refinement) = next.transpose().or_raise(py)? else {
-                *left = Left::Nothing;
-                return Ok(None);
-            };
-            let Refinement { look: at, looks, confidence, error, fraction, groups_unseen, is_last, .. } = refinement;
-            let kind = if refinement.is_exact() { "exact" } else { "planned" };
-            if is_last {
-                // What it used is complete when the stream has ended.
-                droppable(py, &self.runtime, &mut look, refinements.next())?.transpose().or_raise(py)?;
+        let (estimate, figures) = match left {
+            Some(Refining::Looks(refinements)) => {
+                let next = droppable(py, &self.runtime, &mut look, refinements.next())?;
+                let Some(refinement) = next.transpose().or_raise(py)? else {
+                    *left = None;
+                    return Ok(None);
+                };
+                let figures = figures_of(&refinement);
+                if refinement.is_last {
+                    // What it used is complete when the stream has ended.
+                    droppable(py, &self.runtime, &mut look, refinements.next())?.transpose().or_raise(py)?;
+                }
+                (Estimate::new(refinement, refinements.outcome()), figures)
             }
-            let estimate = Estimate::new(refinement, refinements.outcome());
-            if is_last {
-                *left = Left::Nothing;
+            Some(Refining::Remote(refinements)) => {
+                let next = droppable(py, &self.runtime, &mut look, refinements.next())?;
+                let Some(refinement) = next.transpose().or_raise(py)? else {
+                    *left = None;
+                    return Ok(None);
+                };
+                let figures = figures_of_server(&refinement);
+                if refinement.is_last {
+                    droppable(py, &self.runtime, &mut look, refinements.next())?.transpose().or_raise(py)?;
+                }
+                (Estimate::of_refinement(refinement.rows, refinement.bounds, refinements.told()), figures)
             }
-            let rows = Rows::of_estimate(&self.shared, &self.runtime, estimate);
-            return Ok(Some((rows, (at, looks, kind, confidence, error, fraction, groups_unseen, is_last))));
-        }
-        match std::mem::replace(left, Left::Nothing) {
-            Left::Rows(outcome) => {
-                let rows = Rows::new(&self.shared, &self.runtime, outcome);
+            _ => {
+                let Some(Refining::Rows(answer)) = left.take() else { return Ok(None) };
+                let rows = Rows::of(&self.shared, &self.runtime, answer);
                 rows.hold_all(py, &mut look)?;
-                Ok(Some((rows, EXACT)))
+                return Ok(Some((rows, EXACT)));
             }
-            Left::Looks(_) | Left::Nothing => Ok(None),
+        };
+        if figures.7 {
+            *left = None;
         }
+        Ok(Some((Rows::of_estimate(&self.shared, &self.runtime, estimate), figures)))
     }
+}
+
+fn kind_of(is_exact: bool) -> &'static str {
+    if is_exact { "exact" } else { "planned" }
+}
+
+fn figures_of(refinement: &Refinement) -> Figures {
+    let Refinement { look, looks, confidence, error, fraction, groups_unseen, is_last, .. } = *refinement;
+    (look, looks, kind_of(refinement.is_exact()), confidence, error, fraction, groups_unseen, is_last)
+}
+
+fn figures_of_server(refinement: &alluvia_client::Refinement) -> Figures {
+    let alluvia_client::Refinement { look, looks, confidence, error, fraction, groups_unseen, is_last, .. } =
+        *refinement;
+    (look, looks, kind_of(refinement.is_exact), confidence, error, fraction, groups_unseen, is_last)
 }
 
 /// Refinements of one statement.
@@ -97,11 +117,7 @@ pub(crate) struct Refinements {
 impl Refinements {
     /// Those of a statement that has begun.
     pub(crate) fn new(shared: &Arc<Shared>, runtime: &Handle, refining: Refining) -> Refinements {
-        let left = match refining {
-            Refining::Looks(refinements) => Left::Looks(refinements),
-            Refining::Rows(outcome) => Left::Rows(outcome),
-        };
-        let turn = Turn::new("iterator of refinements", left);
+        let turn = Turn::new("iterator of refinements", Some(refining));
         let inner = Arc::new(Inner { shared: Arc::clone(shared), runtime: runtime.clone(), turn });
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
         shared.register(user);

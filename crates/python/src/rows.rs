@@ -227,7 +227,7 @@ impl Rows {
     /// Rows that the statement has read so far, for showing how far it is: a server is asked.
     fn rows_read(&self, py: Python<'_>) -> PyResult<u64> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        Ok(self.inner.told.rows_read(py, &self.inner.runtime))
+        self.inner.told.rows_read(py, &self.inner.runtime)
     }
 
     /// Takes up to `rows` rows, or all that are left, as tuples.

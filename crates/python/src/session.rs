@@ -11,7 +11,7 @@ use crate::from_python;
 use crate::refinements::Refinements;
 use crate::rows::Rows;
 use crate::source::Source;
-use crate::waiting::{droppable, finish, look_of};
+use crate::waiting::{droppable, end, finish, look_of};
 use alluvia_query::ScalarValue;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
@@ -166,6 +166,7 @@ impl Session {
             }
         }
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
+        droppable(py, runtime, &mut look, cancel.heard())?;
         let taken = runtime.spawn(back.append(table.to_owned(), created, received(receiver)));
         let sent = send(py, runtime, &mut look, first, source, sender);
         let ended = async {
@@ -178,7 +179,7 @@ impl Session {
             Ok(()) => finish(py, runtime, cancel, &mut look, ended),
             // What was sent is not complete, so nothing is applied.
             Err(raised) => {
-                py.detach(|| drop(runtime.block_on(ended)));
+                end(py, runtime, cancel, ended)?;
                 Err(raised)
             }
         }
@@ -212,20 +213,21 @@ impl Session {
         self.inner.back.lock().as_ref().is_some_and(Back::is_lost)
     }
 
-    /// Stops what runs, and rolls back what is open. Does nothing the second time.
-    fn close(&self, py: Python<'_>) {
+    /// Stops what runs, and rolls back what is open. Does nothing the second time. Ctrl-C leaves a server to hear of it by itself.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.inner.shared.check_process().is_err() {
-            return;
+            return Ok(());
         }
         py.detach(|| {
             self.inner.stop();
             self.inner.close();
-            if let Ok(_busy) = self.inner.shared.enter()
-                && let Some(left) = self.inner.leave()
-            {
-                drop(self.inner.runtime.block_on(left));
-            }
         });
+        if let Ok(_busy) = self.inner.shared.enter()
+            && let Some(left) = self.inner.leave()
+        {
+            drop(droppable(py, &self.inner.runtime, &mut |_| Ok(()), left)?);
+        }
+        Ok(())
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn look_of<'a, 'py>(look: &'a Option<Bound<'py, PyAny>>) -> impl FnMu
     move |_| look.as_ref().map_or(Ok(()), |look| look.call0().map(drop))
 }
 
-/// Runs a statement to its end. `cancel` is its session's.
+/// Runs a statement to its end. `cancel` is its session's; what it was asked to stop before is not this.
 pub(crate) fn finish<T: Send>(
     py: Python<'_>,
     runtime: &Handle,
@@ -32,7 +32,21 @@ pub(crate) fn finish<T: Send>(
     look: Look<'_>,
     work: impl Future<Output = Result<T>> + Send,
 ) -> PyResult<T> {
+    let work = async {
+        cancel.heard().await;
+        work.await
+    };
     wait(py, runtime, Some(cancel), look, work)?.or_raise(py)
+}
+
+/// Waits for the end of a statement that fails, whatever becomes of it; Ctrl-C stops it, and is what is raised then.
+pub(crate) fn end<T: Send>(
+    py: Python<'_>,
+    runtime: &Handle,
+    cancel: &Stopper,
+    work: impl Future<Output = T> + Send,
+) -> PyResult<()> {
+    wait(py, runtime, Some(cancel), &mut |_| Ok(()), work).map(drop)
 }
 
 /// Runs work that may be dropped at any time.

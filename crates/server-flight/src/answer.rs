@@ -10,7 +10,7 @@
 use crate::failure::{of_flight, status};
 use crate::login::Caller;
 use crate::server::Shared;
-use crate::statement::Waiting;
+use crate::statement::{Given, Waiting};
 use alluvia_access::{Stopping, gone, reached};
 use alluvia_query::{Outcome, Used, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -107,7 +107,7 @@ fn text_bytes(array: &ArrayRef) -> usize {
 }
 
 /// Rows in plain types; several batches where one could not hold their text.
-fn plain_batches(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+pub(crate) fn plain_batches(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
     let rows = batch.num_rows();
     if rows > 1 && batch.columns().iter().map(text_bytes).max().unwrap_or(0) > TEXT_BYTES_MAX {
         let (first, second) = (batch.slice(0, rows / 2), batch.slice(rows / 2, rows - rows / 2));
@@ -156,10 +156,31 @@ impl Sending {
         }))
     }
 
-    async fn all(&self, mut answer: Waiting, send: &mpsc::Sender<FlightData>) -> Result<()> {
-        let rows = answer.outcome.rows.take().ok_or_else(|| Error::internal("an answer has no rows"))?;
-        let schema = Arc::clone(&answer.schema);
-        let there = Arc::clone(&schema);
+    async fn all(&self, answer: Waiting, send: &mpsc::Sender<FlightData>) -> Result<()> {
+        let Waiting { mut given, schema } = answer;
+        match &mut given {
+            Given::Rows(outcome) => self.rows(outcome, &schema, send).await?,
+            Given::Refined(refined) => {
+                let mut is_first = true;
+                while let Some(refinement) = self.unless_ended(send, refined.next()).await?.transpose()? {
+                    for message in refined.messages(&refinement, is_first)? {
+                        self.one(message, send).await?;
+                    }
+                    is_first = false;
+                }
+            }
+        }
+        let mut last = one_batch(&schema, RecordBatch::new_empty(Arc::clone(&schema)))?;
+        if let Some(mut message) = last.pop() {
+            message.app_metadata = ending(given.outcome()).to_string().into();
+            self.one(message, send).await?;
+        }
+        Ok(())
+    }
+
+    async fn rows(&self, outcome: &mut Outcome, schema: &SchemaRef, send: &mpsc::Sender<FlightData>) -> Result<()> {
+        let rows = outcome.rows.take().ok_or_else(|| Error::internal("an answer has no rows"))?;
+        let there = Arc::clone(schema);
         let batches = rows.flat_map(move |batch| {
             let made = batch.map_err(from_datafusion).and_then(|batch| plain_batches(&batch, &there));
             stream::iter(match made {
@@ -167,41 +188,37 @@ impl Sending {
                 Err(error) => vec![Err(FlightError::from_external_error(Box::new(error)))],
             })
         });
-        let mut encoded = FlightDataEncoderBuilder::new().with_schema(Arc::clone(&schema)).build(batches);
-        let mut stop = self.shared.stop.clone();
-        loop {
-            let next = tokio::select! {
-                biased;
-                () = send.closed() => return Err(gone()),
-                () = self.end.notified() => {
-                    return Err(Error::new(ErrorKind::Cancelled, "the statement was cancelled"));
-                }
-                () = reached(&mut stop, Stopping::All) => {
-                    return Err(Error::new(ErrorKind::Shutdown, "the server is stopping"));
-                }
-                next = encoded.next() => next,
-            };
-            match next {
-                None => break,
-                Some(Ok(message)) => self.one(message, send).await?,
-                Some(Err(error)) => return Err(of_flight(error)),
-            }
-        }
-        drop(encoded);
-        let mut last = one_batch(&schema, RecordBatch::new_empty(Arc::clone(&schema)))?;
-        if let Some(mut message) = last.pop() {
-            message.app_metadata = ending(&answer.outcome).to_string().into();
-            self.one(message, send).await?;
+        let mut encoded = FlightDataEncoderBuilder::new().with_schema(Arc::clone(schema)).build(batches);
+        while let Some(message) = self.unless_ended(send, encoded.next()).await? {
+            self.one(message.map_err(of_flight)?, send).await?;
         }
         Ok(())
+    }
+
+    /// What comes next, unless nobody wants it any more.
+    async fn unless_ended<T>(&self, send: &mpsc::Sender<FlightData>, next: impl Future<Output = T>) -> Result<T> {
+        let mut stop = self.shared.stop.clone();
+        tokio::select! {
+            biased;
+            () = send.closed() => Err(gone()),
+            () = self.end.notified() => Err(Error::new(ErrorKind::Cancelled, "the statement was cancelled")),
+            () = reached(&mut stop, Stopping::All) => Err(Error::new(ErrorKind::Shutdown, "the server is stopping")),
+            next = next => Ok(next),
+        }
     }
 
     async fn one(&self, message: FlightData, send: &mpsc::Sender<FlightData>) -> Result<()> {
         match timeout(self.shared.options.transfer_timeout, send.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(gone()),
-            Err(_) => Err(Error::new(ErrorKind::Timeout, "the client takes nothing of its answer")
-                .with_hint("raise transfer_timeout if it has to wait for longer")),
+            Err(_) => {
+                let seconds = self.shared.options.transfer_timeout.as_secs_f64();
+                let message = format!("the answer was given up: nobody took any of its rows for {seconds} seconds");
+                Err(Error::new(ErrorKind::Timeout, message).with_hint(
+                    "what a client does not read waits at the server once its own room is full (16 MB in ours); \
+                     read answers to their end, close those that are not wanted, or raise transfer_timeout",
+                ))
+            }
         }
     }
 }

@@ -11,6 +11,7 @@
 //! A statement begins when its FlightInfo is asked for, so that its columns are known, and so that what it reads is fixed, before
 //! rows are fetched; its ticket can be used once, by the same login. A statement without rows has ended by then, and has no ticket.
 
+mod actions;
 mod answer;
 mod arriving;
 mod auth;
@@ -20,10 +21,12 @@ mod gate;
 mod info;
 mod ingest;
 mod login;
+mod options;
 mod own;
 mod parameters;
 mod places;
 mod poll;
+mod refined;
 mod server;
 mod service;
 mod socket;

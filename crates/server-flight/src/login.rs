@@ -197,6 +197,11 @@ impl Login {
         Ok(name)
     }
 
+    /// The transactions that are open.
+    pub(crate) fn transactions(&self) -> Vec<Arc<Lane>> {
+        self.held.lock().transactions.values().cloned().collect()
+    }
+
     /// Forgets a transaction; gives it to whoever ends it.
     pub(crate) fn take_transaction(&self, name: &Bytes) -> Result<Arc<Lane>> {
         self.held.lock().transactions.remove(text(name)).ok_or_else(unknown_transaction)

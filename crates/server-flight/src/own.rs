@@ -14,17 +14,30 @@ pub(crate) const STATE: &str = "alluvia.session";
 pub(crate) const CANCEL: &str = "alluvia.cancel";
 /// The header of an answer to DoPut that has the version of the batch.
 pub(crate) const VERSION: &str = "alluvia-version";
-/// The header of a call of GetFlightInfo that says how bounds of estimates are wanted, and the one way that there is.
+/// The header of a call of GetFlightInfo that says how bounds of estimates are wanted, and what it may say.
 const BOUNDS: &str = "alluvia-bounds";
 const AS_COLUMNS: &str = "columns";
+const OF_REFINEMENTS: &str = "refinements";
 
-/// Whether bounds of estimates are wanted as columns.
-pub(crate) fn wants_bounds(metadata: &MetadataMap) -> Result<bool> {
+/// How bounds of estimates are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bounds {
+    /// Not at all.
+    None,
+    /// As columns after those of the answer.
+    Columns,
+    /// Likewise, of every refinement on the way to the answer.
+    Refinements,
+}
+
+/// How bounds of estimates are wanted.
+pub(crate) fn wanted_bounds(metadata: &MetadataMap) -> Result<Bounds> {
     match metadata.get(BOUNDS).map(|asked| asked.to_str()) {
-        None => Ok(false),
-        Some(Ok(AS_COLUMNS)) => Ok(true),
+        None => Ok(Bounds::None),
+        Some(Ok(AS_COLUMNS)) => Ok(Bounds::Columns),
+        Some(Ok(OF_REFINEMENTS)) => Ok(Bounds::Refinements),
         Some(_) => Err(Error::new(ErrorKind::NotSupported, format!("the header {BOUNDS} asks for what is not there"))
-            .with_hint(format!("it is {AS_COLUMNS}, or left out"))),
+            .with_hint(format!("it is {AS_COLUMNS} or {OF_REFINEMENTS}, or left out"))),
     }
 }
 
@@ -39,6 +52,8 @@ pub(crate) fn state_of(session: &Session) -> Bytes {
         "rows": progress.rows().max(read),
         "bytes_done": progress.bytes_done(),
         "bytes_total": progress.bytes_total(),
+        "fraction": session.report().and_then(|report| report.fraction),
+        "progressive": session.is_progressive(),
     });
     state.to_string().into()
 }
@@ -52,10 +67,11 @@ mod tests {
         let asked = |value: &'static str| {
             let mut metadata = MetadataMap::new();
             metadata.insert(BOUNDS, value.parse().unwrap());
-            wants_bounds(&metadata)
+            wanted_bounds(&metadata)
         };
-        assert!(!wants_bounds(&MetadataMap::new()).unwrap());
-        assert!(asked("columns").unwrap());
+        assert_eq!(wanted_bounds(&MetadataMap::new()).unwrap(), Bounds::None);
+        assert_eq!(asked("columns").unwrap(), Bounds::Columns);
+        assert_eq!(asked("refinements").unwrap(), Bounds::Refinements);
         assert_eq!(asked("rows").unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }

@@ -85,7 +85,7 @@ impl Polled {
         let begun = async {
             let mut answered = work.await?;
             if let Answered::Rows(waiting) = &mut answered {
-                waiting.outcome.ready().await?;
+                waiting.ready().await?;
             }
             Ok::<Answered, Error>(answered)
         };

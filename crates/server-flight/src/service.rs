@@ -2,35 +2,32 @@
 //!
 //! Invariant: every call is of a [`Caller`], whom the gate before this service ([`crate::gate`]) has let in; a handshake makes one.
 
+use crate::actions::{ACTIONS, act};
 use crate::answer::{Messages, Sending, messages, one_batch, plain};
 use crate::arriving::{Arriving, descriptor, first};
 use crate::failure::{malformed, refused, status};
 use crate::ingest::ingest;
-use crate::login::Caller;
+use crate::login::{Caller, Lane};
+use crate::own::Bounds;
 use crate::places::Connection;
 use crate::poll::{self, Polled, Told};
 use crate::server::Shared;
-use crate::statement::{Answered, Kept, end, run};
+use crate::statement::{Answered, run};
 use crate::work::beside;
 use crate::{auth, catalog, gate, own, parameters};
 use alluvia_query::{Command as Sort, Described};
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::Schema;
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{
-    ActionBeginTransactionResult, ActionCancelQueryRequest, ActionCancelQueryResult,
-    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
-    ActionEndTransactionRequest, Any, Command, DoPutPreparedStatementResult, DoPutUpdateResult, EndTransaction,
-    ProstMessageExt, TicketStatementQuery,
+    Any, Command, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, TicketStatementQuery,
 };
 use arrow_flight::{
-    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, Criteria, Empty, FlightData,
-    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage, PollInfo, PutResult,
-    SchemaAsIpc, SchemaResult, Ticket,
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest,
+    HandshakeResponse, IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
 };
 use bytes::Bytes;
-use parking_lot::Mutex;
 use prost::Message;
 use std::sync::Arc;
 use tonic::metadata::MetadataValue;
@@ -38,22 +35,6 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// What a prepared statement may keep of values that come before the call that runs it.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// `CloseSessionResult { status: CLOSED }`, as protobuf writes it.
-const CLOSED: &[u8] = &[0x08, 0x01];
-
-/// Actions that are taken, and what they do.
-const ACTIONS: [(&str, &str); 9] = [
-    ("CreatePreparedStatement", "Prepares a statement: ActionCreatePreparedStatementRequest, with its Result."),
-    ("ClosePreparedStatement", "Forgets a prepared statement: ActionClosePreparedStatementRequest."),
-    ("BeginTransaction", "Begins a transaction: ActionBeginTransactionRequest, with its Result."),
-    ("EndTransaction", "Commits a transaction, as one batch, or rolls it back: ActionEndTransactionRequest."),
-    ("CancelQuery", "Cancels a statement by its FlightInfo: ActionCancelQueryRequest, with its Result."),
-    ("CancelFlightInfo", "Cancels a statement by its FlightInfo: CancelFlightInfoRequest, with its Result."),
-    ("CloseSession", "Ends the login, with all that is kept for it: CloseSessionRequest, with its Result."),
-    (own::STATE, "How the login's session stands, and how far its statement is: no body, with JSON as its result."),
-    (own::CANCEL, "Stops what the login's session runs: no body."),
-];
-
 /// The service.
 pub(crate) struct Service {
     shared: Arc<Shared>,
@@ -72,21 +53,17 @@ fn entered<T>(request: Request<T>) -> std::result::Result<(Arc<Caller>, T), Stat
 }
 
 /// A message within another.
-fn any(bytes: &[u8]) -> Result<Any> {
+pub(crate) fn any(bytes: &[u8]) -> Result<Any> {
     Any::decode(bytes).map_err(|error| malformed(format!("a command cannot be read: {error}")))
 }
 
-fn command(bytes: &[u8]) -> Result<Command> {
+/// A command of Flight SQL.
+pub(crate) fn command(bytes: &[u8]) -> Result<Command> {
     Command::try_from(any(bytes)?).map_err(|error| malformed(format!("a command cannot be read: {error}")))
 }
 
-fn unpacked<M: ProstMessageExt>(bytes: &[u8]) -> Result<M> {
-    let unpacked = any(bytes)?.unpack::<M>();
-    let unpacked = unpacked.map_err(|error| malformed(format!("an action cannot be read: {error}")))?;
-    unpacked.ok_or_else(|| malformed(format!("the action's body is no {}", M::type_url())))
-}
-
-fn encoded(schema: &Schema) -> Result<Bytes> {
+/// A schema as a message of Arrow's.
+pub(crate) fn encoded(schema: &Schema) -> Result<Bytes> {
     let options = IpcWriteOptions::default();
     let message: std::result::Result<IpcMessage, _> = SchemaAsIpc::new(schema, &options).try_into();
     let IpcMessage(bytes) = message.map_err(|error| Error::internal(format!("a schema was not encoded: {error}")))?;
@@ -97,16 +74,8 @@ fn unknown(command: &Command, call: &str) -> Error {
     refused(&format!("{} with {call}", command.type_url()), "see docs/OPERATIONS.md for what is")
 }
 
-/// The schema of a statement's parameters.
-fn parameters_of(described: &Described) -> Schema {
-    let field = |(at, data_type): (usize, &arrow::datatypes::DataType)| {
-        Field::new(format!("${}", at + 1), data_type.clone(), true)
-    };
-    plain(&Schema::new(described.parameters.iter().enumerate().map(field).collect::<Vec<Field>>()))
-}
-
 /// The schema of a statement's rows.
-fn columns_of(described: &Described) -> Option<Schema> {
+pub(crate) fn columns_of(described: &Described) -> Option<Schema> {
     described.columns.as_ref().map(|columns| plain(columns))
 }
 
@@ -116,8 +85,8 @@ impl Service {
         Service { shared }
     }
 
-    /// Begins what a descriptor asks for; with bounds of what is estimated, if they are wanted.
-    async fn info(&self, caller: &Arc<Caller>, asked: FlightDescriptor, bounds: bool) -> Result<FlightInfo> {
+    /// Begins what a descriptor asks for, with bounds of what is estimated as they are wanted.
+    async fn info(&self, caller: &Arc<Caller>, asked: FlightDescriptor, bounds: Bounds) -> Result<FlightInfo> {
         let command = command(&asked.cmd)?;
         if let Some(schema) = catalog::schema_of(&command)? {
             return flight(&schema, asked.clone(), Some(asked.cmd));
@@ -127,7 +96,7 @@ impl Service {
     }
 
     /// Begins a statement.
-    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str, bounds: bool) -> Result<Answered> {
+    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str, bounds: Bounds) -> Result<Answered> {
         match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
@@ -180,7 +149,7 @@ impl Service {
                     other => return Err(unknown(other, "PollFlightInfo")),
                 };
                 let (service, who) = (Service::new(Arc::clone(&self.shared)), Arc::clone(caller));
-                let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo", false).await });
+                let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo", Bounds::None).await });
                 let (handle, polled) = caller.login.poll(|| Polled::begin(&self.shared, caller, lane, work))?;
                 (handle.into(), polled, true)
             }
@@ -210,7 +179,7 @@ impl Service {
         caller: &Arc<Caller>,
         handle: &Bytes,
         rows: Option<Vec<Vec<alluvia_query::ScalarValue>>>,
-        bounds: bool,
+        bounds: Bounds,
     ) -> Result<Answered> {
         let kept = caller.login.prepared(handle)?;
         let lane = caller.login.lane_of(&kept)?;
@@ -233,7 +202,7 @@ impl Service {
         let schema = match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
-                let work = move |lane: Arc<crate::login::Lane>| async move {
+                let work = move |lane: Arc<Lane>| async move {
                     let prepared = lane.session.prepare(&query.query)?;
                     lane.session.describe(prepared.statement(), &[]).await
                 };
@@ -272,14 +241,14 @@ impl Service {
                 let lane = caller.login.lane(update.transaction_id.as_ref())?;
                 let prepared = lane.session.prepare(&update.query)?;
                 refuse_rows(prepared.statement().command())?;
-                run(&self.shared, caller, &lane, prepared, Vec::new(), false).await?
+                run(&self.shared, caller, &lane, prepared, Vec::new(), Bounds::None).await?
             }
             Command::CommandPreparedStatementUpdate(update) => {
                 let handle = update.prepared_statement_handle;
                 let kept = caller.login.prepared(&handle)?;
                 refuse_rows(kept.prepared.statement().command())?;
                 let values = parameters::take(&mut rows, kept.prepared.parameters(), bytes_max).await?;
-                self.run_kept(caller, &handle, values, false).await?
+                self.run_kept(caller, &handle, values, Bounds::None).await?
             }
             Command::CommandPreparedStatementQuery(query) => {
                 let kept = caller.login.prepared(&query.prepared_statement_handle)?;
@@ -304,87 +273,6 @@ impl Service {
         };
         Ok((PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }, version))
     }
-
-    /// Does what an action asks for; gives its results.
-    async fn act(
-        &self,
-        caller: &Arc<Caller>,
-        connection: Option<&Arc<Connection>>,
-        action: Action,
-    ) -> Result<Vec<Bytes>> {
-        let body = &action.body;
-        match action.r#type.as_str() {
-            "CreatePreparedStatement" => {
-                let asked: ActionCreatePreparedStatementRequest = unpacked(body)?;
-                let lane = caller.login.lane(asked.transaction_id.as_ref())?;
-                let work = move |lane: Arc<crate::login::Lane>| async move {
-                    let prepared = lane.session.prepare(&asked.query)?;
-                    let described = lane.session.describe(prepared.statement(), &[]).await?;
-                    Ok((prepared, described))
-                };
-                let (prepared, described) = beside(&self.shared, caller, &lane, work).await?;
-                let columns = columns_of(&described).map(|columns| encoded(&columns)).transpose()?;
-                let parameters = encoded(&parameters_of(&described))?;
-                let handle = caller.login.keep(Kept { lane, prepared, described, bound: Mutex::default() })?;
-                let result = ActionCreatePreparedStatementResult {
-                    prepared_statement_handle: handle.into(),
-                    dataset_schema: columns.unwrap_or_default(),
-                    parameter_schema: parameters,
-                };
-                Ok(vec![result.as_any().encode_to_vec().into()])
-            }
-            "ClosePreparedStatement" => {
-                let asked: ActionClosePreparedStatementRequest = unpacked(body)?;
-                caller.login.close(&asked.prepared_statement_handle)?;
-                Ok(Vec::new())
-            }
-            "BeginTransaction" => {
-                let result =
-                    ActionBeginTransactionResult { transaction_id: caller.login.begin(self.shared.now())?.into() };
-                Ok(vec![result.as_any().encode_to_vec().into()])
-            }
-            "EndTransaction" => {
-                let asked: ActionEndTransactionRequest = unpacked(body)?;
-                let is_commit = match asked.action() {
-                    EndTransaction::Commit => true,
-                    EndTransaction::Rollback => false,
-                    EndTransaction::Unspecified => {
-                        return Err(malformed("EndTransaction says neither commit nor rollback"));
-                    }
-                };
-                let lane = caller.login.take_transaction(&asked.transaction_id)?;
-                end(&self.shared, caller, &lane, is_commit).await?;
-                Ok(Vec::new())
-            }
-            "CancelQuery" => {
-                let asked: ActionCancelQueryRequest = unpacked(body)?;
-                let info =
-                    FlightInfo::decode(asked.info).map_err(|error| malformed(format!("a FlightInfo: {error}")))?;
-                let status = cancel(caller, &info)?;
-                Ok(vec![ActionCancelQueryResult { result: status as i32 }.as_any().encode_to_vec().into()])
-            }
-            "CancelFlightInfo" => {
-                let asked = CancelFlightInfoRequest::decode(body.clone())
-                    .map_err(|error| malformed(format!("CancelFlightInfo cannot be read: {error}")))?;
-                let status = cancel(caller, &asked.info.unwrap_or_default())?;
-                Ok(vec![CancelFlightInfoResult { status: status as i32 }.encode_to_vec().into()])
-            }
-            "CloseSession" => {
-                self.shared.logins.end(&caller.login);
-                connection.iter().for_each(|connection| connection.end(&caller.login));
-                Ok(vec![Bytes::from_static(CLOSED)])
-            }
-            own::STATE => Ok(vec![own::state_of(&caller.login.lane.session)]),
-            own::CANCEL => {
-                caller.login.lane.session.cancel_handle().cancel();
-                Ok(Vec::new())
-            }
-            other => {
-                let names = ACTIONS.map(|(name, _)| name).join(", ");
-                Err(refused(&format!("the action {other:?}"), &format!("actions are {names}")))
-            }
-        }
-    }
 }
 
 /// A statement whose rows would be thrown away.
@@ -394,21 +282,6 @@ fn refuse_rows(sort: Sort) -> Result<()> {
             .with_hint("run it as a query: its rows would be thrown away")),
         _ => Ok(()),
     }
-}
-
-fn cancel(caller: &Caller, info: &FlightInfo) -> Result<CancelStatus> {
-    let tickets = info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref());
-    let mut commands = tickets.map(|ticket| command(&ticket.ticket)).collect::<Result<Vec<Command>>>()?;
-    // A statement that is asked about has no ticket yet; the descriptor of another is whatever its client asked for.
-    commands.extend(info.flight_descriptor.iter().filter_map(|descriptor| command(&descriptor.cmd).ok()));
-    let mut found = false;
-    for command in commands {
-        if let Command::TicketStatementQuery(ticket) = command {
-            found |= caller.login.cancel(&ticket.statement_handle);
-        }
-    }
-    // Here a statement that is not found has ended.
-    Ok(if found { CancelStatus::Cancelled } else { CancelStatus::NotCancellable })
 }
 
 fn flight(schema: &Schema, asked: FlightDescriptor, ticket: Option<Bytes>) -> Result<FlightInfo> {
@@ -449,7 +322,7 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
-        let bounds = own::wants_bounds(request.metadata());
+        let bounds = own::wanted_bounds(request.metadata());
         let (caller, asked) = entered(request)?;
         let bounds = bounds.map_err(|error| status(&error))?;
         sent(self.info(&caller, asked, bounds).await)
@@ -488,7 +361,7 @@ impl FlightService for Service {
     async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
         let (caller, action) = entered(request)?;
-        let results = self.act(&caller, connection.as_ref(), action).await;
+        let results = act(&self.shared, &caller, connection.as_ref(), action).await;
         sent(results.map(|results| messages(results.into_iter().map(|body| arrow_flight::Result { body }).collect())))
     }
 

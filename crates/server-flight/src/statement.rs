@@ -8,9 +8,11 @@
 use crate::answer::{ending, plain_schema};
 use crate::failure::refused;
 use crate::login::{Caller, Lane};
+use crate::own::Bounds;
+use crate::refined::Refined;
 use crate::server::Shared;
 use crate::work::beside;
-use alluvia_query::{Command, Described, Outcome, Prepared, ScalarValue};
+use alluvia_query::{Command, Described, Outcome, Prepared, Refining, ScalarValue};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
@@ -37,9 +39,35 @@ impl Kept {
 
 /// An answer before its first row is taken.
 pub(crate) struct Waiting {
-    pub(crate) outcome: Outcome,
+    pub(crate) given: Given,
     /// As its rows are sent.
     pub(crate) schema: SchemaRef,
+}
+
+/// What an answer is made of.
+pub(crate) enum Given {
+    Rows(Outcome),
+    Refined(Box<Refined>),
+}
+
+impl Given {
+    /// What is told beside rows.
+    pub(crate) fn outcome(&self) -> &Outcome {
+        match self {
+            Given::Rows(outcome) => outcome,
+            Given::Refined(refined) => refined.outcome(),
+        }
+    }
+}
+
+impl Waiting {
+    /// Waits until the first of its rows are there.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        match &mut self.given {
+            Given::Rows(outcome) => outcome.ready().await,
+            Given::Refined(_) => Ok(()),
+        }
+    }
 }
 
 /// What a statement gave.
@@ -50,27 +78,35 @@ pub(crate) enum Answered {
     Done(i64, serde_json::Value),
 }
 
-/// Runs a statement, for each row of parameters; without parameters, once. With `bounds`, what is estimated has its bounds as columns.
+/// Runs a statement, for each row of parameters; without parameters, once. Bounds of what is estimated come as they are wanted.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     caller: &Arc<Caller>,
     lane: &Arc<Lane>,
     prepared: Prepared,
     mut rows: Vec<Vec<ScalarValue>>,
-    bounds: bool,
+    bounds: Bounds,
 ) -> Result<Answered> {
     refuse(lane, &prepared)?;
     if rows.len() < 2 {
         let values = rows.pop().unwrap_or_default();
         let work = move |lane: Arc<Lane>| async move {
             let outcome = match bounds {
-                true => lane.session.answer_prepared(&prepared, &values).await?.with_bounds()?,
-                false => lane.session.execute_prepared(&prepared, &values).await?,
+                Bounds::None => lane.session.execute_prepared(&prepared, &values).await?,
+                Bounds::Columns => lane.session.answer_prepared(&prepared, &values).await?.with_bounds()?,
+                Bounds::Refinements => match lane.session.refine_prepared(&prepared, &values).await? {
+                    Refining::Rows(outcome) => outcome,
+                    Refining::Looks(refinements) => {
+                        let refined = Box::new(Refined::begin(refinements).await?);
+                        let schema = Arc::clone(refined.schema());
+                        return Ok(Answered::Rows(Waiting { given: Given::Refined(refined), schema }));
+                    }
+                },
             };
             Ok(match &outcome.rows {
                 Some(rows) => {
                     let schema = plain_schema(&rows.schema(), &outcome.tag, outcome.used());
-                    Answered::Rows(Waiting { outcome, schema })
+                    Answered::Rows(Waiting { given: Given::Rows(outcome), schema })
                 }
                 None => Answered::Done(count(&outcome.tag), ending(&outcome)),
             })

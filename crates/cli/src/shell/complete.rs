@@ -1,7 +1,7 @@
 //! What the interactive editor knows of SQL: when a statement ends, what a word may become, how it is coloured.
 
+use super::connection::Connection;
 use super::ending::ends;
-use alluvia_query::Session;
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
@@ -80,13 +80,21 @@ impl Validator for Statements {
 /// Tables, columns and keywords.
 #[derive(Clone)]
 pub struct Names {
-    session: Arc<Session>,
+    /// Of its own; `None` where there is no place for another session.
+    connection: Arc<Option<Connection>>,
     known: Arc<Mutex<Vec<String>>>,
 }
 
 impl Names {
-    pub fn new(session: Session) -> Names {
-        Names { session: Arc::new(session), known: Arc::default() }
+    pub fn new(connection: Option<Connection>) -> Names {
+        Names { connection: Arc::new(connection), known: Arc::default() }
+    }
+
+    /// Ends its session.
+    pub async fn close(&self) {
+        if let Some(connection) = self.connection.as_ref() {
+            connection.close().await;
+        }
     }
 
     /// Learns tables and columns anew; called after statements that may have changed them.
@@ -94,8 +102,16 @@ impl Names {
         let mut found: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
         let queries = ["SELECT table_name FROM alluvia.tables", "SELECT DISTINCT column_name FROM alluvia.columns"];
         for query in queries {
-            let Ok(outcome) = self.session.sql(query).await else { continue };
-            let Ok(batches) = outcome.collect().await else { continue };
+            let Some(connection) = self.connection.as_ref() else { break };
+            let answer = match connection.sql(query).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    // A server that has come back may have another session for it.
+                    connection.recover().await;
+                    continue;
+                }
+            };
+            let Ok(batches) = answer.collect().await else { continue };
             for batch in batches {
                 let Ok(names) = cast(batch.column(0), &DataType::Utf8View) else { continue };
                 let names: &StringViewArray = names.as_string_view();

@@ -1,7 +1,8 @@
 //! `alluvia sql`: statements in, answers out.
 //!
 //! Interactive when standard input is a terminal; otherwise statements are read from -c, -f or the pipe, the first error
-//! stops the run, and only answers go to standard output.
+//! stops the run, and only answers go to standard output. Statements run in a database of this process or at a server: see
+//! [`connection`].
 //!
 //! Invariants:
 //! - Statements and backslash commands run in the order in which they stand. A command is a line that begins with a backslash
@@ -9,35 +10,37 @@
 //! - What is not a command reaches the parser byte for byte.
 
 mod complete;
+mod connection;
 mod ending;
 mod meta;
 mod output;
 mod refine;
+mod statement;
 
 pub use output::print;
 
-use crate::{OpenArgs, say, say_error};
-use alluvia_node::Database;
-use alluvia_query::copy::Streams;
-use alluvia_query::{Command, Session};
+use crate::{say, say_error};
+use alluvia_query::Command;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
+use connection::{Connection, PlaceArgs};
 use ending::Ending;
 use meta::Meta;
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
     Reedline, ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,
 };
+use statement::Statement;
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 #[derive(Args)]
 pub struct SqlArgs {
     #[command(flatten)]
-    open: OpenArgs,
+    place: PlaceArgs,
     /// Runs these statements and ends.
     #[arg(short, long, value_name = "SQL")]
     command: Vec<String>,
@@ -72,7 +75,7 @@ pub enum Format {
 
 /// What the shell remembers between statements.
 pub struct Shell {
-    session: Session,
+    connection: Connection,
     format: Format,
     timing: bool,
     /// Standard input is read as SQL, so no statement can read rows from it.
@@ -80,36 +83,41 @@ pub struct Shell {
 }
 
 pub async fn run(args: SqlArgs) -> Result<ExitCode> {
-    let db = args.open.open()?;
-    let session = db.session();
-    if args.progressive {
-        session.sql("SET progressive = on").await?;
-    }
-    let mut shell = Shell { session, format: args.format, timing: args.timing, stdin_is_script: false };
-    if !args.command.is_empty() {
-        for text in &args.command {
-            if shell.script(text).await? {
-                break;
-            }
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let Some(file) = &args.file {
-        let text = std::fs::read_to_string(file).map_err(|error| Error::io(file, "reading", &error))?;
-        shell.script(&text).await.map_err(|error| error.at(file.display()))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if std::io::stdin().is_terminal() {
-        return interactive(&db, shell).await;
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
-    shell.stdin_is_script = true;
-    shell.script(&text).await?;
-    Ok(ExitCode::SUCCESS)
+    let SqlArgs { place, command, file, format, timing, progressive } = args;
+    let connection = place.open().await?;
+    let mut shell = Shell { connection, format, timing, stdin_is_script: false };
+    let ran = shell.run(&command, file.as_deref(), progressive).await;
+    shell.connection.close().await;
+    ran.map(|()| ExitCode::SUCCESS)
 }
 
 impl Shell {
+    /// Runs what is given, or else what is typed.
+    async fn run(&mut self, commands: &[String], file: Option<&Path>, is_progressive: bool) -> Result<()> {
+        if is_progressive {
+            self.connection.sql("SET progressive = on").await?;
+        }
+        if !commands.is_empty() {
+            for text in commands {
+                if self.script(text).await? {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        if let Some(file) = file {
+            let text = std::fs::read_to_string(file).map_err(|error| Error::io(file, "reading", &error))?;
+            return self.script(&text).await.map(drop).map_err(|error| error.at(file.display()));
+        }
+        if std::io::stdin().is_terminal() {
+            return self.interactive().await;
+        }
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
+        self.stdin_is_script = true;
+        self.script(&text).await.map(drop)
+    }
+
     /// Runs every statement and every backslash command of a text, in order; the first error ends it, and a syntax error
     /// refuses all statements up to the next command. Returns whether `\q` ended it.
     async fn script(&mut self, text: &str) -> Result<bool> {
@@ -133,7 +141,7 @@ impl Shell {
     }
 
     async fn statements(&mut self, sql: &str) -> Result<()> {
-        for statement in self.session.parse(sql)? {
+        for statement in self.connection.parse(sql)? {
             if self.stdin_is_script && statement.reads_stdin() {
                 let message = "COPY ... FROM STDIN is refused here: standard input is the script, and was read as SQL";
                 return Err(Error::new(ErrorKind::NotSupported, message)
@@ -144,16 +152,14 @@ impl Shell {
         Ok(())
     }
 
-    async fn statement(&mut self, statement: alluvia_query::Statement) -> Result<()> {
+    async fn statement(&mut self, statement: Statement) -> Result<()> {
         let start = Instant::now();
-        if self.session.is_progressive() && statement.command() == Command::Query {
-            refine::run(&self.session, statement, self.format).await?;
+        let connection = &self.connection;
+        if statement.command() == Command::Query && connection.is_progressive().await {
+            refine::run(connection, statement, self.format).await?;
         } else {
-            cancellable(&self.session, async {
-                let outcome = self.session.execute_with(statement, Streams::of_process()).await?;
-                print(outcome, self.format).await
-            })
-            .await?;
+            let work = async { print(connection.execute(statement).await?, self.format).await };
+            connection.cancellable(work).await?;
         }
         if self.timing {
             eprintln!("Time: {:.3} ms", start.elapsed().as_secs_f64() * 1e3);
@@ -170,8 +176,8 @@ impl Shell {
                 say(&format!("Timing is {}.\n", if self.timing { "on" } else { "off" }))?;
             }
             Meta::Progressive => {
-                let switched = if self.session.is_progressive() { "off" } else { "on" };
-                self.session.sql(&format!("SET progressive = {switched}")).await?;
+                let switched = if self.connection.is_progressive().await { "off" } else { "on" };
+                self.connection.sql(&format!("SET progressive = {switched}")).await?;
                 say(&format!("Progressive answers are {switched}.\n"))?;
             }
             Meta::Format(format) => self.format = format,
@@ -179,27 +185,39 @@ impl Shell {
         }
         Ok(false)
     }
-}
 
-/// Does what a statement of a session asks; Ctrl-C cancels it.
-async fn cancellable<T>(session: &Session, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let cancel = session.cancel_handle();
-    tokio::pin!(work);
-    loop {
-        tokio::select! {
-            result = &mut work => return result,
-            signal = tokio::signal::ctrl_c() => match signal {
-                Ok(()) => cancel.cancel(),
-                Err(_) => return work.await,
-            },
-        }
+    /// Runs what is typed, until it is enough.
+    async fn interactive(&mut self) -> Result<()> {
+        println!("Alluvia {}. Statements end with ';'. \\? for help, \\q to leave.", env!("CARGO_PKG_VERSION"));
+        let names = Names::new(self.connection.another().await.ok());
+        names.refresh().await;
+        let mut editor = editor(&names);
+        let prompt =
+            DefaultPrompt::new(DefaultPromptSegment::Basic(self.connection.name()), DefaultPromptSegment::Empty);
+        let ended = loop {
+            match editor.read_line(&prompt) {
+                Ok(Signal::Success(line)) => match self.script(&line).await {
+                    Ok(true) => break Ok(()),
+                    Ok(false) => names.refresh().await,
+                    Err(error) => {
+                        say_error(&error);
+                        if let Some(notice) = self.connection.recover().await {
+                            eprintln!("NOTICE: {notice}");
+                        }
+                    }
+                },
+                Ok(Signal::CtrlC) => {}
+                Ok(_) => break Ok(()),
+                Err(error) => break Err(Error::io("the terminal", "reading", &error)),
+            }
+        };
+        names.close().await;
+        ended
     }
 }
 
-async fn interactive(db: &Database, mut shell: Shell) -> Result<ExitCode> {
-    println!("Alluvia {}. Statements end with ';'. \\? for help, \\q to leave.", env!("CARGO_PKG_VERSION"));
-    let names = Names::new(db.session());
-    names.refresh().await;
+/// An editor of lines that knows these names.
+fn editor(names: &Names) -> Reedline {
     let mut keys = default_emacs_keybindings();
     let complete =
         ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu("completion".to_owned()), ReedlineEvent::MenuNext]);
@@ -218,18 +236,5 @@ async fn interactive(db: &Database, mut shell: Shell) -> Result<ExitCode> {
     {
         editor = editor.with_history(Box::new(history));
     }
-    let name = db.core().dir().file_name().map_or_else(|| "alluvia".into(), |name| name.to_string_lossy().into_owned());
-    let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic(name), DefaultPromptSegment::Empty);
-    loop {
-        match editor.read_line(&prompt) {
-            Ok(Signal::Success(line)) => match shell.script(&line).await {
-                Ok(true) => return Ok(ExitCode::SUCCESS),
-                Ok(false) => names.refresh().await,
-                Err(error) => say_error(&error),
-            },
-            Ok(Signal::CtrlC) => {}
-            Ok(_) => return Ok(ExitCode::SUCCESS),
-            Err(error) => return Err(Error::io("the terminal", "reading", &error)),
-        }
-    }
+    editor
 }

@@ -1,8 +1,8 @@
 //! Answers, written in the form asked for.
 
 use super::Format;
+use super::statement::{Answer, Rows};
 use crate::say;
-use alluvia_query::Outcome;
 use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
 use alluvia_types::{Error, Result};
 use arrow::datatypes::SchemaRef;
@@ -16,25 +16,25 @@ use std::io::{BufWriter, Stdout};
 /// Rows that a table shows; more are counted.
 pub const TABLE_ROWS_MAX: usize = 10_000;
 
-/// Writes an outcome to standard output, its notices to standard error.
-pub async fn print(mut outcome: Outcome, format: Format) -> Result<()> {
-    match outcome.rows.take() {
+/// Writes an answer to standard output, its notices to standard error.
+pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
+    let mut answer = answer.into();
+    match answer.rows.take() {
         None => {
             if format == Format::Table {
-                say(&format!("{}\n", outcome.tag))?;
+                say(&format!("{}\n", answer.tag))?;
             }
         }
-        Some(mut rows) => match format {
-            Format::Table if outcome.tag == "EXPLAIN" => {
-                while let Some(batch) = rows.next().await {
-                    plan(&batch.map_err(alluvia_query::from_datafusion)?)?;
+        Some(Rows { schema, mut batches }) => match format {
+            Format::Table if answer.tag == "EXPLAIN" => {
+                while let Some(batch) = batches.next().await {
+                    plan(&batch?)?;
                 }
             }
             Format::Table => {
-                let schema = rows.schema();
                 let (mut shown, mut count): (Vec<RecordBatch>, usize) = (Vec::new(), 0);
-                while let Some(batch) = rows.next().await {
-                    let batch = batch.map_err(alluvia_query::from_datafusion)?;
+                while let Some(batch) = batches.next().await {
+                    let batch = batch?;
                     let room = TABLE_ROWS_MAX.saturating_sub(count).min(batch.num_rows());
                     count += batch.num_rows();
                     if room > 0 {
@@ -47,15 +47,15 @@ pub async fn print(mut outcome: Outcome, format: Format) -> Result<()> {
                 table(&shown, count)?;
             }
             _ => {
-                let mut writer = writer(format, rows.schema())?;
-                while let Some(batch) = rows.next().await {
-                    writer.write(&batch.map_err(alluvia_query::from_datafusion)?)?;
+                let mut writer = writer(format, schema)?;
+                while let Some(batch) = batches.next().await {
+                    writer.write(&batch?)?;
                 }
                 writer.finish()?;
             }
         },
     }
-    for notice in outcome.notices() {
+    for notice in answer.notices() {
         eprintln!("NOTICE: {notice}");
     }
     Ok(())

@@ -5,15 +5,18 @@
 //!   where both are a terminal.
 //! - What Ctrl-C leaves is printed with its bounds and never without, and the statement counts as cancelled.
 
+use super::Format;
+use super::connection::{Connection, Watch};
 use super::output::{TABLE_ROWS_MAX, print, print_batches, table};
-use super::{Format, cancellable};
-use alluvia_query::{Refinement, Refinements, Refining, Session, Statement};
+use super::statement::{Refining, Statement};
+use alluvia_query::Refinement;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -25,13 +28,13 @@ const ROWS_SHOWN: usize = 20;
 const BAR: u64 = 1_000;
 
 /// Runs a query and shows its refinements; Ctrl-C prints the best so far.
-pub async fn run(session: &Session, statement: Statement, format: Format) -> Result<()> {
-    match cancellable(session, session.refine_statement(statement)).await? {
-        Refining::Rows(outcome) => cancellable(session, print(outcome, format)).await,
+pub async fn run(connection: &Connection, statement: Statement, format: Format) -> Result<()> {
+    match connection.cancellable(connection.refine(statement)).await? {
+        Refining::Rows(answer) => connection.cancellable(print(answer, format)).await,
         Refining::Looks(refinements) => {
             let is_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
             let bar = bar(is_seen && format == Format::Table);
-            let (best, is_whole) = best_of(session, refinements, &bar).await?;
+            let (best, is_whole) = best_of(&connection.watch(), refinements, &bar).await?;
             bar.finish_and_clear();
             if is_whole {
                 return print_batches(best.rows.schema(), &[best.rows], format);
@@ -49,8 +52,11 @@ pub async fn run(session: &Session, statement: Statement, format: Format) -> Res
 }
 
 /// The last refinement, and whether it is the answer: Ctrl-C ends the statement where it is.
-async fn best_of(session: &Session, mut refinements: Refinements, bar: &ProgressBar) -> Result<(Refinement, bool)> {
-    let progress = session.progress();
+async fn best_of(
+    watch: &Watch,
+    mut refinements: BoxStream<'static, Result<Refinement>>,
+    bar: &ProgressBar,
+) -> Result<(Refinement, bool)> {
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     let mut best: Option<Refinement> = None;
     loop {
@@ -77,7 +83,7 @@ async fn best_of(session: &Session, mut refinements: Refinements, bar: &Progress
             },
             _ = ticks.tick(), if !bar.is_hidden() => {
                 let told = best.as_ref().map_or(0.0, |best| best.fraction);
-                bar.set_position(position(progress.fraction().unwrap_or(0.0).max(told)));
+                bar.set_position(position(watch.fraction().max(told)));
                 bar.tick();
             }
         }

@@ -70,7 +70,7 @@ const TEXTS: [&str; 15] = [
     "",
 ];
 
-const ACTIONS: [&str; 9] = [
+const ACTIONS: [&str; 11] = [
     "CreatePreparedStatement",
     "CreatePreparedStatement",
     "ClosePreparedStatement",
@@ -79,6 +79,8 @@ const ACTIONS: [&str; 9] = [
     "CancelQuery",
     "CancelFlightInfo",
     "CloseSession",
+    "SetSessionOptions",
+    "GetSessionOptions",
     "Nothing",
 ];
 
@@ -152,6 +154,7 @@ impl Known {
                 ActionEndTransactionRequest { transaction_id: name, action }.as_any().encode_to_vec()
             }
             "CancelQuery" => ActionCancelQueryRequest { info: info.encode_to_vec().into() }.as_any().encode_to_vec(),
+            "SetSessionOptions" => b"\x0a\x11\x0a\x09freshness\x12\x04\x0a\x025s".to_vec(),
             _ => CancelFlightInfoRequest { info: Some(info) }.encode_to_vec(),
         };
         if random.below(6) == 0 {

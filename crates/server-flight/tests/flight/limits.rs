@@ -31,10 +31,12 @@ async fn a_client_that_never_reads_loses_its_answer() {
         match rows.message().await {
             Ok(Some(_)) => {}
             Ok(None) => break None,
-            Err(failed) => break Some(failed.code()),
+            Err(failed) => break Some(failed),
         }
     };
-    assert!(failed.is_some(), "half an answer was taken for the whole");
+    let failed = failed.expect("half an answer was taken for the whole");
+    assert_eq!(failed.code(), Code::DeadlineExceeded);
+    assert!(failed.message().contains("given up") && failed.message().contains("transfer_timeout"), "{failed:?}");
     assert!(text(&mut client, "SELECT 1 AS a").await.contains("| 1 |"));
 }
 

@@ -5,10 +5,12 @@ mod fuzz;
 mod ingest;
 mod limits;
 mod metadata;
+mod options;
 mod own;
 mod poll;
 mod query;
 #[path = "../../../access/tests/support/random.rs"]
 mod random;
+mod refinements;
 mod support;
 mod transactions;

@@ -21,15 +21,15 @@ fn target(served: &Served) -> Target {
     Target { host: served.address.ip().to_string(), port: served.address.port(), timeout, ..Target::default() }
 }
 
-async fn connect(served: &Served) -> Connection {
+pub async fn connect(served: &Served) -> Connection {
     Connection::open(&target(served)).await.unwrap()
 }
 
-async fn rows(answer: Answer) -> Result<Vec<RecordBatch>> {
+pub async fn rows(answer: Answer) -> Result<Vec<RecordBatch>> {
     answer.into_rows().try_collect().await
 }
 
-async fn number(session: &Session, sql: &str) -> i64 {
+pub async fn number(session: &Session, sql: &str) -> i64 {
     let batches = rows(session.execute(sql).await.unwrap()).await.unwrap();
     batches[0].column(0).as_primitive::<Int64Type>().value(0)
 }
@@ -44,7 +44,7 @@ fn numbers(name: &str, values: impl IntoIterator<Item = i64>) -> RecordBatch {
     RecordBatch::try_from_iter([(name, column)]).unwrap()
 }
 
-fn texts(name: &str, values: &[&str]) -> RecordBatch {
+pub fn texts(name: &str, values: &[&str]) -> RecordBatch {
     let column: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
     RecordBatch::try_from_iter([(name, column)]).unwrap()
 }
@@ -214,7 +214,7 @@ async fn what_a_session_runs_can_be_watched_and_stopped_from_beside() {
     served.becomes(RUNNING, 0).await;
 }
 
-async fn many(served: &Served) {
+pub async fn many(served: &Served) {
     served
         .sql(
             "CREATE TABLE many (k TEXT, n BIGINT) WITH (dimensions = 'k', measures = 'n'); \
@@ -224,7 +224,7 @@ async fn many(served: &Served) {
         .await;
 }
 
-const ESTIMATED: &str = "SELECT count(*) AS c, sum(n) AS s FROM many WHERE k < 'k7'";
+pub const ESTIMATED: &str = "SELECT count(*) AS c, sum(n) AS s FROM many WHERE k < 'k7'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_of_estimates_come_to_whoever_asks_for_them() {

@@ -1,0 +1,375 @@
+//! Where the shell's statements run: in a database that is open in this process, or at a server.
+//!
+//! Invariants:
+//! - The shell does the same with both. What a server cannot do is refused by name, before it is asked.
+//! - A stop reaches the statement that it was meant for: the next one waits until the server has answered to it, unless that takes too long.
+//! - A session that its server does not know any more is never replaced in silence: its settings and its transaction are gone.
+
+use super::statement::{Answer, Refining, Statement};
+use crate::OpenArgs;
+use crate::target::{ServerArgs, is_url};
+use alluvia_client::Target;
+use alluvia_node::Database;
+use alluvia_query::copy::Streams;
+use alluvia_query::{Command, Progress, script};
+use alluvia_types::{Error, ErrorKind, Result};
+use clap::Args;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+/// How often whoever was asked to stop is asked again: the first time the statement may not have begun.
+const STOP_EVERY: Duration = Duration::from_millis(250);
+/// What a server gets to hear that a session ends, or that a statement was to be stopped.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// How often a server is asked how far a statement is.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Options that say where statements run.
+#[derive(Args)]
+pub struct PlaceArgs {
+    /// The data directory, created if it does not exist; or the URL of a server.
+    #[arg(value_name = "DIR", required_unless_present = "host", conflicts_with = "host")]
+    place: Option<PathBuf>,
+    /// Memory to use in all, such as 4GB [default: three quarters of the machine's].
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Threads [default: one per core].
+    #[arg(long)]
+    threads: Option<usize>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// A session of the shell's, and where it is.
+pub enum Connection {
+    Embedded { db: Arc<Database>, session: Box<alluvia_query::Session> },
+    Remote(Remote),
+}
+
+/// A session at a server.
+pub struct Remote {
+    connection: Arc<alluvia_client::Connection>,
+    session: Mutex<Arc<alluvia_client::Session>>,
+    place: String,
+    /// Whether the session is progressive; `None` where it has to be asked.
+    progressive: Mutex<Option<bool>>,
+    /// Whether it was said whose files COPY means.
+    has_told_of_files: AtomicBool,
+}
+
+impl PlaceArgs {
+    /// Opens the directory, or connects to the server.
+    pub async fn open(self) -> Result<Connection> {
+        let url = self.place.as_ref().and_then(|place| place.to_str()).filter(|place| is_url(place));
+        let Some(server) = self.server.host.as_deref().or(url) else {
+            if self.server.user.is_some() || self.server.tls_ca.is_some() {
+                return Err(Error::new(
+                    ErrorKind::InvalidSetting,
+                    "--user and --tls-ca are of a server, and a directory is given",
+                )
+                .with_hint("state the server with --host HOST:PORT"));
+            }
+            let PlaceArgs { place, memory_limit, threads, .. } = self;
+            let dir = place.ok_or_else(|| Error::internal("neither a directory nor a server is given"))?;
+            let db = Arc::new(OpenArgs { dir, memory_limit, threads }.open()?);
+            let session = Box::new(db.session());
+            return Ok(Connection::Embedded { db, session });
+        };
+        for (name, is_given) in [("--memory-limit", self.memory_limit.is_some()), ("--threads", self.threads.is_some())]
+        {
+            if is_given {
+                return Err(Error::new(
+                    ErrorKind::InvalidSetting,
+                    format!("{name} is of a database that is opened here"),
+                )
+                .with_hint("a server has its own; SET memory_limit and SET threads are the session's"));
+            }
+        }
+        Ok(Connection::Remote(Remote::open(&self.server.target(server)?).await?))
+    }
+}
+
+impl Remote {
+    async fn open(target: &Target) -> Result<Remote> {
+        let connection = Arc::new(alluvia_client::Connection::open(target).await?);
+        let place = match target.host.contains(':') {
+            true => format!("[{}]:{}", target.host, target.port),
+            false => format!("{}:{}", target.host, target.port),
+        };
+        Remote::begin(connection, place).await
+    }
+
+    async fn begin(connection: Arc<alluvia_client::Connection>, place: String) -> Result<Remote> {
+        let session = Mutex::new(connection.session().await?);
+        Ok(Remote {
+            connection,
+            session,
+            place,
+            progressive: Mutex::default(),
+            has_told_of_files: AtomicBool::default(),
+        })
+    }
+
+    fn session(&self) -> Arc<alluvia_client::Session> {
+        Arc::clone(&self.session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    fn progressive(&self) -> std::sync::MutexGuard<'_, Option<bool>> {
+        self.progressive.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Refuses what no server takes, and says what differs of a statement that is about to run.
+    fn check(&self, statement: &Statement) -> Result<()> {
+        let refused = |what: &str, hint: &str| {
+            Err(Error::new(ErrorKind::NotSupported, format!("{what} is not supported at a server")).with_hint(hint))
+        };
+        match statement.command() {
+            Command::CopyIn => refused(
+                "COPY ... FROM STDIN",
+                "send the file over HTTP (POST /ingest/TABLE), ingest it from Python, or name one of the server's: COPY t FROM 'FILE'",
+            ),
+            Command::CopyOut => refused(
+                "COPY ... TO STDOUT",
+                "run the query with --format csv or parquet; COPY ... TO 'FILE' writes a file of the server's",
+            ),
+            _ => {
+                if statement.is_copy() && !self.has_told_of_files.swap(true, Ordering::Relaxed) {
+                    eprintln!("NOTICE: files that COPY names are those of the server at {}", self.place);
+                }
+                // What a statement does beside its rows may be to set something, or to take back what was set.
+                if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert) {
+                    *self.progressive() = None;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Another session at the same place.
+    pub async fn another(&self) -> Result<Connection> {
+        Ok(match self {
+            Connection::Embedded { db, .. } => {
+                Connection::Embedded { db: Arc::clone(db), session: Box::new(db.session()) }
+            }
+            Connection::Remote(remote) => {
+                Connection::Remote(Remote::begin(Arc::clone(&remote.connection), remote.place.clone()).await?)
+            }
+        })
+    }
+
+    /// What the prompt calls it.
+    pub fn name(&self) -> String {
+        match self {
+            Connection::Embedded { db, .. } => {
+                let name = db.core().dir().file_name();
+                name.map_or_else(|| "alluvia".into(), |name| name.to_string_lossy().into_owned())
+            }
+            Connection::Remote(remote) => remote.place.clone(),
+        }
+    }
+
+    /// The statements of a text. What a server is to be asked and cannot be parsed here goes to it as it is.
+    pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        match self {
+            Connection::Embedded { session, .. } => {
+                let parsed = session.parse(sql)?.into_iter();
+                Ok(parsed.map(|parsed| Statement { text: parsed.sql().to_owned(), parsed: Some(parsed) }).collect())
+            }
+            Connection::Remote(_) => Ok(match script(sql) {
+                Ok(all) => all.into_iter().map(|(parsed, text)| Statement { text, parsed: Some(parsed) }).collect(),
+                Err(_) => vec![Statement { text: sql.to_owned(), parsed: None }],
+            }),
+        }
+    }
+
+    /// Runs a statement; returns when its rows begin to come.
+    pub async fn execute(&self, statement: Statement) -> Result<Answer> {
+        match self {
+            Connection::Embedded { session, .. } => {
+                Ok(session.execute_with(parsed(statement)?, Streams::of_process()).await?.into())
+            }
+            Connection::Remote(remote) => {
+                remote.check(&statement)?;
+                Ok(remote.session().execute_plainly(&statement.text).await?.into())
+            }
+        }
+    }
+
+    /// Runs a statement whose answer is wanted as far as it is known.
+    pub async fn refine(&self, statement: Statement) -> Result<Refining> {
+        match self {
+            Connection::Embedded { session, .. } => Ok(session.refine_statement(parsed(statement)?).await?.into()),
+            Connection::Remote(remote) => {
+                remote.check(&statement)?;
+                Ok(remote.session().refine(&statement.text).await?.into())
+            }
+        }
+    }
+
+    /// Runs one statement of the shell's own.
+    pub async fn sql(&self, sql: &str) -> Result<Answer> {
+        let statement = self.parse(sql)?.pop().ok_or_else(|| Error::internal("a statement was parsed to nothing"))?;
+        self.execute(statement).await
+    }
+
+    /// Whether queries are to be refined: the session's setting `progressive`.
+    pub async fn is_progressive(&self) -> bool {
+        match self {
+            Connection::Embedded { session, .. } => session.is_progressive(),
+            Connection::Remote(remote) => {
+                let known = *remote.progressive();
+                if let Some(known) = known {
+                    return known;
+                }
+                // Whatever is wrong with the session, the statement itself will say.
+                let Ok(state) = remote.session().state().await else { return false };
+                *remote.progressive() = Some(state.is_progressive);
+                state.is_progressive
+            }
+        }
+    }
+
+    /// Tells how far the running statement is, for as long as it is held.
+    pub fn watch(&self) -> Watch {
+        match self {
+            Connection::Embedded { session, .. } => Watch::Embedded(session.progress()),
+            Connection::Remote(remote) => {
+                let told = Arc::new(AtomicU64::new(0f64.to_bits()));
+                let (session, tell) = (remote.session(), Arc::clone(&told));
+                let asking = tokio::spawn(async move {
+                    while let Ok(state) = session.state().await {
+                        tell.store(state.fraction.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
+                        sleep(LOOK_EVERY).await;
+                    }
+                });
+                Watch::Remote { told, asking }
+            }
+        }
+    }
+
+    /// Does what a statement asks; Ctrl-C stops it.
+    pub async fn cancellable<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::pin!(work);
+        let mut again = interval(STOP_EVERY);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut is_stopping, mut asked) = (false, None::<BoxFuture<'static, ()>>);
+        loop {
+            tokio::select! {
+                result = &mut work => {
+                    if let Some(asked) = asked {
+                        let _ = timeout(GOODBYE, asked).await;
+                    }
+                    return result;
+                }
+                () = answered(&mut asked) => asked = None,
+                signal = tokio::signal::ctrl_c() => match signal {
+                    Ok(()) => {
+                        is_stopping = true;
+                        again.reset_immediately();
+                    }
+                    Err(_) => return work.await,
+                },
+                _ = again.tick(), if is_stopping && asked.is_none() => asked = Some(self.stop()),
+            }
+        }
+    }
+
+    /// Stops what runs.
+    fn stop(&self) -> BoxFuture<'static, ()> {
+        match self {
+            Connection::Embedded { session, .. } => {
+                session.cancel_handle().cancel();
+                futures::future::ready(()).boxed()
+            }
+            Connection::Remote(remote) => {
+                let session = remote.session();
+                // A server that does not hear it has ended the statement, or is away.
+                async move { drop(session.cancel().await) }.boxed()
+            }
+        }
+    }
+
+    /// After an error: what has become of a server's session, and another one where it is gone. `None` where all is well.
+    pub async fn recover(&self) -> Option<String> {
+        let Connection::Remote(remote) = self else { return None };
+        let session = remote.session();
+        if !session.is_lost() {
+            match timeout(GOODBYE, session.state()).await {
+                Ok(Ok(_)) => return None,
+                _ if session.is_lost() => {}
+                _ => {
+                    return Some(format!(
+                        "there is no connection to {} now; the next statement tries again",
+                        remote.place
+                    ));
+                }
+            }
+        }
+        match timeout(GOODBYE, remote.connection.session()).await {
+            Ok(Ok(begun)) => {
+                *remote.session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = begun;
+                *remote.progressive() = None;
+                Some(format!(
+                    "a new session has begun at {}: what SET and BEGIN had done in the one before is gone",
+                    remote.place
+                ))
+            }
+            Ok(Err(error)) => Some(format!("{} gives no new session: {}", remote.place, error.message())),
+            Err(_) => Some(format!("{} does not answer; the next statement tries again", remote.place)),
+        }
+    }
+
+    /// Ends the session: what is open is rolled back.
+    pub async fn close(&self) {
+        let Connection::Remote(remote) = self else { return };
+        let session = remote.session();
+        if !session.is_lost() {
+            // A server that does not hear it ends the session when it has been idle for long enough.
+            let _ = timeout(GOODBYE, session.close()).await;
+        }
+    }
+}
+
+fn parsed(statement: Statement) -> Result<alluvia_query::Statement> {
+    statement.parsed.ok_or_else(|| Error::internal("a statement is to run here, and was not parsed"))
+}
+
+/// Completes when a question that is under way is answered.
+async fn answered(asked: &mut Option<BoxFuture<'static, ()>>) {
+    match asked {
+        Some(asked) => asked.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How far a statement is.
+pub enum Watch {
+    Embedded(Arc<Progress>),
+    Remote { told: Arc<AtomicU64>, asking: JoinHandle<()> },
+}
+
+impl Watch {
+    /// From 0 to 1; 0 where nobody knows.
+    pub fn fraction(&self) -> f64 {
+        match self {
+            Watch::Embedded(progress) => progress.fraction().unwrap_or(0.0),
+            Watch::Remote { told, .. } => f64::from_bits(told.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Watch::Remote { asking, .. } = self {
+            asking.abort();
+        }
+    }
+}

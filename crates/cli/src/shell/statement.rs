@@ -1,0 +1,138 @@
+//! Statements and answers of the shell, whichever connection runs and gives them.
+//!
+//! Invariant: a statement's text is the whole of what was written; secrets are in it, which the parsed one leaves out.
+
+use alluvia_query::{Command, Outcome, Refinement, from_datafusion};
+use alluvia_types::Result;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use std::sync::Arc;
+
+/// One statement.
+pub struct Statement {
+    pub text: String,
+    /// `None` of what cannot be parsed here: a server, which may be newer, says what it is.
+    pub parsed: Option<alluvia_query::Statement>,
+}
+
+impl Statement {
+    /// What sort of statement it is.
+    pub fn command(&self) -> Command {
+        self.parsed.as_ref().map_or(Command::Other, alluvia_query::Statement::command)
+    }
+
+    /// Whether it reads rows from standard input.
+    pub fn reads_stdin(&self) -> bool {
+        self.parsed.as_ref().is_some_and(alluvia_query::Statement::reads_stdin)
+    }
+
+    /// Whether it is a COPY, in whatever direction.
+    pub fn is_copy(&self) -> bool {
+        let begins = |sql: &str| sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
+        self.parsed.as_ref().is_some_and(|parsed| begins(parsed.sql()))
+    }
+}
+
+/// What a statement gave.
+pub struct Answer {
+    /// As PostgreSQL's command tag.
+    pub tag: String,
+    /// `None` of a statement that returns none.
+    pub rows: Option<Rows>,
+    notices: Box<dyn FnOnce() -> Vec<String> + Send>,
+}
+
+/// Rows as they come. Dropping them stops their statement.
+pub struct Rows {
+    pub schema: SchemaRef,
+    pub batches: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl Answer {
+    /// Things to know that are not rows; all of them, once the rows have ended.
+    pub fn notices(self) -> Vec<String> {
+        (self.notices)()
+    }
+
+    /// All rows.
+    pub async fn collect(self) -> Result<Vec<RecordBatch>> {
+        match self.rows {
+            Some(rows) => rows.batches.try_collect().await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl From<Outcome> for Answer {
+    fn from(mut outcome: Outcome) -> Answer {
+        let rows = outcome.rows.take().map(|rows| Rows {
+            schema: rows.schema(),
+            batches: rows.map(|batch| batch.map_err(from_datafusion)).boxed(),
+        });
+        let tag = outcome.tag.clone();
+        Answer { tag, rows, notices: Box::new(move || outcome.notices().to_vec()) }
+    }
+}
+
+impl From<alluvia_client::Answer> for Answer {
+    fn from(answer: alluvia_client::Answer) -> Answer {
+        let told = answer.told();
+        let tag = told.lock().tag.clone();
+        let schema = Arc::clone(answer.schema());
+        let rows = answer.has_rows().then(|| Rows { schema, batches: answer.into_rows() });
+        Answer { tag, rows, notices: Box::new(move || told.lock().notices.clone()) }
+    }
+}
+
+/// What a statement that was asked to be refined has become.
+pub enum Refining {
+    /// Estimates that get better until the answer. Dropping them stops their statement.
+    Looks(BoxStream<'static, Result<Refinement>>),
+    /// It is never estimated: the answer as ever.
+    Rows(Answer),
+}
+
+impl From<alluvia_query::Refining> for Refining {
+    fn from(refining: alluvia_query::Refining) -> Refining {
+        match refining {
+            alluvia_query::Refining::Looks(refinements) => Refining::Looks(refinements.boxed()),
+            alluvia_query::Refining::Rows(outcome) => Refining::Rows(outcome.into()),
+        }
+    }
+}
+
+impl From<alluvia_client::Refining> for Refining {
+    fn from(refining: alluvia_client::Refining) -> Refining {
+        match refining {
+            alluvia_client::Refining::Looks(refinements) => Refining::Looks(refinements.map_ok(of_server).boxed()),
+            alluvia_client::Refining::Rows(answer) => Refining::Rows(answer.into()),
+        }
+    }
+}
+
+/// A refinement of a server's, as those of this process are.
+fn of_server(told: alluvia_client::Refinement) -> Refinement {
+    let bounds = told
+        .bounds
+        .into_iter()
+        .map(|bounds| bounds.map(|alluvia_client::Bounds { lower, upper }| alluvia_query::Bounds { lower, upper }));
+    Refinement {
+        rows: told.rows,
+        bounds: bounds.collect(),
+        look: told.look,
+        looks: told.looks,
+        kind: match told.is_exact {
+            true => alluvia_query::IntervalKind::Exact,
+            false => alluvia_query::IntervalKind::Planned { looks: told.looks },
+        },
+        confidence: told.confidence,
+        error: told.error,
+        fraction: told.fraction,
+        groups_unseen: told.groups_unseen,
+        version: told.version.map(alluvia_types::Version),
+        elapsed: told.elapsed,
+        is_last: told.is_last,
+    }
+}
