@@ -12,6 +12,7 @@ use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rights::{LogIns, Refusals, Trust};
 use crate::rule::IndexPlanner;
+use crate::sample::Outlines;
 use crate::session::settings::{Settings, show_bytes};
 use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
 use crate::skipping::{PredicateCache, Tended};
@@ -82,6 +83,7 @@ pub struct Engine {
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
     schemas: Schemas,
+    outlines: Outlines,
     aims: Aims,
     cuboids: Arc<Cuboids>,
     predicates: Arc<PredicateCache>,
@@ -127,6 +129,7 @@ impl Engine {
             queries: QueryLog::new(QUERIES_REMEMBERED),
             scans: ScanCache::new(),
             schemas: Schemas::default(),
+            outlines: Outlines::default(),
             aims: Aims::default(),
             cuboids: Arc::new(cuboids),
             predicates: Arc::new(predicates),
@@ -264,6 +267,16 @@ impl Engine {
         &self.schemas
     }
 
+    /// How many statements were answered over an outline, so without being planned, since the database was opened.
+    pub fn outlined(&self) -> u64 {
+        self.outlines.answered()
+    }
+
+    /// What is around the drawn rows of statements.
+    pub(crate) fn outlines(&self) -> &Outlines {
+        &self.outlines
+    }
+
     /// Statements that cuboids have answered, by their texts.
     pub(crate) fn aims(&self) -> &Aims {
         &self.aims
@@ -374,9 +387,13 @@ impl Engine {
         let config = std::mem::take(state.config_mut());
         *state.config_mut() = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
         state.mark_start_execution();
+        (state, self.statement_runtime(settings))
+    }
+
+    /// What the operators of one statement share with all others, and its own memory.
+    pub(crate) fn statement_runtime(&self, settings: &Settings) -> Arc<RuntimeEnv> {
         let memory = QueryMemory::new(settings.memory_limit_bytes, Arc::clone(&self.memory));
-        let runtime = RuntimeEnv { memory_pool: memory, ..self.runtime.as_ref().clone() };
-        (state, Arc::new(runtime))
+        Arc::new(RuntimeEnv { memory_pool: memory, ..self.runtime.as_ref().clone() })
     }
 }
 

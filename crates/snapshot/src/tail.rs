@@ -113,7 +113,10 @@ impl TailTable {
         for run in &self.runs[first..] {
             let (start, end) = (run.end_of(above), run.end_of(through));
             if start < end {
-                slices.push((run.rows.slice(start, end - start), Arc::clone(run)));
+                // A whole run is handed out as it is: a slice makes each of its columns anew.
+                let is_whole = start == 0 && end == run.rows.num_rows();
+                let rows = if is_whole { run.rows.clone() } else { run.rows.slice(start, end - start) };
+                slices.push((rows, Arc::clone(run)));
             }
             if run.last() > through {
                 break;

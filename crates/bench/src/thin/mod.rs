@@ -80,7 +80,6 @@ pub async fn run(args: ThinArgs) -> Anything<Value> {
         format!("CREATE TABLE points (id BIGINT, x DOUBLE, y DOUBLE, z DOUBLE) WITH (dimensions = '{dimensions}')"),
         format!("COPY points FROM '{file}'"),
         "CALL alluvia.merge()".to_owned(),
-        "SET short_path = off".to_owned(),
     ] {
         session.sql(&sql).await?.collect().await?;
     }

@@ -1,9 +1,9 @@
-//! Statements that a resident cuboid has answered, kept ready to be asked again.
+//! Statements that the index has answered, kept ready to be asked again.
 //!
 //! Invariants:
 //! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
-//!   looked. Rows and members that came since are seen: the cuboid follows them, and filters are made anew for new members.
-//! - What is kept by text is bounded; the least recently used half goes.
+//!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members.
+//! - What is kept by text is bounded, and only of statements that a cuboid has answered; the least recently used half goes.
 
 use super::run::{Bound, bind};
 use super::statement::{Literal, Statement};
@@ -25,7 +25,7 @@ pub(crate) struct Aim {
     entry: Arc<TableEntry>,
     dictionaries: Arc<Dictionaries>,
     /// May have parameters where the statement that was answered had values.
-    statement: Statement,
+    statement: Arc<Statement>,
     /// Of the statement without parameters; made anew when there are new members.
     bound: Mutex<Arc<Bound>>,
     pub(crate) schema: SchemaRef,
@@ -33,22 +33,25 @@ pub(crate) struct Aim {
     pub(crate) hint: Option<Freshness>,
     /// As the table asks for.
     pub(crate) own: Freshness,
+    by_cuboid: bool,
 }
 
 impl Aim {
-    /// Of a statement that was just answered.
+    /// Of a statement that was just answered, by a cuboid or by the tree.
+    #[allow(clippy::too_many_arguments)] // what a statement has and what it gave, once
     pub(crate) fn new(
         catalog: &Arc<Catalog>,
         read: &TableRead,
-        statement: Statement,
+        statement: Arc<Statement>,
         bound: Arc<Bound>,
         schema: SchemaRef,
         hint: Option<Freshness>,
         own: Freshness,
+        by_cuboid: bool,
     ) -> Option<Aim> {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
-        Some(Aim { catalog, entry, dictionaries, statement, bound: Mutex::new(bound), schema, hint, own })
+        Some(Aim { catalog, entry, dictionaries, statement, bound: Mutex::new(bound), schema, hint, own, by_cuboid })
     }
 
     /// The same for a statement with parameters where this one has values.
@@ -57,12 +60,28 @@ impl Aim {
             catalog: Arc::clone(&self.catalog),
             entry: Arc::clone(&self.entry),
             dictionaries: Arc::clone(&self.dictionaries),
-            statement,
+            statement: Arc::new(statement),
             bound: Mutex::new(Arc::clone(&self.bound.lock())),
             schema: Arc::clone(&self.schema),
             hint: self.hint,
             own: self.own,
+            by_cuboid: self.by_cuboid,
         }
+    }
+
+    /// Whether a cuboid answered.
+    pub(crate) fn is_by_cuboid(&self) -> bool {
+        self.by_cuboid
+    }
+
+    /// The statement, as it was recognised.
+    pub(crate) fn statement(&self) -> &Arc<Statement> {
+        &self.statement
+    }
+
+    /// Whether it codes values by these dictionaries.
+    pub(crate) fn codes_by(&self, dictionaries: &Arc<Dictionaries>) -> bool {
+        Arc::ptr_eq(&self.dictionaries, dictionaries)
     }
 
     /// The table that it reads.

@@ -106,7 +106,7 @@ fn codes_where(matching: &BooleanArray) -> CodeSet {
 }
 
 /// Literals as values of a column, where the planner would read them so without changing the column's side.
-fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<ArrayRef> {
+pub(crate) fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -> Option<ArrayRef> {
     if literals.iter().any(|literal| matches!(literal, Literal::Typed(_))) {
         return typed_values(literals, column, to);
     }

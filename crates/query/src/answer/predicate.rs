@@ -7,10 +7,10 @@ use super::statement::{Condition, Literal, Test};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, DataType as SqlType, Expr, UnaryOperator, Value};
 
 /// The name of a column of the table, if the expression is one.
-pub(super) type Columns<'a> = dyn Fn(&Expr) -> Option<String> + 'a;
+pub(crate) type Columns<'a> = dyn Fn(&Expr) -> Option<String> + 'a;
 
 /// The parts of a conjunction.
-pub(super) fn conjunction(expr: &Expr, columns: &Columns<'_>) -> Option<Vec<Condition>> {
+pub(crate) fn conjunction(expr: &Expr, columns: &Columns<'_>) -> Option<Vec<Condition>> {
     let conditions = chain(expr, &BinaryOperator::And).into_iter().map(|part| condition_of(part, columns));
     conditions.collect()
 }

@@ -301,8 +301,8 @@ fn group_of(expr: &Expr, scope: &Scope) -> Option<Group> {
     }
 }
 
-/// A function's name and its plain arguments.
-fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
+/// A function's name and its plain arguments; `None` of any other call.
+pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
     let Function {
         name,
         uses_odbc_syntax: false,

@@ -4,23 +4,30 @@
 //! - A row gets its codes once, by the statement that meets it first: LazyBase's ID remapping, ahead of the sort, which
 //!   finds the members in the dictionaries then.
 //! - Chunks are of consecutive versions, without a gap; what a snapshot reads of them follows from versions alone.
+//! - Small neighbours are joined as long as the first is not more than twice the next: so a statement meets few chunks however small the
+//!   batches were, and a row is copied a few times at most until it is one of [`JOINED_ROWS`].
 
 use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{Newer, Store, TailRead};
 use alluvia_space::{Dimension, LevelCodes, LevelSource, VERSION_COLUMN};
 use alluvia_types::{Error, Result, TableId, Version};
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
+use arrow::compute::concat_batches;
 use arrow::datatypes::UInt64Type;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Chunks are not joined to more rows than this.
+const JOINED_ROWS: usize = 8_192;
+
 /// Rows of the tail with their codes.
 #[derive(Debug)]
 pub(crate) struct CodedRows {
-    /// As in the tail.
+    /// The measures, as in the tail.
     pub(crate) rows: RecordBatch,
+    versions: UInt64Array,
     /// At every level of dimensions whose codes need no learnt range; the other levels have none.
     pub(crate) codes: LevelCodes,
 }
@@ -34,12 +41,52 @@ pub(crate) struct CodedTails {
     tables: Mutex<HashMap<TableId, Arc<Mutex<CodedTail>>>>,
 }
 
+impl CodedRows {
+    /// The rows' versions, which ascend.
+    pub(crate) fn versions(&self) -> &[u64] {
+        self.versions.values()
+    }
+
+    fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// These rows and those of the next chunk as one; `None` if they are better left apart.
+    fn joined(&self, next: &CodedRows) -> Option<CodedRows> {
+        let is_small = self.len() <= 2 * next.len() && self.len() + next.len() <= JOINED_ROWS;
+        if !is_small || self.rows.schema_ref() != next.rows.schema_ref() {
+            return None;
+        }
+        let rows = concat_batches(self.rows.schema_ref(), [&self.rows, &next.rows]).ok()?;
+        let versions = self.versions().iter().chain(next.versions()).copied();
+        let level = |(own, next): (&Vec<u32>, &Vec<u32>)| own.iter().chain(next).copied().collect();
+        let levels = self.codes.levels.iter().zip(&next.codes.levels).map(level).collect();
+        Some(CodedRows { rows, versions: UInt64Array::from_iter_values(versions), codes: LevelCodes { levels } })
+    }
+}
+
 #[derive(Debug)]
 struct CodedTail {
     changed_at: Version,
     chunks: VecDeque<Arc<CodedRows>>,
     /// Rows through this version are in the chunks, from the first chunk's first row on.
     through: Version,
+}
+
+impl CodedTail {
+    /// Adds the rows that came next.
+    fn push(&mut self, chunk: Arc<CodedRows>) {
+        let mut chunk = chunk;
+        // What comes next would else be taken for new once more, if its neighbour cannot be coded.
+        self.through = self.through.max(Version(chunk.versions().last().copied().unwrap_or(0)));
+        while let Some(before) = self.chunks.back()
+            && let Some(joined) = before.joined(&chunk)
+        {
+            self.chunks.pop_back();
+            chunk = Arc::new(joined);
+        }
+        self.chunks.push_back(chunk);
+    }
 }
 
 /// Whether codes of a dimension's levels can be had from the definition alone.
@@ -72,24 +119,26 @@ impl CodedTails {
             coded.chunks.clear();
             coded.through = Version(oldest.0 - 1);
         }
-        let known = coded.chunks.front().map(|chunk| versions(&chunk.rows).map(|versions| versions[0])).transpose()?;
+        let known = coded.chunks.front().map(|chunk| chunk.versions()[0]);
         if known.is_some_and(|known| known > oldest.0) {
             // An old snapshot, whose rows have left the chunks.
             let code = |rows: &&RecordBatch| code(entry, dictionaries, rows).map(|chunk| (chunk, 0..rows.num_rows()));
             return tail.iter().map(code).collect();
         }
-        for rows in tail {
+        // Runs ascend, and all but the last few have their codes.
+        let mut fresh_runs = tail.len();
+        while fresh_runs > 0 && versions(tail[fresh_runs - 1])?.last().is_some_and(|&last| last > coded.through.0) {
+            fresh_runs -= 1;
+        }
+        for rows in &tail[fresh_runs..] {
             let fresh = versions(rows)?.partition_point(|&version| version <= coded.through.0);
-            if fresh < rows.num_rows() {
-                let chunk = code(entry, dictionaries, &rows.slice(fresh, rows.num_rows() - fresh))?;
-                coded.chunks.push_back(chunk);
-            }
+            coded.push(code(entry, dictionaries, &rows.slice(fresh, rows.num_rows() - fresh))?);
         }
         coded.through = coded.through.max(version);
         let mut pieces = Vec::with_capacity(coded.chunks.len());
         let mut gone = 0;
         for (at, chunk) in coded.chunks.iter().enumerate() {
-            let versions = versions(&chunk.rows)?;
+            let versions = chunk.versions();
             let start = versions.partition_point(|&other| other < oldest.0);
             let end = versions.partition_point(|&other| other <= version.0);
             if start == versions.len() {
@@ -122,7 +171,7 @@ impl CodedTails {
         let mut coded = coded.lock();
         let covered = match coded.chunks.front() {
             None => coded.through,
-            Some(chunk) => Version(versions(&chunk.rows)?[0] - 1),
+            Some(chunk) => Version(chunk.versions()[0] - 1),
         };
         if coded.changed_at != entry.changed_at || above < covered {
             return Ok(nothing());
@@ -134,18 +183,17 @@ impl CodedTails {
             coded.chunks.clear();
         }
         for run in tail.iter().filter(|run| run.rows.num_rows() > 0) {
-            let chunk = code(entry, dictionaries, &run.rows)?;
-            coded.chunks.push_back(chunk);
+            coded.push(code(entry, dictionaries, &run.rows)?);
         }
         coded.through = coded.through.max(through);
         while let Some(chunk) = coded.chunks.front()
-            && versions(&chunk.rows)?.last().is_some_and(|last| *last <= floor.0)
+            && chunk.versions().last().is_some_and(|last| *last <= floor.0)
         {
             coded.chunks.pop_front();
         }
         let mut pieces = Vec::new();
         for chunk in coded.chunks.iter().rev() {
-            let versions = versions(&chunk.rows)?;
+            let versions = chunk.versions();
             let start = versions.partition_point(|&version| version <= above.0);
             if start < versions.len() {
                 pieces.push((Arc::clone(chunk), start..versions.len()));
@@ -175,12 +223,75 @@ impl CodedTails {
 }
 
 fn versions(rows: &RecordBatch) -> Result<&[u64]> {
-    let versions = rows.column_by_name(VERSION_COLUMN).and_then(|column| column.as_primitive_opt::<UInt64Type>());
+    version_column(rows).map(|versions| versions.values().as_ref())
+}
+
+/// The versions of rows of the tail, which stand before the ordinals at the end.
+fn version_column(rows: &RecordBatch) -> Result<&UInt64Array> {
+    let at = rows.num_columns().checked_sub(2).filter(|&at| rows.schema_ref().field(at).name() == VERSION_COLUMN);
+    let versions = at.and_then(|at| rows.column(at).as_primitive_opt::<UInt64Type>());
     let versions = versions.filter(|versions| versions.null_count() == 0);
-    versions.map(|versions| versions.values().as_ref()).ok_or_else(|| Error::internal("tail rows have no versions"))
+    versions.ok_or_else(|| Error::internal("tail rows have no versions"))
 }
 
 fn code(entry: &TableEntry, dictionaries: &Dictionaries, rows: &RecordBatch) -> Result<Arc<CodedRows>> {
     let codes = dictionaries.remap_dimensions(&entry.def, rows, has_codes)?;
-    Ok(Arc::new(CodedRows { rows: rows.clone(), codes }))
+    let is_measure = |name: &str| {
+        let mut measures = entry.def.measures.iter().filter_map(|id| entry.def.column_by_id(*id));
+        measures.any(|column| column.storage_name == name)
+    };
+    let fields = rows.schema_ref().fields().iter().enumerate();
+    let measures: Vec<usize> = fields.filter(|(_, field)| is_measure(field.name())).map(|(at, _)| at).collect();
+    let failed = |error| Error::internal(format!("rows of the tail have no measures: {error}"));
+    let measured = rows.project(&measures).map_err(failed)?;
+    Ok(Arc::new(CodedRows { rows: measured, versions: version_column(rows)?.clone(), codes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::Int64Type;
+    use proptest::prelude::*;
+
+    /// A batch of one version whose rows are numbered from `first`, of one level that has codes and one that has none.
+    fn chunk(version: u64, first: u64, rows: u64) -> Arc<CodedRows> {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((first..first + rows).map(|row| row as i64)));
+        Arc::new(CodedRows {
+            rows: RecordBatch::try_from_iter([("m", numbers)]).expect("one column"),
+            versions: UInt64Array::from_value(version, rows as usize),
+            codes: LevelCodes { levels: vec![(first..first + rows).map(|row| row as u32).collect(), Vec::new()] },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn joined_chunks_are_the_batches_one_after_the_other(
+            sizes in prop::collection::vec(prop_oneof![9 => 1u64..20, 1 => 3_000u64..9_000], 1..300),
+        ) {
+            let mut tail = CodedTail { changed_at: Version(1), chunks: VecDeque::new(), through: Version(0) };
+            let (mut rows, mut model) = (0, Vec::new());
+            for (version, &size) in (1..).zip(&sizes) {
+                tail.push(chunk(version, rows, size));
+                rows += size;
+                model.extend(std::iter::repeat_n(version, size as usize));
+                prop_assert_eq!(tail.through, Version(version));
+            }
+            let mut row = 0;
+            for chunk in &tail.chunks {
+                prop_assert!(chunk.len() <= 9_000);
+                let measures = chunk.rows.column(0).as_primitive::<Int64Type>();
+                prop_assert_eq!((measures.len(), chunk.codes.levels[0].len()), (chunk.len(), chunk.len()));
+                prop_assert!(chunk.codes.levels[1].is_empty());
+                for (at, &version) in chunk.versions().iter().enumerate() {
+                    prop_assert_eq!(version, model[row]);
+                    prop_assert_eq!((measures.value(at), chunk.codes.levels[0][at]), (row as i64, row as u32));
+                    row += 1;
+                }
+            }
+            prop_assert_eq!(row as u64, rows);
+            let few = 14 * (2 + rows as usize / 3_000);
+            prop_assert!(tail.chunks.len() <= few, "{} chunks of {} batches", tail.chunks.len(), sizes.len());
+        }
+    }
 }

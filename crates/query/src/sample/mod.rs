@@ -7,13 +7,17 @@
 //!   scan as ever, which changes nothing about it.
 //! - Two scans that draw differently have different names in a plan: DataFusion 55.2 takes scans of one name for the same, and
 //!   computes of two equal subqueries one.
+//!
+//! A statement that is nothing but a projection or plain aggregates of one drawn box is planned once for its text: [`outline`].
 
 mod clause;
 mod number;
+mod outline;
 mod planner;
 mod thin;
 
 pub(crate) use clause::check;
+pub(crate) use outline::{Asked, DrawnRows, Outline, OutlineKey, Outlines};
 pub(crate) use planner::SamplePlanner;
 pub(crate) use thin::{THIN, gather};
 

@@ -1,12 +1,14 @@
 //! Where planning meets a sample: every table factor of a statement comes by here.
 
 use super::clause::{Clause, read};
+use super::outline::GapTable;
 use super::thin::{self, is_call};
 use crate::dialect::not_supported;
 use crate::session::wrap;
-use crate::table::{AlluviaTable, Draw, Sample, StatementContext, Unit};
+use crate::table::{AlluviaTable, Draw, Sample, StatementContext, Unit, sql_schema};
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, ErrorKind, Version};
+use datafusion::catalog::TableProvider;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::{DataFusionError, TableReference};
 use datafusion::logical_expr::logical_plan::SubqueryAlias;
@@ -28,12 +30,19 @@ pub(crate) struct SamplePlanner {
     drawn: AtomicU64,
     /// Whether the plan only tells types, so that parameters may lack values.
     describes: bool,
+    /// Whether the plan is an outline, which has a gap where the drawn rows come in.
+    leaves_gap: bool,
 }
 
 impl SamplePlanner {
     /// For a statement that reads `context`. `number` is one that no other statement has.
     pub(crate) fn new(context: Arc<StatementContext>, number: u64, describes: bool) -> SamplePlanner {
-        SamplePlanner { context, number, drawn: AtomicU64::new(0), describes }
+        SamplePlanner { context, number, drawn: AtomicU64::new(0), describes, leaves_gap: false }
+    }
+
+    /// As this, for an outline.
+    pub(crate) fn leaving_gap(self) -> SamplePlanner {
+        SamplePlanner { leaves_gap: true, ..self }
     }
 
     /// A table with TABLESAMPLE behind it; `factor` is the table without both.
@@ -51,22 +60,36 @@ impl SamplePlanner {
                     .with_hint("samples are drawn of tables: put it behind the table that is read"),
             )
         })?;
-        let Clause { unit, percent, below, seed } = clause;
-        let own = table.entry().def.seed;
-        let (seed, repeatable) = match seed {
-            Some(seed) => (weight(Version(seed.to_bits()), 0, own), format!(" REPEATABLE ({seed})")),
+        let Clause { unit, percent, seed, .. } = clause;
+        let (drawn, repeatable) = match seed {
+            Some(seed) => (0, format!(" REPEATABLE ({seed})")),
             None => {
                 let drawn = 1 + self.drawn.fetch_add(1, Ordering::Relaxed);
-                (weight(Version(self.number), drawn, own), format!(" #{drawn}"))
+                (drawn, format!(" #{drawn}"))
             }
         };
         let method = if unit == Unit::Row { "BERNOULLI" } else { "SYSTEM" };
         let name = format!("{} TABLESAMPLE {method} ({percent}){repeatable}", scan.table_name);
-        let draw = Draw { sample: Some(Sample { unit, seed, below }), ..Draw::default() };
-        let drawn = TableScanBuilder::new(TableReference::bare(name), provider_as_source(Arc::new(table.drawn(draw))));
+        let draw = draw_of(&clause, table.entry().def.seed, self.number, drawn);
+        let provider: Arc<dyn TableProvider> = match self.leaves_gap {
+            true => Arc::new(GapTable::new(sql_schema(&table.entry().def))),
+            false => Arc::new(table.drawn(draw)),
+        };
+        let drawn = TableScanBuilder::new(TableReference::bare(name), provider_as_source(provider));
         let drawn = Arc::new(LogicalPlan::TableScan(drawn.build()?));
         Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(drawn, scan.table_name)?))
     }
+}
+
+/// What a clause draws of a table whose own seed is `own`. Without a seed to repeat it by it is the statement's, of which `number` is, and of
+/// that the `drawn`-th, from 1.
+pub(super) fn draw_of(clause: &Clause, own: u64, number: u64, drawn: u64) -> Draw {
+    let Clause { unit, below, seed, percent: _ } = *clause;
+    let seed = match seed {
+        Some(seed) => weight(Version(seed.to_bits()), 0, own),
+        None => weight(Version(number), drawn, own),
+    };
+    Draw { sample: Some(Sample { unit, seed, below }), ..Draw::default() }
 }
 
 /// The scan of a user's table, if that is all there is.
@@ -86,7 +109,7 @@ impl RelationPlanner for SamplePlanner {
         let mut relation = relation;
         let planned = match &mut relation {
             TableFactor::Table { name, args: Some(args), alias, sample: None, .. } if is_call(name) => {
-                let plan = thin::plan(args, context, &self.context, self.describes)?;
+                let plan = thin::plan(args, context, &self.context, self.describes, self.leaves_gap)?;
                 PlannedRelation::new(plan, alias.take())
             }
             TableFactor::Table { alias, sample, args: None, .. } if sample.is_some() => {

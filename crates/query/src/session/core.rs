@@ -110,7 +110,7 @@ pub(crate) struct Run {
     pub(crate) text: Arc<str>,
     /// Its place in `alluvia.queries`.
     pub(crate) query_id: u64,
-    /// Set when a cuboid has answered.
+    /// What is known of the statement from its last answer by the index, and then what is from this one.
     pub(crate) aim: Mutex<Option<Arc<Aim>>>,
     /// Set if its answer is to be refined.
     pub(super) telling: OnceLock<Arc<Telling>>,
@@ -231,9 +231,9 @@ impl Session {
         }
         let statement = self.parse_one(sql)?;
         let text = Arc::clone(&statement.text);
-        let (outcome, aim) = self.execute_aiming(statement).await?;
+        let (outcome, aim) = self.execute_aiming(statement, None).await?;
         // What is around a statement's text may be anything.
-        if let Some(aim) = aim.filter(|_| *text == *sql) {
+        if let Some(aim) = aim.filter(|aim| aim.is_by_cuboid() && *text == *sql) {
             self.engine.aims().insert(&text, aim);
         }
         Ok(outcome)
@@ -272,17 +272,22 @@ impl Session {
 
     /// Runs a statement. For a query, returns when its rows begin to come; the rest of the time passes in the stream.
     pub async fn execute(&self, statement: Statement) -> Result<Outcome> {
-        self.execute_aiming(statement).await.map(|(outcome, _)| outcome)
+        self.execute_aiming(statement, None).await.map(|(outcome, _)| outcome)
     }
 
-    /// As [`Session::execute`]; also gives what it takes to ask again, if a cuboid answered.
-    pub(super) fn execute_aiming(&self, statement: Statement) -> BoxFuture<'_, Result<(Outcome, Option<Arc<Aim>>)>> {
+    /// As [`Session::execute`]; also gives what it takes to ask again, if the index answered, as `known` may be from the last time.
+    pub(super) fn execute_aiming(
+        &self,
+        statement: Statement,
+        known: Option<Arc<Aim>>,
+    ) -> BoxFuture<'_, Result<(Outcome, Option<Arc<Aim>>)>> {
         Box::pin(async move {
             let text = Arc::clone(&statement.text);
             let aim = Mutex::new(None);
             let work = |run: Arc<Run>| {
                 let aim = &aim;
                 async move {
+                    *run.aim.lock() = known;
                     let outcome = self.dispatch(&run, statement).await;
                     *aim.lock() = run.aim.lock().take();
                     outcome

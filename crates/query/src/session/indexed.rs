@@ -25,7 +25,7 @@ use tracing::{Instrument, field, info_span};
 
 /// A recognised statement on its snapshot.
 pub(super) struct Ready {
-    statement: Statement,
+    statement: Arc<Statement>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) read: Arc<TableRead>,
     pub(super) bound: Arc<Bound>,
@@ -60,9 +60,7 @@ impl Found {
     /// The answer of a statement.
     pub(super) fn into_outcome(self, run: &Run, ready: Ready, hints: &Hints) -> Result<Outcome> {
         let Found { batch, by_cuboid, used, .. } = self;
-        if by_cuboid {
-            *run.aim.lock() = aim_of(ready, hints)?.map(Arc::new);
-        }
+        *run.aim.lock() = aim_of(ready, hints, by_cuboid)?.map(Arc::new);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         Ok(Outcome::rows("SELECT", Box::pin(rows)).with_used(used))
     }
@@ -133,8 +131,13 @@ impl Session {
         }
         // Planning tells an exact answer's HAVING, and its order by what is not shown.
         let may_look_further = run.settings.accuracy().is_some() || run.telling.get().is_some();
-        let recognised = recognise(query).filter(|statement| may_look_further || !statement.looks_further());
-        let Some(statement) = recognised else { return Ok(None) };
+        let may_be = |statement: &Statement| may_look_further || !statement.looks_further();
+        let known = run.aim.lock().take();
+        let recognised = match &known {
+            Some(known) => Some(Arc::clone(known.statement())),
+            None => recognise(query).map(Arc::new),
+        };
+        let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
         self.await_own_writes().await?;
         let table = TableReference::bare(statement.table.clone());
         let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
@@ -145,6 +148,13 @@ impl Session {
             return Ok(None);
         }
         let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
+        let holds = |known: &Arc<Aim>| known.holds(&snapshot.catalog) && known.codes_by(dictionaries);
+        if let Some(known) = known.filter(holds)
+            && let Some(bound) = known.bound(&[])
+        {
+            let schema = Arc::clone(&known.schema);
+            return Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound, schema }));
+        }
         let Some(bound) = bind(&statement, &read.entry, dictionaries) else { return Ok(None) };
         let key = key_of(&statement, &read, query);
         let schema = match self.engine.schemas().get(&key) {
@@ -235,12 +245,12 @@ fn telling_all(statement: &Statement, query: &Query) -> Query {
     query
 }
 
-/// What a statement that a cuboid has answered needs to be asked again.
-fn aim_of(ready: Ready, hints: &Hints) -> Result<Option<Aim>> {
+/// What a statement that the index has answered needs to be asked again.
+fn aim_of(ready: Ready, hints: &Hints, by_cuboid: bool) -> Result<Option<Aim>> {
     let Ready { statement, snapshot, read, bound, schema } = ready;
     let hint = hints.freshness.as_deref().map(parse_freshness).transpose()?;
     let own = own_freshness(&read.entry)?;
-    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, hint, own))
+    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, hint, own, by_cuboid))
 }
 
 /// What the schema of the answer depends on.

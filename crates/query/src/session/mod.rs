@@ -23,6 +23,7 @@ mod insert;
 mod memory_pool;
 mod namespace;
 mod outcome;
+mod outlined;
 pub(crate) mod planning;
 mod prepared;
 pub mod progress;

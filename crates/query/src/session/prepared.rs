@@ -99,8 +99,10 @@ impl Session {
             tokio::task::coop::consume_budget().await;
             return Ok(outcome);
         }
-        let (outcome, made) = self.execute_aiming(statement.bind(values)?).await?;
-        if let Some(made) = made {
+        // With other values it is another statement.
+        let known = known.filter(|_| parameters == 0);
+        let (outcome, made) = self.execute_aiming(statement.bind(values)?, known).await?;
+        if let Some(made) = made.filter(|made| parameters == 0 || made.is_by_cuboid()) {
             *aim.lock() = match (parameters, template) {
                 (0, _) => Some(made),
                 (_, Some(template)) => Some(Arc::new(made.of_template(template.clone()))),

@@ -110,6 +110,9 @@ impl Session {
         if let Some(outcome) = self.answer_by_index(run, &query, hints).await? {
             return Ok(outcome);
         }
+        if let Some(outcome) = self.answer_by_outline(run, &query, hints).await? {
+            return Ok(outcome);
+        }
         let tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
         let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
         Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
@@ -180,7 +183,7 @@ impl Session {
     }
 
     /// Brings a query to what can be planned.
-    fn catalog_query(&self, run: &Run, tree: &mut Tree, hints: &Hints) -> Result<Brought> {
+    pub(super) fn catalog_query(&self, run: &Run, tree: &mut Tree, hints: &Hints) -> Result<Brought> {
         let statement = match tree {
             Tree::Explain(explain) => explain.statement.as_mut(),
             other => other,
@@ -240,6 +243,21 @@ impl Session {
         describes: bool,
         accuracy: Option<Accuracy>,
     ) -> Result<(SessionState, Arc<RuntimeEnv>, Arc<UsedCounters>)> {
+        let context = self.statement_context(run, snapshot, hints, accuracy)?;
+        let used = Arc::clone(&context.used);
+        let samples = SamplePlanner::new(Arc::clone(&context), self.engine.number(), describes);
+        let (state, runtime) = self.planning_state(run, context, samples)?;
+        Ok((state, runtime, used))
+    }
+
+    /// What a statement on a snapshot carries to its scans.
+    pub(super) fn statement_context(
+        &self,
+        run: &Run,
+        snapshot: &Arc<Snapshot>,
+        hints: &Hints,
+        accuracy: Option<Accuracy>,
+    ) -> Result<Arc<StatementContext>> {
         let pending = match &self.state.lock().transaction {
             Transaction::Open(open) => open.pending(&snapshot.catalog)?,
             _ => Default::default(),
@@ -270,14 +288,24 @@ impl Session {
             authoriser: self.authoriser(),
         });
         self.engine.queries().reads(run.query_id, &used);
+        Ok(context)
+    }
+
+    /// What plans the statement of a context.
+    pub(super) fn planning_state(
+        &self,
+        run: &Run,
+        context: Arc<StatementContext>,
+        samples: SamplePlanner,
+    ) -> Result<(SessionState, Arc<RuntimeEnv>)> {
+        let catalog = Arc::clone(&context.snapshot.catalog);
         let (mut state, runtime) = self.engine.statement_state(&run.settings);
-        let samples = SamplePlanner::new(Arc::clone(&context), self.engine.number(), describes);
         state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
         state.config_mut().set_extension(context);
         let catalogs = MemoryCatalogProviderList::new();
-        catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&snapshot.catalog, &state)));
+        catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&catalog, &state)));
         state.register_catalog_list(Arc::new(catalogs));
-        Ok((state, runtime, used))
+        Ok((state, runtime))
     }
 
     /// Pins the snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not named
@@ -314,11 +342,11 @@ impl Session {
 
 /// What bringing a query to what can be planned has shown.
 #[derive(Clone, Copy, Default)]
-struct Brought {
+pub(super) struct Brought {
     /// It is one of PostgreSQL's catalog.
-    of_catalog: bool,
+    pub(super) of_catalog: bool,
     /// It asks how sure values are.
-    has_bounds: bool,
+    pub(super) has_bounds: bool,
 }
 
 /// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined for exact.

@@ -28,7 +28,7 @@ pub use catalog::SnapshotCatalog;
 pub(crate) use columns::sql_schema;
 pub(crate) use context::IndexUse;
 pub use context::{SampleUsed, StatementContext, Used, UsedCounters};
-pub(crate) use draw::{Draw, Part, Sample, Unit, least};
+pub(crate) use draw::{Draw, Part, Sample, Unit, least, share};
 pub(crate) use error::external;
 pub use error::user_error;
 pub(crate) use metrics::{describe_snapshot, tell};

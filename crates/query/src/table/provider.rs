@@ -102,6 +102,26 @@ impl TableProvider for AlluviaTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = StatementContext::of(session)?;
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        self.scan_of(session, &context, session.config().target_partitions(), &columns, filters, limit)
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Exact; filters.len()])
+    }
+}
+
+impl AlluviaTable {
+    /// A scan of some columns by the statement of `context`, in at most so many partitions. `session` knows functions and options.
+    pub(crate) fn scan_of(
+        &self,
+        session: &dyn Session,
+        context: &Arc<StatementContext>,
+        partitions: usize,
+        asked: &[usize],
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let table = &self.entry.def;
         let read = context.snapshot.tables.get(&table.id).filter(|read| read.entry.changed_at == self.entry.changed_at);
         let read = read.ok_or_else(|| {
@@ -112,7 +132,6 @@ impl TableProvider for AlluviaTable {
         })?;
         let parts = Parts::new(filters, table);
         let planned = self.predicate(session, &parts)?;
-        let asked = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let weight_index = table.columns.len();
         let mut columns: Vec<usize> = asked.iter().copied().filter(|&index| index != weight_index).collect();
         let wanted = columns.len();
@@ -136,19 +155,15 @@ impl TableProvider for AlluviaTable {
             filter: planned.map(|predicate| predicate.over(&columns)).transpose()?,
             parts,
             limit: limit.filter(|_| filters.is_empty() && !draw.leaves_out()),
-            partitions: session.config().target_partitions(),
+            partitions,
             options: TableParquetOptions {
                 global: session.config_options().execution.parquet.clone(),
                 ..Default::default()
             },
-            context: &context,
+            context,
             read,
             span: ScanSpan::new(&context.used, &self.entry.def.name),
         };
         scan.plan()
-    }
-
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(vec![TableProviderFilterPushDown::Exact; filters.len()])
     }
 }

@@ -16,6 +16,8 @@ pub struct CodeSet {
     has_null: bool,
     /// Bit `i` is code `first + i`; empty where the codes span too much.
     bitmap: Vec<u64>,
+    /// How many codes the words of the bitmap before each have: a walk asks every node how many codes it has in common with the set.
+    ranks: Vec<u32>,
     first: u32,
 }
 
@@ -74,7 +76,15 @@ impl CodeSet {
                 set_bits(&mut bitmap, (low - first) as usize, (high - first) as usize);
             }
         }
-        CodeSet { runs, before, has_null, bitmap, first }
+        let ranks = bitmap
+            .iter()
+            .scan(0u32, |sum, word| {
+                let before = *sum;
+                *sum += word.count_ones();
+                Some(before)
+            })
+            .collect();
+        CodeSet { runs, before, has_null, bitmap, ranks, first }
     }
 
     /// How many codes, NULL included.
@@ -161,11 +171,23 @@ impl CodeSet {
 
     /// How many of its codes beside NULL lie in `min..=max`.
     pub(crate) fn count_in(&self, min: u32, max: u32) -> u64 {
-        self.rank(max.saturating_add(1)) - self.rank(min)
+        let through = match max.checked_add(1) {
+            Some(next) => self.rank(next),
+            None => self.rank(max) + u64::from(self.contains(max)),
+        };
+        through - self.rank(min)
     }
 
     /// How many of its codes beside NULL are below this one.
     fn rank(&self, code: u32) -> u64 {
+        if !self.bitmap.is_empty() {
+            let Some(bit) = code.checked_sub(self.first) else { return 0 };
+            let (place, bit) = (bit as usize / 64, bit % 64);
+            return match self.bitmap.get(place) {
+                Some(word) => u64::from(self.ranks[place] + (word & ((1 << bit) - 1)).count_ones()),
+                None => self.len() - u64::from(self.has_null),
+            };
+        }
         match self.runs.partition_point(|run| run.0 < code).checked_sub(1) {
             None => 0,
             Some(run) => {
@@ -259,6 +281,10 @@ impl CodeSet {
                     let wanted = self.word(min + 64 * at as u32);
                     any |= there & wanted;
                     missing |= there & !wanted;
+                    // Most nodes of a scattered set are cut by their first codes.
+                    if any != 0 && missing != 0 {
+                        break;
+                    }
                 }
                 match (any, missing) {
                     (0, _) => Overlap::Disjoint,
@@ -369,6 +395,10 @@ mod tests {
         assert_eq!(null.overlap(0, 0, false, None), Overlap::Covered);
         assert_eq!(null.overlap(3, 9, true, None), Overlap::Cut);
         assert_eq!(range.overlap(0, 0, false, None), Overlap::Disjoint);
+        // The last code stands for all times after the last that has one of its own.
+        assert_eq!(range.overlap(u32::MAX, u32::MAX, false, None), Overlap::Covered);
+        assert_eq!(range.count_in(5, u32::MAX), u64::from(u32::MAX) - 4);
+        assert_eq!(CodeSet::of_codes(vec![3, u32::MAX]).overlap(7, u32::MAX, false, None), Overlap::Cut);
         assert!(CodeSet::of_range(7, 3).is_empty());
     }
 }

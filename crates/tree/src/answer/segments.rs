@@ -142,12 +142,13 @@ pub(crate) fn read_cut(
     threads: usize,
     into: &mut Answer,
 ) -> Result<()> {
+    // Of each segment with cut blocks, the filters that any of them needs.
+    let mut opens: Vec<Option<u64>> = vec![None; segments.len()];
+    for block in cut {
+        *opens[block.segment].get_or_insert(0) |= block.open;
+    }
     let mut readings = Vec::with_capacity(segments.len());
-    for (at, SegmentRows { segment, .. }) in segments.iter().enumerate() {
-        let open = cut
-            .iter()
-            .filter(|block| block.segment == at)
-            .fold(None, |open: Option<u64>, block| Some(open.unwrap_or(0) | block.open));
+    for (SegmentRows { segment, .. }, open) in segments.iter().zip(opens) {
         readings.push(match open {
             Some(open) => Some(Reading::new(query, segment, open)?),
             None => None,

@@ -6,6 +6,7 @@
 
 mod fractions;
 mod honoured;
+mod outlines;
 mod thin;
 
 use alluvia_node::{Database, DatabaseOptions};

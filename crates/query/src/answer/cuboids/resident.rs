@@ -11,8 +11,6 @@ use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{Snapshot, Store, TableRead};
 use alluvia_tree::{Cuboid, GroupSpan, SegmentRows};
 use alluvia_types::{Clock, Result, Version};
-use arrow::array::AsArray;
-use arrow::datatypes::UInt64Type;
 use parking_lot::RwLock;
 use std::ops::Range;
 use std::sync::Arc;
@@ -227,8 +225,7 @@ impl Resident {
             return Ok(false);
         }
         for (chunk, rows) in tails.read(&read.entry, dictionaries, &read.tail, version)? {
-            let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
-            let first = versions.values().partition_point(|&version| version <= above.0).max(rows.start);
+            let first = chunk.versions().partition_point(|&version| version <= above.0).max(rows.start);
             if first < rows.end && !self.add(&mut state.cuboid, &chunk, first..rows.end)? {
                 return Ok(false);
             }

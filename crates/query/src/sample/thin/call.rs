@@ -5,6 +5,7 @@
 //! and the condition is where it counts. Planning takes that apart again.
 
 use super::super::number::{Number, number_of};
+use super::super::outline::GapTable;
 use super::super::planner::table_of;
 use super::LIMIT_COLUMN;
 use super::table::{Bound, ThinTable};
@@ -13,6 +14,7 @@ use crate::dialect::{not_supported, query_of_table, visit_mut};
 use crate::session::wrap;
 use crate::table::{AlluviaTable, StatementContext};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
+use datafusion::catalog::TableProvider;
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::{DataFusionError, TableReference};
 use datafusion::logical_expr::logical_plan::SubqueryAlias;
@@ -115,7 +117,7 @@ fn gather_one(call: &mut TableFactor, condition: &mut Option<Expr>) -> Result<()
 }
 
 /// What is asked for beside the rows.
-fn bound_of(args: &[FunctionArg], describes: bool) -> Result<Bound> {
+pub(in crate::sample) fn bound_of(args: &[FunctionArg], describes: bool) -> Result<Bound> {
     let [arg] = args else {
         return Err(wrong("thin takes a table and either max_rows or fraction"));
     };
@@ -156,12 +158,13 @@ fn wrong_value(name: &str, what: &str, takes: &str) -> Error {
         .with_hint(format!("it takes {takes}"))
 }
 
-/// Plans a call that was gathered.
+/// Plans a call that was gathered; where it `leaves_gap`, without its rows.
 pub(in crate::sample) fn plan(
     call: &TableFunctionArgs,
     context: &mut dyn RelationPlannerContext,
     statement: &Arc<StatementContext>,
     describes: bool,
+    leaves_gap: bool,
 ) -> Result<LogicalPlan, DataFusionError> {
     let Some((FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(rows))), bound)) = call.args.split_first()
     else {
@@ -188,8 +191,10 @@ pub(in crate::sample) fn plan(
         return Err(wrap(error.with_hint(format!("ALTER TABLE {named} RENAME {LIMIT_COLUMN} TO another name"))));
     }
     let thin = ThinTable::new(rows, table, bound, statement);
+    let provider: Arc<dyn TableProvider> =
+        if leaves_gap { Arc::new(GapTable::new(thin.schema())) } else { Arc::new(thin) };
     let name = TableReference::bare(format!("thin({named}{text}){condition}"));
-    let scan = TableScanBuilder::new(name, provider_as_source(Arc::new(thin))).build()?;
+    let scan = TableScanBuilder::new(name, provider_as_source(provider)).build()?;
     let plan = Arc::new(LogicalPlan::TableScan(scan));
     Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(plan, THIN)?))
 }

@@ -14,7 +14,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    ReplaceChildrenOptions, execute_stream,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use std::fmt;
@@ -25,7 +25,7 @@ const ALL_WEIGHTS: f64 = 18_446_744_073_709_551_616.0;
 
 /// What one input reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Level {
+pub(in crate::sample) struct Level {
     /// Of which segments. What has no ladder is read once, first; the others in several levels, one of which is enough.
     pub part: Part,
     /// The weights that it has rows of; `None` is all.
@@ -34,17 +34,38 @@ pub(super) struct Level {
 
 /// A column of the result.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Shown {
+pub(in crate::sample) enum Shown {
     /// A column of the inputs.
     Column(usize),
     /// The limit.
     Limit,
 }
 
+/// Makes the input of a level when it is asked for.
+#[derive(Clone)]
+pub(in crate::sample) struct LevelScan(Arc<dyn Fn(Level) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync>);
+
+impl LevelScan {
+    /// Made so.
+    pub(in crate::sample) fn new(
+        scan: impl Fn(Level) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync + 'static,
+    ) -> LevelScan {
+        LevelScan(Arc::new(scan))
+    }
+}
+
+impl fmt::Debug for LevelScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LevelScan")
+    }
+}
+
 /// The rows of least weight among its inputs', which end with their weights.
 #[derive(Debug)]
-pub(super) struct ThinExec {
+pub(in crate::sample) struct ThinExec {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
+    /// Makes the inputs, where there are none yet.
+    scan: Option<LevelScan>,
     reading: Reading,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -71,18 +92,30 @@ impl ThinExec {
         rows: u64,
         fraction: f64,
     ) -> Result<ThinExec> {
-        Ok(ThinExec::of(inputs, Reading { levels, shown, schema, rows, fraction }))
+        assert_eq!(inputs.len(), levels.len(), "an input a level");
+        Ok(ThinExec::of(inputs, None, Reading { levels, shown, schema, rows, fraction }))
     }
 
-    fn of(inputs: Vec<Arc<dyn ExecutionPlan>>, reading: Reading) -> ThinExec {
-        assert_eq!(inputs.len(), reading.levels.len(), "an input a level");
+    /// The same, whose inputs are made when they are read.
+    pub(in crate::sample) fn asking(
+        scan: LevelScan,
+        levels: Vec<Level>,
+        shown: Vec<Shown>,
+        schema: SchemaRef,
+        rows: u64,
+        fraction: f64,
+    ) -> ThinExec {
+        ThinExec::of(Vec::new(), Some(scan), Reading { levels, shown, schema, rows, fraction })
+    }
+
+    fn of(inputs: Vec<Arc<dyn ExecutionPlan>>, scan: Option<LevelScan>, reading: Reading) -> ThinExec {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&reading.schema)),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        ThinExec { inputs, reading, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+        ThinExec { inputs, scan, reading, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -131,7 +164,7 @@ impl ExecutionPlan for ThinExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(ThinExec::of(children, self.reading.clone())))
+        Ok(Arc::new(ThinExec::of(children, self.scan.clone(), self.reading.clone())))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -145,6 +178,7 @@ impl ExecutionPlan for ThinExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let run = Run {
             inputs: self.inputs.clone(),
+            scan: self.scan.clone(),
             reading: self.reading.clone(),
             held: MemoryConsumer::new("ThinExec").register(context.memory_pool()),
             levels_read: MetricBuilder::new(&self.metrics).counter("levels_read", partition),
@@ -175,6 +209,7 @@ impl ExecutionPlan for ThinExec {
 /// One run.
 struct Run {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
+    scan: Option<LevelScan>,
     reading: Reading,
     context: Arc<TaskContext>,
     held: MemoryReservation,
@@ -185,19 +220,19 @@ struct Run {
 impl Run {
     async fn run(self) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
         let rows = usize::try_from(self.reading.rows).unwrap_or(usize::MAX - 1);
-        let levels = self.reading.levels.iter().copied().zip(&self.inputs);
-        let (loose, laddered): (Vec<_>, Vec<_>) = levels.partition(|(level, _)| level.part == Part::Loose);
+        let levels = self.reading.levels.iter().copied().enumerate();
+        let (loose, laddered): (Vec<_>, Vec<_>) = levels.partition(|(_, level)| level.part == Part::Loose);
         // One more than fit: its weight is the limit.
         let mut base = Lowest::new(rows + 1);
-        for (_, input) in loose {
-            self.read(input, &mut base, 0).await?;
+        for (place, level) in loose {
+            self.read(place, level, &mut base, 0).await?;
         }
         let base_bytes = base.bytes();
         let last = laddered.len().saturating_sub(1);
         let mut found = base.clone();
-        for (at, (level, input)) in laddered.into_iter().enumerate() {
+        for (at, (place, level)) in laddered.into_iter().enumerate() {
             found = base.clone();
-            self.read(input, &mut found, base_bytes).await?;
+            self.read(place, level, &mut found, base_bytes).await?;
             // What is heavier than the level may be in what was not read.
             let next = found.weight_after(rows);
             if at == last || next.zip(level.below).is_some_and(|(next, below)| next < below) {
@@ -220,10 +255,14 @@ impl Run {
         Ok((shown, self.held))
     }
 
-    /// Reads an input to its end.
-    async fn read(&self, input: &Arc<dyn ExecutionPlan>, into: &mut Lowest, beside_bytes: usize) -> Result<()> {
+    /// Reads a level's input to its end.
+    async fn read(&self, place: usize, level: Level, into: &mut Lowest, beside_bytes: usize) -> Result<()> {
         self.levels_read.add(1);
-        let mut batches = input.execute(0, Arc::clone(&self.context))?;
+        let input = match &self.scan {
+            None => Arc::clone(&self.inputs[place]),
+            Some(LevelScan(scan)) => scan(level)?,
+        };
+        let mut batches = execute_stream(input, Arc::clone(&self.context))?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             self.rows_thinned.add(batch.num_rows());

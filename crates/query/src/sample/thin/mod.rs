@@ -19,7 +19,10 @@ mod lowest;
 mod table;
 
 pub(crate) use call::{THIN, gather};
-pub(super) use call::{is_call, plan};
+pub(super) use call::{bound_of, is_call, plan};
+pub(super) use exec::{LevelScan, ThinExec};
+pub(crate) use table::Bound;
+pub(super) use table::{levels, shown_of};
 
 /// The column that tells the limit: all rows of the box that weigh less, as a share of all weights, are shown.
-const LIMIT_COLUMN: &str = "weight_limit";
+pub(super) const LIMIT_COLUMN: &str = "weight_limit";

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// How many rows are shown.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Bound {
+pub(crate) enum Bound {
     /// As many as fit into so many.
     Rows(u64),
     /// This share of them.
@@ -66,7 +66,7 @@ impl ThinTable {
 
 /// What to read in which order, so that `rows` matching rows of least weight are surely found: first what has no ladder, then of
 /// what has one the rungs, the thinnest that may hold enough first.
-fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<Level> {
+pub(in crate::sample) fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<Level> {
     let all = weight_limit(statement.sample_fraction);
     let def = &table.entry().def;
     let Some(read) = statement.snapshot.tables.get(&def.id) else { return Vec::new() };
@@ -91,6 +91,21 @@ fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<
         }
     }
     levels
+}
+
+/// The columns to read where these are wanted, of which the one at `limit_index` is the limit, and what is shown of them.
+pub(in crate::sample) fn shown_of(wanted: &[usize], limit_index: usize) -> (Vec<usize>, Vec<Shown>) {
+    let mut columns = Vec::with_capacity(wanted.len());
+    let mut shown = Vec::with_capacity(wanted.len());
+    for &index in wanted {
+        if index == limit_index {
+            shown.push(Shown::Limit);
+        } else {
+            shown.push(Shown::Column(columns.len()));
+            columns.push(index);
+        }
+    }
+    (columns, shown)
 }
 
 /// Plans a part. Optimizers go over it again in the statement's plan, and must not find joins there that filters already tie to their
@@ -145,13 +160,7 @@ impl TableProvider for ThinTable {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let limit_index = self.schema.fields().len() - 1;
-        let columns: Vec<usize> = wanted.iter().copied().filter(|&index| index != limit_index).collect();
-        let mut shown = Vec::with_capacity(wanted.len());
-        for index in &wanted {
-            let column = shown.iter().filter(|shown| matches!(shown, Shown::Column(_))).count();
-            shown.push(if *index == limit_index { Shown::Limit } else { Shown::Column(column) });
-        }
+        let (columns, shown) = shown_of(&wanted, self.schema.fields().len() - 1);
         let schema = Arc::new(self.schema.project(&wanted)?);
         let rows = match self.bound {
             Bound::Fraction(fraction) => {
