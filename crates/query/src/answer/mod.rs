@@ -38,8 +38,6 @@ pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
 pub(crate) use verify::{Verified, verify};
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
@@ -47,30 +45,9 @@ pub(crate) struct Kept {
     pub(crate) tails: tail::CodedTails,
     /// Names that members share.
     pub(crate) names: names::Names,
-    running: AtomicUsize,
-}
-
-/// An answer that is being made.
-struct Running<'a> {
-    of: &'a AtomicUsize,
-    /// The threads that it may take.
-    threads: usize,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.of.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Kept {
-    /// An answer begins that may take `threads` threads: of answers that are made at a time each takes its part of them, since threads
-    /// beyond the processors' cost time and save none.
-    fn begin(&self, threads: usize) -> Running<'_> {
-        let running = self.running.fetch_add(1, Ordering::Relaxed) + 1;
-        Running { of: &self.running, threads: (threads / running).max(1) }
-    }
-
     /// Drops what is kept of tables that are gone.
     pub(crate) fn retain(&self, exists: impl Fn(alluvia_types::TableId) -> bool) {
         self.tails.retain(&exists);

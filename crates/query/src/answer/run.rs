@@ -300,10 +300,9 @@ pub(crate) fn run(
     threads: usize,
     schema: &SchemaRef,
 ) -> Result<Option<(RecordBatch, Counters)>> {
-    let running = kept.begin(threads);
     let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept)? else { return Ok(None) };
     for question in questions.iter() {
-        if !answer(question, &segments, running.threads, &mut found)? {
+        if !answer(question, &segments, threads, &mut found)? {
             return Ok(None);
         }
     }
