@@ -17,7 +17,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
         | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction
         | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
-        | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
+        | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {

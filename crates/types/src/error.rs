@@ -35,6 +35,8 @@ pub enum ErrorKind {
     InvalidValue,
     /// A text is not written as values of its type are.
     InvalidText,
+    /// A text is no regular expression.
+    InvalidPattern,
     /// A value, or the result of arithmetic, does not fit its type.
     OutOfRange,
     /// Division by zero.
@@ -43,6 +45,8 @@ pub enum ErrorKind {
     InvalidSample,
     /// The seed of a TABLESAMPLE is not one.
     InvalidSampleSeed,
+    /// A subquery that is used as a value has more than one row.
+    TooManyRows,
     /// NULL in a NOT NULL column.
     NotNull,
     /// Types do not fit together.
@@ -115,7 +119,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 50] = [
+    pub const ALL: [ErrorKind; 52] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -128,10 +132,12 @@ impl ErrorKind {
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
+        ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
         ErrorKind::DivisionByZero,
         ErrorKind::InvalidSample,
         ErrorKind::InvalidSampleSeed,
+        ErrorKind::TooManyRows,
         ErrorKind::NotNull,
         ErrorKind::DatatypeMismatch,
         ErrorKind::NotSupported,
@@ -184,10 +190,12 @@ impl ErrorKind {
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
+            InvalidPattern => "2201B",
             OutOfRange => "22003",
             DivisionByZero => "22012",
             InvalidSample => "2202H",
             InvalidSampleSeed => "2202G",
+            TooManyRows => "21000",
             NotNull => "23502",
             DatatypeMismatch => "42804",
             NotSupported => "0A000",

@@ -1,6 +1,6 @@
 //! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
-//! simplification, joins and subqueries that leave NULL alone, conditions that stay where they belong, INTERSECT ALL and EXCEPT ALL that count,
-//! and casts that round.
+//! simplification, joins and subqueries that leave NULL alone, subqueries wherever an expression may stand, conditions that stay where they
+//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, and floats that are rounded.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -17,8 +17,10 @@ mod casts;
 mod constants;
 mod expressions;
 mod grouping_sets;
+mod moments;
 mod multisets;
 mod null_keys;
+mod rounding;
 mod simplify;
 mod subqueries;
 mod sum;
@@ -29,6 +31,7 @@ pub(crate) use constants::PushDownKeepingConstants;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
 pub(crate) use multisets::CountedMultisets;
 pub(crate) use null_keys::JoinsKeepingNulls;
+pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 
@@ -38,8 +41,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::AggregateUDF;
 use std::sync::Arc;
 
-/// Replaces `sum`.
+/// Replaces `sum`, and plans dates with intervals.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
+    state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     Ok(())
 }

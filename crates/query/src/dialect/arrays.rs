@@ -333,6 +333,12 @@ mod tests {
             ("a < ANY(ARRAY[1])", "a < ANY(ARRAY[1])"),
             ("a < ANY (SELECT a FROM t)", "a < ANY(SELECT a AS \"quantified subquery\" FROM t)"),
             ("a <> ALL (SELECT a AS b FROM t)", "a <> ALL(SELECT a AS b FROM t)"),
+            ("a < ANY (VALUES (1))", "a < ANY(SELECT * FROM (VALUES (1)) AS \"quantified subquery\")"),
+            (
+                "a <> ALL ((SELECT 1) UNION (SELECT 2))",
+                "a <> ALL(SELECT * FROM ((SELECT 1) UNION (SELECT 2)) AS \"quantified subquery\")",
+            ),
+            ("a = ANY ((SELECT b)::int[])", "a = ANY((SELECT b)::INT[])"),
             ("a < ANY (SELECT * FROM t)", "a < ANY(SELECT * FROM (SELECT * FROM t) AS \"quantified subquery\")"),
             ("a > ALL (SELECT DISTINCT a FROM t)", "a > ALL(SELECT DISTINCT a AS \"quantified subquery\" FROM t)"),
             (

@@ -9,10 +9,11 @@
 //! begins are counted, and past a bound every one of them is refused; whoever parses asks [`Grammar::is_used_up`] then.
 
 use super::visit::visit;
-use datafusion::sql::sqlparser::ast::{Expr, Visitor};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use std::any::TypeId;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -41,6 +42,74 @@ impl Grammar {
     pub(crate) fn is_used_up(&self) -> bool {
         self.expressions_left.get() == 0
     }
+
+    /// Whether there is time left for a copy of an expression.
+    fn counts(&self, expr: &Expr) -> bool {
+        let mut parts = Parts(1);
+        let _ = visit(expr, &mut parts);
+        let left = self.expressions_left.get().saturating_sub(parts.0);
+        self.expressions_left.set(left);
+        left > 0
+    }
+
+    /// A comparison with a query in brackets behind ANY, SOME or ALL; nothing if it goes on as an expression.
+    fn quantified(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        compare_op: BinaryOperator,
+        keyword: Keyword,
+    ) -> Option<Result<Expr, ParserError>> {
+        if !self.counts(left) {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        let query = parser.maybe_parse(|parser| {
+            for _ in 0..2 {
+                parser.next_token();
+            }
+            parser.expect_token(&Token::LParen)?;
+            let query = parser.parse_query()?;
+            parser.expect_token(&Token::RParen)?;
+            Ok(query)
+        });
+        let (left, right) = match query {
+            Ok(Some(query)) => (Box::new(left.clone()), Box::new(Expr::Subquery(query))),
+            Ok(None) => return None,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(Ok(match keyword {
+            Keyword::ALL => Expr::AllOp { left, compare_op, right },
+            _ => Expr::AnyOp { left, compare_op, right, is_some: keyword == Keyword::SOME },
+        }))
+    }
+}
+
+/// The operator and the quantifier that the parser stands before, if a query that starts with a bracket or VALUES comes after them.
+fn quantifier_of_query(parser: &Parser) -> Option<(BinaryOperator, Keyword)> {
+    let op = match parser.peek_token_ref().token {
+        Token::Eq => BinaryOperator::Eq,
+        Token::Neq => BinaryOperator::NotEq,
+        Token::Lt => BinaryOperator::Lt,
+        Token::LtEq => BinaryOperator::LtEq,
+        Token::Gt => BinaryOperator::Gt,
+        Token::GtEq => BinaryOperator::GtEq,
+        _ => return None,
+    };
+    let keyword = |at: usize| match parser.peek_nth_token_ref(at).token {
+        Token::Word(ref word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let quantifier = keyword(1);
+    if !matches!(quantifier, Keyword::ANY | Keyword::SOME | Keyword::ALL) {
+        return None;
+    }
+    let brackets = (2..).take_while(|&at| parser.peek_nth_token_ref(at).token == Token::LParen).count();
+    let is_query = match keyword(2 + brackets) {
+        Keyword::VALUES => brackets > 0,
+        Keyword::SELECT | Keyword::WITH => brackets > 1,
+        _ => false,
+    };
+    is_query.then_some((op, quantifier))
 }
 
 /// Counts expressions.
@@ -156,19 +225,18 @@ impl Dialect for Grammar {
         (left == 0).then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
-    /// `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; the parser would take `b AND c` for the right side.
+    /// `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; the parser would take `b AND c` for the right side. And of
+    /// `a = ANY (VALUES (1), (2))` or `a = ANY ((SELECT 1) UNION (SELECT 2))` it knows no subquery.
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if let Some((compare_op, keyword)) = quantifier_of_query(parser) {
+            return self.quantified(parser, left, compare_op, keyword);
+        }
         use Keyword::{DISTINCT, FROM, IS, NOT};
         let is_negated = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);
         if !is_negated && !parser.parse_keywords(&[IS, DISTINCT, FROM]) {
             return None;
         }
-        // The copy takes time, too.
-        let mut parts = Parts(1);
-        let _ = visit(left, &mut parts);
-        let expressions_left = self.expressions_left.get().saturating_sub(parts.0);
-        self.expressions_left.set(expressions_left);
-        if expressions_left == 0 {
+        if !self.counts(left) {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
         let (left, right) = (Box::new(left.clone()), parser.parse_subexpr(self.prec_value(Precedence::Is)));

@@ -18,6 +18,7 @@ pub(crate) mod parameters;
 mod parse;
 mod refuse;
 pub(crate) mod roles;
+mod row_lists;
 pub(crate) mod statement;
 mod sureness;
 mod urls;

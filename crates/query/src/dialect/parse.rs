@@ -17,7 +17,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{arrays, depth, hints, labels, mirror, parameters, urls};
+use crate::dialect::{arrays, depth, hints, labels, mirror, parameters, row_lists, urls};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
@@ -82,6 +82,12 @@ fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
             Ok(()) => match statement(tokens, &hints) {
                 Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
                 Ok(mut kind) => {
+                    if row_lists::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = row_lists::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
                     if arrays::may_have(tokens)
                         && let Some(query) = parameters::query_of(&mut kind)
                         && let Err(error) = arrays::write_out(query)

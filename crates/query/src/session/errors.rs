@@ -57,7 +57,11 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
     if let Some(own) = user_error(error) {
         return own;
     }
-    match leaf(error) {
+    let error = leaf(error);
+    if let Some(told) = told_by_words(&error.message()) {
+        return told;
+    }
+    match error {
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
         DataFusionError::SQL(error, _) => Error::new(ErrorKind::Syntax, error.to_string()),
         DataFusionError::NotImplemented(message) => not_implemented(message),
@@ -77,6 +81,21 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
         DataFusionError::Internal(message) => Error::internal(clean(message)),
         other => Error::internal(clean(&other.message())),
     }
+}
+
+/// What is told by its words alone, wherever it comes from.
+fn told_by_words(message: &str) -> Option<Error> {
+    if message.contains("subquery returned more than one row") {
+        let error = Error::new(ErrorKind::TooManyRows, "a subquery that is used as a value has more than one row");
+        return Some(error.with_hint("take one of them: an aggregate, or LIMIT 1"));
+    }
+    // "Regular expression did not compile: Syntax(... error: unclosed group ...)"
+    let is_pattern = ["expression did not compile", "regex parse error"].iter().any(|words| message.contains(words));
+    is_pattern.then(|| {
+        let reason = message.rsplit_once("error: ").and_then(|(_, reason)| reason.lines().next());
+        let reason = reason.map(|reason| format!(": {}", reason.trim())).unwrap_or_default();
+        Error::new(ErrorKind::InvalidPattern, format!("the pattern is no regular expression{reason}"))
+    })
 }
 
 /// The error that a stream of rows ended with.
@@ -155,7 +174,7 @@ fn not_implemented(message: &str) -> Error {
     if let Some(node) = node("Physical plan does not support logical expression ") {
         return match node {
             "Exists" | "InSubquery" | "SetComparison" => {
-                not_supported("EXISTS, IN, ANY or ALL of a subquery outside of WHERE and HAVING")
+                not_supported("EXISTS, IN, ANY or ALL of a subquery in this place")
                     .with_hint("join the subquery, or compare with an aggregate of it: x >= (SELECT max(y) FROM u)")
             }
             "ScalarSubquery" | "OuterReferenceColumn" => {
@@ -325,7 +344,7 @@ mod tests {
             "Unsupported ast node in sqltorel: Collate { expr: Identifier(Ident { value: \"a\", span: Span(..) }) }";
         assert_eq!(told(collate), "COLLATE is not supported");
         let exists = told("Physical plan does not support logical expression Exists(Exists { subquery: <subquery> })");
-        assert_eq!(exists, "EXISTS, IN, ANY or ALL of a subquery outside of WHERE and HAVING is not supported");
+        assert_eq!(exists, "EXISTS, IN, ANY or ALL of a subquery in this place is not supported");
         assert_eq!(
             told(
                 "Unsupported interval argument. Expected string literal or number, got: Interval(Interval { value: 1 })"
@@ -375,6 +394,17 @@ mod tests {
         );
         assert_eq!((wildcard.kind(), having.kind()), (ErrorKind::NotGrouped, ErrorKind::NotGrouped));
         assert_eq!(of("Column in SELECT is odd").kind(), ErrorKind::Syntax);
+    }
+
+    #[test]
+    fn patterns_and_values_of_many_rows_are_told_by_their_words() {
+        let text = "Regular expression did not compile: Syntax(\n~~~~\nregex parse error:\n    (\n    ^\nerror: unclosed group\n~~~~\n)";
+        let arrow = ArrowError::ComputeError(text.into());
+        let pattern = error_of(&DataFusionError::ArrowError(Box::new(arrow), None));
+        assert_eq!(pattern.kind(), ErrorKind::InvalidPattern);
+        assert_eq!(pattern.message(), "the pattern is no regular expression: unclosed group");
+        let many = error_of(&DataFusionError::Execution("Scalar subquery returned more than one row".into()));
+        assert_eq!(many.kind(), ErrorKind::TooManyRows);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use crate::checked::{
     CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, LosslessCasts,
-    PushDownKeepingConstants, SimplifyKeepingNulls, SubqueriesKeepingNulls,
+    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -78,11 +78,14 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
         rules.into_iter().map(|rule| wrapped(Stoppable(rule))).collect()
     }
     let mut analyzers = Analyzer::new().rules;
+    let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
+    analyzers.insert(coerced, Arc::new(RoundedFloats));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(CheckedIntegers));
+    // The last: what it makes of subqueries has its types.
+    analyzers.push(Arc::new(SubqueriesKeepingNulls));
     let mut optimizers = Optimizer::new().rules;
-    optimizers.insert(0, Arc::new(SubqueriesKeepingNulls));
     let ours: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
         Arc::new(SimplifyKeepingNulls::default()),
         Arc::new(PushDownKeepingConstants::default()),
@@ -214,11 +217,11 @@ mod tests {
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
-        let before_subqueries = expected.iter().position(|name| name.starts_with("rewrite_set_comparison")).unwrap();
-        expected.insert(before_subqueries, format!("{} false", SubqueriesKeepingNulls.name()));
+        expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
+        expected.insert(coerced, RoundedFloats.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }
 }

@@ -1,0 +1,189 @@
+//! Rounding of floats as PostgreSQL rounds them.
+//!
+//! Invariants:
+//! - Of two numbers that are equally near, a float becomes the even one, and a number that PostgreSQL has as NUMERIC the one further from
+//!   zero. NUMERIC there, and floats here, are numbers that are written out, averages of whole numbers and of decimals, and what is made
+//!   of these by arithmetic: `round(2.5)` is 3, and `round(CAST(2.5 AS DOUBLE PRECISION))` is 2. They are followed through derived tables.
+//! - `round(x, n)` of a float is `round(x::numeric, n)`: PostgreSQL has no other, and takes the 15 digits that a float is sure of.
+//!
+//! DataFusion 55.2 rounds all floats away from zero, cuts off what is behind the point in casts, and multiplies by a power of ten for
+//! `round(x, n)`, so that `round(2.675, 2)` is 2.67 or 2.68 by chance.
+
+mod functions;
+
+use super::expressions::each_named;
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+use std::collections::HashSet;
+
+pub(super) use functions::{is_rounded, rounded};
+
+/// Puts our functions in the place of `round` and into casts. Types must not have been coerced: a cast that was written tells a float
+/// from a number.
+#[derive(Debug)]
+pub(crate) struct RoundedFloats;
+
+impl AnalyzerRule for RoundedFloats {
+    fn name(&self) -> &str {
+        "rounded_floats"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let rounded = plan.transform_up_with_subqueries(|plan| {
+            if !rounds(&plan)? {
+                return Ok(Transformed::no(plan));
+            }
+            let schema = merge_schema(&plan.inputs());
+            let exact = plan.inputs().into_iter().flat_map(exact_columns).collect();
+            let rounding = Rounding { schema: &schema, exact };
+            let names = NamePreserver::new(&plan);
+            let change = |expr: Expr| expr.transform_up(|expr| Ok(rounding.of(expr)));
+            plan.map_expressions(|expr| each_named(&names, expr, &change))
+        })?;
+        Ok(rounded.data)
+    }
+}
+
+fn rounds(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|expr| {
+            Ok(match expr {
+                Expr::ScalarFunction(function) => function.name() == "round",
+                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
+                _ => false,
+            })
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// What is rounded, and what is known of it.
+struct Rounding<'a> {
+    schema: &'a DFSchema,
+    /// Columns of floats that PostgreSQL has as NUMERIC.
+    exact: HashSet<Column>,
+}
+
+impl Rounding<'_> {
+    fn of(&self, expr: Expr) -> Transformed<Expr> {
+        match expr {
+            Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "round" => {
+                match <[Expr; 2]>::try_from(args) {
+                    Ok([of, places]) if self.is_float(&of) => {
+                        Transformed::yes(functions::at_place(of, cast(places, DataType::Int64)))
+                    }
+                    Ok(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args: args.into() })),
+                    Err(args) => match <[Expr; 1]>::try_from(args) {
+                        Ok([of]) if self.is_float(&of) => {
+                            let to_even = !self.is_exact(&of);
+                            Transformed::yes(rounded(of, to_even))
+                        }
+                        Ok(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args: args.into() })),
+                        Err(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
+                    },
+                }
+            }
+            Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && self.is_float(&of) => {
+                let to_even = !self.is_exact(&of);
+                Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded(*of, to_even)), field }))
+            }
+            Expr::TryCast(TryCast { expr: of, field }) if field.data_type().is_integer() && self.is_float(&of) => {
+                let to_even = !self.is_exact(&of);
+                Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of, to_even)), field }))
+            }
+            other => Transformed::no(other),
+        }
+    }
+
+    fn is_float(&self, expr: &Expr) -> bool {
+        !is_rounded(expr) && matches!(expr.get_type(self.schema), Ok(DataType::Float32 | DataType::Float64))
+    }
+
+    /// Whether PostgreSQL has it as NUMERIC, or as an integer.
+    fn is_exact(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Literal(..) => true,
+            Expr::Column(column) if self.exact.contains(column) => true,
+            Expr::Alias(alias) => self.is_exact(&alias.expr),
+            Expr::Negative(inner) => self.is_exact(inner),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                use Operator::{Divide, Minus, Modulo, Multiply, Plus};
+                matches!(op, Plus | Minus | Multiply | Divide | Modulo) && self.is_exact(left) && self.is_exact(right)
+            }
+            Expr::AggregateFunction(function) => {
+                let same = ["avg", "sum", "min", "max"].contains(&function.func.name());
+                same && function.params.args.iter().all(|of| self.is_exact(of))
+            }
+            Expr::WindowFunction(function) => {
+                let same = ["avg", "sum", "min", "max"].contains(&function.fun.name());
+                same && function.params.args.iter().all(|of| self.is_exact(of))
+            }
+            Expr::ScalarFunction(function) => {
+                let same = ["abs", "ceil", "coalesce", "floor", "greatest", "least", "nullif", "round", "trunc"];
+                let is_rounding = same.contains(&function.name()) || is_rounded(expr);
+                is_rounding && function.args.iter().all(|of| self.is_exact(of))
+            }
+            Expr::Case(case) => {
+                let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+                results.into_iter().all(|result| self.is_exact(result))
+            }
+            other => {
+                use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
+                let of = other.get_type(self.schema);
+                of.is_ok_and(|of| {
+                    of.is_integer() || matches!(of, Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..))
+                })
+            }
+        }
+    }
+}
+
+/// The columns of a plan that PostgreSQL has as NUMERIC, and that are floats here.
+fn exact_columns(plan: &LogicalPlan) -> HashSet<Column> {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            let rounding = Rounding { schema: aggregate.input.schema(), exact: exact_columns(&aggregate.input) };
+            exact_of(&rounding, aggregate.group_expr.iter().chain(&aggregate.aggr_expr))
+        }
+        LogicalPlan::Projection(projection) => {
+            let rounding = Rounding { schema: projection.input.schema(), exact: exact_columns(&projection.input) };
+            exact_of(&rounding, projection.expr.iter())
+        }
+        LogicalPlan::Window(window) => {
+            let rounding = Rounding { schema: window.input.schema(), exact: exact_columns(&window.input) };
+            let mut exact = exact_of(&rounding, window.window_expr.iter());
+            exact.extend(rounding.exact);
+            exact
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let renamed = |column: Column| Column::new(Some(alias.alias.clone()), column.name);
+            exact_columns(&alias.input).into_iter().map(renamed).collect()
+        }
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Join(_) => plan.inputs().into_iter().flat_map(exact_columns).collect(),
+        _ => HashSet::new(),
+    }
+}
+
+fn exact_of<'a>(rounding: &Rounding<'_>, exprs: impl Iterator<Item = &'a Expr>) -> HashSet<Column> {
+    let is_exact = |expr: &&Expr| {
+        matches!(expr.get_type(rounding.schema), Ok(DataType::Float32 | DataType::Float64)) && rounding.is_exact(expr)
+    };
+    let column = |expr: &Expr| {
+        let (relation, name) = expr.qualified_name();
+        Column::new(relation, name)
+    };
+    exprs.filter(is_exact).map(column).collect()
+}
