@@ -243,6 +243,9 @@ class Writer:
             ])()
         if family in ("dec", "dbl"):
             type_ = "DECIMAL(12, 2)" if family == "dec" else "DOUBLE PRECISION"
+            if family == "dbl" and self.chance(0.1):
+                # Half to even, which DuckDB has under another name.
+                return Node("dbl", ("round(", "round_even("), inner(), (")", ", 0)"))
             return rng.choice([
                 lambda: Node(family, "(", inner(), rng.choice([" + ", " - "]), inner(), ")"),
                 lambda: Node(family, "abs(", inner(), ")"),
@@ -265,6 +268,7 @@ class Writer:
             lambda: Node("ts", f"date_trunc('{rng.choice(['year', 'month', 'day', 'hour'])}', ", inner(), ")"),
             lambda: Node("ts", "(", inner(), f" {rng.choice('+-')} INTERVAL '{rng.choice(['1 day', '3 hours', '1 month'])}')"),
             lambda: Node("ts", "CAST(", inner("dat"), " AS TIMESTAMP)"),
+            lambda: Node("ts", "(", inner("dat"), f" {rng.choice('+-')} INTERVAL '{rng.choice(['1 hour', '1 day 90 minutes'])}')"),
         ])()
 
     def boolean(self, scope, depth=2, subqueries=True):

@@ -137,8 +137,8 @@ pub(super) fn at_most_one(query: &LogicalPlan, name: &str) -> Result<LogicalPlan
 
 /// The rows of an EXISTS whose conditions on columns from around it come after all else, and these as conditions on the rows under a name.
 pub(super) fn pulled_up(query: &LogicalPlan, near: &[Column], name: &str) -> Result<Option<(LogicalPlan, Expr)>> {
-    let query = without_order(query);
-    if near.is_empty() || outer_columns(query).len() != near.len() || !pulls_up(query, true)? {
+    let is_far = outer_columns(query).iter().any(|column| !near.contains(column));
+    if near.is_empty() || is_far || !pulls_up(query, true)? {
         return Ok(None);
     }
     let mut pull_up = PullUpCorrelatedExpr::new().with_exists_sub_query(true);

@@ -17,9 +17,8 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, FetchType, Filter, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, SubqueryAlias, Union, Window, WindowFrame,
-    binary_expr, lit,
+    Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
+    Operator, Projection, SkipType, Sort, SortExpr, SubqueryAlias, Union, Window, WindowFrame, binary_expr, lit,
 };
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;

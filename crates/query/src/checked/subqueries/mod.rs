@@ -329,6 +329,7 @@ impl Below<'_> {
 
     /// EXISTS as a column.
     fn mark(&mut self, query: &LogicalPlan) -> Result<Expr> {
+        let query = direct::without_order(query);
         let (place, near) = self.place(query)?;
         let name = self.names.next("subquery");
         let input = Arc::clone(&self.inputs[place]);
@@ -337,7 +338,7 @@ impl Below<'_> {
             None if near.is_empty() => (direct::at_most_one(query, &name)?, lit(true)),
             None => {
                 let around = self.around(place, &near);
-                domain::keyed(direct::without_order(query), &around, near, &name, self.names)?
+                domain::keyed(query, &around, near, &name, self.names)?
             }
         };
         self.inputs[place] = Arc::new(join_on(input, marks, JoinType::LeftMark, Some(condition))?);

@@ -6,7 +6,7 @@
 
 use super::direct::is_null_of_no_rows;
 use super::{Names, domain, projected};
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Column, Result, ScalarValue, exec_err, plan_err};
