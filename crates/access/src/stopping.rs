@@ -65,7 +65,9 @@ mod tests {
                 None => pending().await,
             }
         };
-        let count = || drop(told.fetch_add(1, Ordering::SeqCst));
+        let count = || {
+            told.fetch_add(1, Ordering::SeqCst);
+        };
         let has_ended = stop(&signal, waits, count, ended).await;
         (has_ended, *signal.borrow(), told.load(Ordering::SeqCst))
     }
