@@ -15,8 +15,8 @@ use arrow::datatypes::{DataType, UInt64Type};
 use std::sync::Arc;
 
 impl Segment {
-    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows. `table` is the table's definition
-    /// now; columns dropped since the segment was written are checked by checksum only.
+    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows. `table` is the
+    /// table's definition now; columns dropped since the segment was written are checked by checksum only.
     pub fn verify(&self, table: &TableDef) -> Result<()> {
         self.verify_rows(table)?;
         self.verify_ladder(table)

@@ -37,8 +37,9 @@ struct RungWriter {
 }
 
 impl LadderWriter {
-    /// Starts the files of a new segment of about `rows` rows (its heavy rows are written down if there are no more), and of as many rungs as have about `rung_rows_min` rows. `new_id`
-    /// gives ids that no other segment has or had. The rest is as in [`SegmentWriter::create`].
+    /// Starts the files of a new segment of about `rows` rows, and of as many rungs as have about `rung_rows_min` rows. Its heavy rows are
+    /// written down if there are no more rows than that. `new_id` gives ids that no other segment has or had. The rest is as in
+    /// [`SegmentWriter::create`].
     pub fn create(
         context: &TreeContext,
         mut new_id: impl FnMut() -> SegmentId,
