@@ -81,8 +81,8 @@ impl SamplePlanner {
     }
 }
 
-/// What a clause draws of a table whose own seed is `own`. Without a seed to repeat it by it is the statement's, of which `number` is, and of
-/// that the `drawn`-th, from 1.
+/// What a clause draws of a table whose own seed is `own`. Without a seed to repeat it by it is the `drawn`-th sample, from 1, of the
+/// statement that has this `number`.
 pub(super) fn draw_of(clause: &Clause, own: u64, number: u64, drawn: u64) -> Draw {
     let Clause { unit, below, seed, percent: _ } = *clause;
     let seed = match seed {
