@@ -199,7 +199,9 @@ fn spiky() -> (TableDef, RowChunk) {
     table.dimensions = vec![Dimension { name: "store".to_owned(), levels: vec![level], range: KeyRange::None }];
     (table.next_column_id, table.measures) = (3, vec![ColumnId(1), ColumnId(2)]);
     let rows = 0..10_000u64;
-    let amount = |n: u64| (n % 5 > 0).then(|| if n % 800 == 1 { 1e6 - n as f64 / 3.0 } else { (n % 90) as f64 / 7.0 });
+    let amount = |n: u64| {
+        (!n.is_multiple_of(5)).then(|| if n % 800 == 1 { 1e6 - n as f64 / 3.0 } else { (n % 90) as f64 / 7.0 })
+    };
     let columns: Vec<ArrayRef> = vec![
         Arc::new(StringViewArray::from_iter_values(rows.clone().map(|n| format!("country {}", n / 4_000)))),
         Arc::new(Int32Array::from_iter(rows.clone().map(|n| (n % 6 > 0).then_some((n % 50) as i32)))),
