@@ -123,8 +123,9 @@ fn compare(
         let keys = GroupKeys::new(spans).expect("few groups");
         let question = BoxQuery { filters, groups, measures: measures.clone() };
         let empty = || Answer::new(&question, keys.clone());
+        let boxes = Boxes::from(question.clone());
         let asked = Asked {
-            question: &question,
+            boxes: &boxes,
             group_codes: &[],
             goals: &goals,
             max_error,

@@ -104,6 +104,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
         groups: Vec::new(),
         measures: vec![WantedMeasure { column: ColumnId(2), is_float: true, wanted }],
     };
+    let boxes = Boxes::from(question.clone());
     let empty = || Answer::new(&question, GroupKeys::new(Vec::new()).expect("one group"));
     let mut exact = empty();
     assert!(answer(&question, &segments, 2, &mut exact)?, "the segment has the measure");
@@ -118,7 +119,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
         let (mut width, mut textbook_width, mut drawn) = (0.0, 0.0, 0.0);
         for seed in 0..trials {
             let asked = Asked {
-                question: &question,
+                boxes: &boxes,
                 group_codes: &[],
                 goals: &goals,
                 max_error,

@@ -20,6 +20,7 @@ mod cursor;
 pub mod estimate;
 mod filter;
 mod float_sum;
+mod heavy;
 mod ladder;
 mod layout;
 mod meta;
@@ -33,8 +34,8 @@ mod verify;
 mod writer;
 
 pub use answer::{
-    Ancestor, Answer, BoxQuery, CodeMap, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
-    SegmentRows, Selection, Totals, Wanted, WantedMeasure, add_rows, answer,
+    Ancestor, Answer, BoxQuery, Boxes, CodeMap, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter,
+    MeasureTotals, SegmentRows, Selection, Totals, Wanted, WantedMeasure, add_rows, answer,
 };
 pub use chunk::{CodedColumn, RowChunk};
 pub use context::{TreeContext, segment_of_file};

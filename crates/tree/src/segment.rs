@@ -6,12 +6,13 @@
 
 use crate::answer::NodeTree;
 use crate::context::TreeContext;
+use crate::heavy::{self, Heavy};
 use crate::ladder::{RungSums, rung_limit};
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::meta::{RungMeta, SegmentMeta};
 use crate::parquet_file::{ParquetInput, RowReader};
 use crate::pool::Slot;
-use crate::sample::{Heavy, NodeKnowns};
+use crate::sample::NodeKnowns;
 use crate::side::{SideFile, Stripes, key_width, unpack_codes, unpack_keys};
 use crate::summary::{BlockSummaries, BlockTable};
 use alluvia_space::VERSION_COLUMN;
@@ -338,12 +339,15 @@ impl Segment {
         })
     }
 
-    /// The heavy rows of a measure, by its place.
+    /// The heavy rows of a measure, by its place: as they were written, or found now.
     pub(crate) fn heavy(self: &Arc<Segment>, measure: usize) -> Result<Arc<Heavy>> {
         let measures = self.index()?.table.measures.len();
         let slots = self.heavy.get_or_init(|| (0..measures).map(|_| Arc::default()).collect());
         Slot::get(&slots[measure], &self.context.pool, || {
-            let heavy = Heavy::new(self, measure)?;
+            let heavy = match self.diagnosed(self.files()?.side.heavy(measure))? {
+                Some(heavy) => heavy,
+                None => heavy::find(self, measure)?,
+            };
             let bytes = heavy.bytes();
             Ok((heavy, bytes))
         })

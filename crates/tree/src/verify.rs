@@ -15,8 +15,8 @@ use arrow::datatypes::{DataType, UInt64Type};
 use std::sync::Arc;
 
 impl Segment {
-    /// Checks every checksum, the order of the rows, the summaries and the ladder against the rows. `table` is the table's definition
-    /// now; columns dropped since the segment was written are checked by checksum only.
+    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows. `table` is the
+    /// table's definition now; columns dropped since the segment was written are checked by checksum only.
     pub fn verify(&self, table: &TableDef) -> Result<()> {
         self.verify_rows(table)?;
         self.verify_ladder(table)
@@ -40,6 +40,7 @@ impl Segment {
         }
         let computed = self.summarise(&table, levels, &wrong)?;
         compare(&stored, &computed, &wrong)?;
+        self.verify_heavy(&wrong)?;
         self.verify_meta(&stored, &wrong)
     }
 
@@ -76,7 +77,7 @@ impl Segment {
             }
             let found = builder.end_block(&keys, &codes);
             let measures = table.columns.iter().filter(|column| builder.is_measure(column.id));
-            for (column, packed) in measures.zip(&found.measures) {
+            for (column, (packed, _)) in measures.zip(&found.measures) {
                 if self.measure(column.id, block)?.is_some_and(|stored| stored != packed.as_slice()) {
                     let name = &column.name;
                     return Err(wrong(format!(

@@ -2,14 +2,15 @@
 //!
 //! One pass: rows come in key order, in chunks of any size; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes
 //! and summary are made together while its values are in the processor's cache. Memory is one Parquet row group (encoded),
-//! one stripe of the side file, and the summaries.
+//! one stripe of the side file, the summaries, and of a segment with a ladder twice as many rows of each measure as can be heavy.
 
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::context::TreeContext;
+use crate::heavy::{Finder, encode};
 use crate::layout::{BLOCK_ROWS, segment_schema};
 use crate::meta::SegmentMeta;
 use crate::parquet_file::{ParquetWriter, Piece};
-use crate::side::{Header, SideWriter};
+use crate::side::{Header, OptionalSections, SideWriter};
 use crate::summary::SummaryBuilder;
 use alluvia_space::{LevelCodes, TableDef};
 use alluvia_storage::{CheckedWriter, FileChecks};
@@ -33,6 +34,8 @@ pub struct SegmentWriter {
     parquet: Parquet,
     side: Option<SideWriter>,
     summaries: Option<SummaryBuilder>,
+    /// By measure, of a segment whose heavy rows are written down.
+    heavy: Vec<Finder>,
     /// Keys and codes of the current block.
     keys: Vec<u128>,
     codes: LevelCodes,
@@ -106,6 +109,7 @@ impl SegmentWriter {
             parquet: Parquet::Done,
             side: None,
             summaries: Some(SummaryBuilder::new(table, levels)),
+            heavy: Vec::new(),
             keys: Vec::with_capacity(BLOCK_ROWS),
             codes: LevelCodes { levels: (0..levels).map(|_| Vec::with_capacity(BLOCK_ROWS)).collect() },
             rows: 0,
@@ -122,6 +126,16 @@ impl SegmentWriter {
         writer.side = Some(SideWriter::create(context, &header)?);
         writer.unfinished.push(context.side_path(id));
         Ok(writer)
+    }
+
+    /// Writes its heavy rows down, too, for estimates: there will be at most so many rows; if there are more, it does without.
+    pub(crate) fn with_heavy(mut self, rows_max: u64) -> SegmentWriter {
+        let measures = self.summaries.as_ref().map_or(0, SummaryBuilder::measures);
+        // Rows are numbered by 32 bits.
+        if u32::try_from(rows_max).is_ok() {
+            self.heavy = (0..measures).map(|_| Finder::new(rows_max, self.codes.levels.len())).collect();
+        }
+        self
     }
 
     /// Rows written so far.
@@ -230,6 +244,9 @@ impl SegmentWriter {
         parquet.end_block(summaries)?;
         let bounds = summaries.end_block(&self.keys, &self.codes.levels);
         side.block(&self.keys, &self.codes.levels, &bounds)?;
+        for (finder, (packed, packed_as)) in self.heavy.iter_mut().zip(&bounds.measures) {
+            finder.block(packed, *packed_as, self.keys.len(), &self.codes.levels);
+        }
         self.keys.clear();
         self.codes.levels.iter_mut().for_each(Vec::clear);
         Ok(())
@@ -259,7 +276,11 @@ impl SegmentWriter {
         };
         let parquet: FileChecks = parquet.finish()?;
         let (table, levels) = summaries.finish();
-        let side = side.finish(&parquet, &table, &levels, first_rows, self.rows)?;
+        let heavy = std::mem::take(&mut self.heavy);
+        let heavy = heavy.into_iter().enumerate().map(|(measure, finder)| finder.finish(&table, measure));
+        let heavy = heavy.collect::<Option<Vec<_>>>().filter(|heavy| !heavy.is_empty());
+        let optional = OptionalSections { first_rows, heavy: heavy.map(|heavy| encode(&heavy)) };
+        let side = side.finish(&parquet, &table, &levels, optional, self.rows)?;
         let dir = &self.context.dir;
         self.context.disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))?;
         self.unfinished.clear();

@@ -176,6 +176,31 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
     assert!(plan.contains("relative error at most"), "{plan}");
 }
 
+/// Boxes that share no row are drawn from together: what several of them cut is one stratum.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_or_of_several_levels_is_estimated_as_a_whole() {
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    let filter = format!("{} OR country IN ('country 2', 'country 7')", some_items(150));
+    for (sql, groups) in [
+        (format!("SELECT count(*), sum(cents), avg(price) FROM sales WHERE {filter}"), 0),
+        (
+            format!("SELECT country, count(*), sum(cents) FROM sales WHERE {filter} GROUP BY country ORDER BY country"),
+            1,
+        ),
+    ] {
+        let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
+        let sample = used.sample.unwrap_or_else(|| panic!("{sql}: {used}"));
+        assert!(sample.holds && sample.error <= 0.05 && sample.rows_drawn < sample.rows_cut / 2, "{sql}: {sample}");
+        assert_eq!((found.schema(), found.num_rows()), (expected.schema(), expected.num_rows()), "{sql}");
+        for column in groups..found.num_columns() {
+            for (near, truth) in numbers(&found, column).into_iter().zip(numbers(&expected, column)) {
+                assert!((near / truth - 1.0).abs() <= 0.1, "{sql}: {near} {truth}");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_sample_does_not_reach_is_exact_or_refused_or_marked() {
     let (_dir, db) = database().await;

@@ -10,9 +10,13 @@ use alluvia_tree::{BoxQuery, CodeSet};
 /// Members of a level beyond which they are not gone through.
 const MEMBERS_MAX: u32 = 1 << 16;
 
-/// For each of the question's groups the codes that matching rows can have; `None` where nothing is known.
-pub(super) fn of(bound: &Bound, question: &BoxQuery) -> Vec<Option<CodeSet>> {
-    question.groups.iter().map(|&level| of_level(bound, question, level)).collect()
+/// For each of the questions' groups, which all share, the codes that rows of any of their boxes can have; `None` where nothing is known.
+pub(super) fn of(bound: &Bound, questions: &[BoxQuery]) -> Vec<Option<CodeSet>> {
+    let of_group = |&level: &usize| {
+        let each: Option<Vec<CodeSet>> = questions.iter().map(|question| of_level(bound, question, level)).collect();
+        each?.into_iter().reduce(|any, codes| any.union(&codes))
+    };
+    questions.first().map_or_else(Vec::new, |question| question.groups.iter().map(of_group).collect())
 }
 
 fn of_level(bound: &Bound, question: &BoxQuery, level: usize) -> Option<CodeSet> {

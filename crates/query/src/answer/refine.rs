@@ -55,10 +55,9 @@ pub(crate) fn refine(
 ) -> Result<Option<Refining>> {
     let Some(Begun { segments, questions, found }) = begin(&bound, read, version, &kept)? else { return Ok(None) };
     let Some(goals) = goals_of(&bound, &kept, &questions) else { return Ok(None) };
-    let question = questions[0].clone();
     let asked = Refine {
-        group_codes: group_codes::of(&bound, &question),
-        question,
+        group_codes: group_codes::of(&bound, &questions),
+        boxes: goals.boxes.clone(),
         goals: goals.values.clone(),
         max_error: accuracy.max_error,
         confidence: accuracy.confidence,

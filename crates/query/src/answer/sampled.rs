@@ -1,8 +1,8 @@
 //! Answers from samples: which statements may have one, and what its columns are.
 //!
 //! Invariants:
-//! - Only counts, sums and averages over one box are estimated, and only where `max_error` allows it; a statement that asks for anything
-//!   else is answered exactly as a whole.
+//! - Only counts, sums and averages are estimated, over boxes that share no row, and only where `max_error` allows it; a statement that
+//!   asks for anything else is answered exactly as a whole.
 //! - An answer looks the same whether it was estimated or not: the same columns, names and types.
 //! - What HAVING and ORDER BY look at is estimated as what is shown is, and within the same error. Groups are chosen when reading has
 //!   stopped, so what is chosen has no part in when it stops.
@@ -17,7 +17,7 @@ use alluvia_snapshot::TableRead;
 use alluvia_space::DataType;
 use alluvia_tree::estimate::{self, Interval, Kind};
 use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, Sampled, Source, sample};
-use alluvia_tree::{Answer, BoxQuery, Counters, answer};
+use alluvia_tree::{Answer, BoxQuery, Boxes, Counters, answer};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
 use arrow::datatypes::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
@@ -68,9 +68,9 @@ pub(crate) fn run_within(
         }
         return Ok(exactly(bound, &found, kept, schema));
     };
-    let codes = group_codes::of(bound, &questions[0]);
+    let codes = group_codes::of(bound, &questions);
     let asked = Asked {
-        question: &questions[0],
+        boxes: &goals.boxes,
         group_codes: &codes,
         goals: &goals.values,
         max_error: accuracy.max_error,
@@ -98,8 +98,9 @@ fn exactly(bound: &Bound, found: &Answer, kept: &Kept, schema: &SchemaRef) -> Op
     columns::batch(bound, found, &kept.names, schema).map(|batch| (batch, found.counters, None))
 }
 
-/// The values to estimate, and which of them each item is about.
+/// The values to estimate, of which boxes, and which of them each item is about.
 pub(super) struct Goals {
+    pub(super) boxes: Boxes,
     pub(super) values: Vec<Goal>,
     /// `None` for a group.
     of_item: Vec<Option<usize>>,
@@ -107,10 +108,11 @@ pub(super) struct Goals {
 
 /// What a statement asks for; `None` if it may not be estimated.
 pub(super) fn goals_of(bound: &Bound, kept: &Kept, questions: &[BoxQuery]) -> Option<Goals> {
-    if questions.len() != 1 || columns::shares_names(bound, &kept.names)? {
+    if columns::shares_names(bound, &kept.names)? {
         return None;
     }
-    let mut goals = Goals { values: Vec::new(), of_item: Vec::with_capacity(bound.items.len()) };
+    let boxes = Boxes::new(questions.to_vec())?;
+    let mut goals = Goals { boxes, values: Vec::new(), of_item: Vec::with_capacity(bound.items.len()) };
     for (item, &measure) in bound.items.iter().zip(&bound.item_measures) {
         let Some((aggregate, _)) = item.aggregate() else {
             goals.of_item.push(None);

@@ -56,9 +56,13 @@ pub(crate) fn verify(
     let Some(goals) = goals_of(bound, kept, &questions) else {
         return refused("a statement that is never estimated");
     };
-    let question = &questions[0];
     let mut exact = tail.clone();
-    if !answer(question, &segments, threads, &mut exact)? || exact.totals.is_spoilt() {
+    for question in goals.boxes.each() {
+        if !answer(question, &segments, threads, &mut exact)? {
+            return refused("a statement that the index cannot answer");
+        }
+    }
+    if exact.totals.is_spoilt() {
         return refused("a statement that the index cannot answer");
     }
     let truths = truths(&exact, &goals.values);
@@ -68,12 +72,12 @@ pub(crate) fn verify(
         let has_ladder = !rows.segment.rungs().is_empty();
         identities.push(if has_ladder { rows.segment.identities(0..rows.segment.meta().rows)? } else { Vec::new() });
     }
-    let codes = group_codes::of(bound, question);
+    let codes = group_codes::of(bound, &questions);
     let mut verified = Verified::default();
     for trial in 0..trials {
         stopped()?;
         let asked = Asked {
-            question,
+            boxes: &goals.boxes,
             group_codes: &codes,
             goals: &goals.values,
             max_error: accuracy.max_error,

@@ -6,7 +6,7 @@
 //!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
 //!
 //! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint, covered and cut [`nodes`],
-//! [`blocks`] reads what is cut, [`rows`] what is in no segment yet, [`totals`] adds up.
+//! [`blocks`] reads what is cut, [`rows`] what is in no segment yet, [`totals`] adds up. Estimates walk several boxes [`together`].
 
 mod blocks;
 mod code_map;
@@ -17,6 +17,7 @@ mod nodes;
 mod question;
 mod rows;
 mod segments;
+mod together;
 mod totals;
 mod walk;
 
@@ -30,6 +31,8 @@ pub use question::{BoxQuery, Counters, LevelFilter};
 pub use rows::add_rows;
 pub use segments::{Answer, SegmentRows, answer};
 pub(crate) use segments::{BLOCKS_PER_THREAD, CutBlock, can_answer, read_cut};
+pub use together::Boxes;
+pub(crate) use together::CutNode;
 pub(crate) use totals::LARGE;
 pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};
-pub(crate) use walk::{CutNode, exact_bounds, is_special, walk_below, walk_nodes};
+pub(crate) use walk::{exact_bounds, is_special};

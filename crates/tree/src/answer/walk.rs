@@ -1,37 +1,18 @@
 //! Which nodes are disjoint, covered, cut; and adding what is covered by its summaries.
 
 use super::code_set::Overlap;
-use super::nodes::FANOUT;
+use super::nodes::{FANOUT, NodeTree};
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, SegmentRows, Versions};
 use super::totals::Totals;
 use crate::segment::{BlockIndex, Segment};
-use crate::summary::MeasureSummary;
+use crate::summary::{BlockTable, MeasureSummary};
 use alluvia_types::{ColumnId, Result};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
 };
 use std::sync::Arc;
-
-/// A node that a walk stopped at, since it is cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CutNode {
-    pub(crate) segment: usize,
-    pub(crate) height: usize,
-    pub(crate) node: usize,
-    /// Filters that the node does not cover, by place.
-    pub(crate) open: u64,
-    /// Only rows of these versions count: all, but of blocks.
-    pub(crate) versions: Versions,
-}
-
-impl CutNode {
-    /// Whether rows of all versions count.
-    pub(crate) fn is_of_all_versions(&self) -> bool {
-        self.versions == Versions::ALL
-    }
-}
 
 /// Answers what summaries can, and lists the blocks that are cut.
 pub(crate) fn walk(
@@ -41,29 +22,13 @@ pub(crate) fn walk(
     into: &mut Answer,
     cut: &mut Vec<CutBlock>,
 ) -> Result<()> {
-    walk_nodes(query, at, rows, 0, into, &mut |cut_node| cut.push(block_of(cut_node)))
-}
-
-/// As [`walk`], but goes no lower than to a height: what is cut there is not looked into. Only of segments all of whose rows are visible.
-pub(crate) fn walk_nodes(
-    query: &BoxQuery,
-    at: usize,
-    rows: &SegmentRows,
-    stop: usize,
-    into: &mut Answer,
-    each: &mut dyn FnMut(CutNode),
-) -> Result<()> {
     if rows.segment.blocks() == 0 {
         return Ok(());
     }
-    let (covered, mut cut) = (into.counters.covered, 0);
-    let all = if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) };
+    let (covered, before) = (into.counters.covered, cut.len());
     let top = rows.segment.nodes()?.heights() - 1;
-    descend(query, at, rows, (top, 0, all), stop, into, &mut |cut_node| {
-        cut += 1;
-        each(cut_node);
-    })?;
-    if into.counters.covered == covered && cut == 0 {
+    walk_below(query, at, rows, (top, 0, all_filters(query)), into, cut)?;
+    if into.counters.covered == covered && cut.len() == before {
         into.counters.segments_skipped += 1;
     } else {
         into.counters.segments += 1;
@@ -71,38 +36,22 @@ pub(crate) fn walk_nodes(
     Ok(())
 }
 
-/// Looks into a node that a walk stopped at: lists the blocks below it that are cut.
+/// A bit for each filter.
+pub(super) fn all_filters(query: &BoxQuery) -> u64 {
+    if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) }
+}
+
+/// The same of what lies below a node: its height, its number, and the filters that it is not known to be covered by.
 pub(crate) fn walk_below(
-    query: &BoxQuery,
-    rows: &SegmentRows,
-    from: CutNode,
-    into: &mut Answer,
-    cut: &mut Vec<CutBlock>,
-) -> Result<()> {
-    if from.height == 0 {
-        cut.push(block_of(from));
-        return Ok(());
-    }
-    let start = (from.height, from.node, from.open);
-    descend(query, from.segment, rows, start, 0, into, &mut |cut_node| cut.push(block_of(cut_node)))
-}
-
-fn block_of(cut: CutNode) -> CutBlock {
-    CutBlock { segment: cut.segment, block: cut.node, open: cut.open, versions: cut.versions }
-}
-
-fn descend(
     query: &BoxQuery,
     at: usize,
     rows: &SegmentRows,
     start: (usize, usize, u64),
-    stop: usize,
     into: &mut Answer,
-    each: &mut dyn FnMut(CutNode),
+    cut: &mut Vec<CutBlock>,
 ) -> Result<()> {
     let (segment, versions) = (&rows.segment, rows.bounds());
     let is_whole_segment = versions == Versions::ALL;
-    assert!(stop == 0 || is_whole_segment, "versions are told apart by block");
     let nodes = segment.nodes()?;
     let index = segment.index()?;
     let mut stack = vec![start];
@@ -133,19 +82,11 @@ fn descend(
             }
         }
         let is_whole = open == 0 && cut_at == Versions::ALL && (is_whole_segment || height == 0);
-        if is_whole {
-            let codes = query.groups.iter().map(|&level| nodes.bounds(height, node, level));
-            if let Some(group) = into.keys.only_index(codes) {
-                let group = into.group(group);
-                for block in nodes.blocks_below(height, node) {
-                    add_summary(query, segment, &index, block, group, &mut into.totals);
-                }
-                into.counters.covered += 1;
-                continue;
-            }
+        if is_whole && add_covered(query, segment, &index, &nodes, (height, node), into) {
+            continue;
         }
-        if height <= stop {
-            each(CutNode { segment: at, height, node, open, versions: cut_at });
+        if height == 0 {
+            cut.push(CutBlock { segment: at, block: node, open, versions: cut_at });
         } else {
             let children = node * FANOUT..((node + 1) * FANOUT).min(nodes.nodes(height - 1));
             stack.extend(children.rev().map(|child| (height - 1, child, open)));
@@ -154,8 +95,27 @@ fn descend(
     Ok(())
 }
 
+/// Adds a node all of whose rows match by its summaries, if these tell of which group they are.
+pub(super) fn add_covered(
+    query: &BoxQuery,
+    segment: &Segment,
+    index: &BlockIndex,
+    nodes: &NodeTree,
+    (height, node): (usize, usize),
+    into: &mut Answer,
+) -> bool {
+    let codes = query.groups.iter().map(|&level| nodes.bounds(height, node, level));
+    let Some(group) = into.keys.only_index(codes) else { return false };
+    let group = into.group(group);
+    for block in nodes.blocks_below(height, node) {
+        add_summary(query, segment, index, block, group, &mut into.totals);
+    }
+    into.counters.covered += 1;
+    true
+}
+
 /// How a block's rows lie to these versions.
-fn visible(segment: &Segment, index: &BlockIndex, block: usize, wanted: Versions) -> Overlap {
+pub(super) fn visible(segment: &Segment, index: &BlockIndex, block: usize, wanted: Versions) -> Overlap {
     if let Some(version) = segment.meta().fixed_version {
         return if wanted.contains(version.0) { Overlap::Covered } else { Overlap::Disjoint };
     }
@@ -200,7 +160,7 @@ fn add_summary(
                 let array = array.as_primitive::<Decimal256Type>();
                 array.is_valid(block).then(|| array.value(block).to_i128()).flatten()
             };
-            let bounds = measure.wanted.min_max.then(|| exact_bounds(index, measure.column, block)).flatten();
+            let bounds = measure.wanted.min_max.then(|| exact_bounds(&index.table, measure.column, block)).flatten();
             totals.add_exact_summary(at, group, count, wide(&summary.sums), wide(&summary.squares), bounds);
         }
     }
@@ -216,8 +176,8 @@ pub(crate) fn is_special(summary: &MeasureSummary, block: usize) -> bool {
 }
 
 /// The bounds of an integer or decimal column, which are exact.
-pub(crate) fn exact_bounds(index: &BlockIndex, column: ColumnId, block: usize) -> Option<(i128, i128)> {
-    let (_, summary) = index.table.columns.iter().find(|(id, _)| *id == column)?;
+pub(crate) fn exact_bounds(table: &BlockTable, column: ColumnId, block: usize) -> Option<(i128, i128)> {
+    let (_, summary) = table.columns.iter().find(|(id, _)| *id == column)?;
     Some((integer_at(&summary.mins, block)?, integer_at(&summary.maxs, block)?))
 }
 

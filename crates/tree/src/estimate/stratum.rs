@@ -24,6 +24,27 @@ pub struct Known {
     pub max: f64,
 }
 
+impl Known {
+    /// Of no values.
+    pub const NOTHING: Known = Known { sum: 0.0, squares: 0.0, min: 0.0, max: 0.0 };
+
+    /// Of one value.
+    pub fn of(value: f64) -> Known {
+        Known { sum: value, squares: value * value, min: value, max: value }
+    }
+
+    /// Of the rows of both.
+    #[inline]
+    pub fn and(self, other: Known) -> Known {
+        Known {
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
+    }
+}
+
 /// A cut block or node, without its heavy rows: these are read always and are part of [`super::GroupSample::add_exact`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stratum {
@@ -85,12 +106,7 @@ impl Stratum {
         self.sampled += other.sampled;
         self.sampled_sum += other.sampled_sum;
         self.sampled_squares += other.sampled_squares;
-        self.known = self.known.zip(other.known).map(|(a, b)| Known {
-            sum: a.sum + b.sum,
-            squares: a.squares + b.squares,
-            min: a.min.min(b.min),
-            max: a.max.max(b.max),
-        });
+        self.known = self.known.zip(other.known).map(|(a, b)| a.and(b));
     }
 }
 

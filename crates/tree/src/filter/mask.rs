@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Row `i` is bit `i % 64` of word `i / 64`; a mask does not know how many rows its block has.
 //! - Whoever narrows a mask to a block clears the bits past the block's last row, and nothing but [`Mask::insert`],
-//!   [`Mask::insert_rows`] and whoever writes the words ever sets one.
+//!   [`Mask::insert_rows`], [`Mask::or_with`] and whoever writes the words ever sets one.
 
 use std::fmt;
 use std::ops::Range;
@@ -128,6 +128,12 @@ impl Mask {
             *word = own & other;
         }
         both
+    }
+
+    /// Selects the rows of `other`, too.
+    #[inline]
+    pub(crate) fn or_with(&mut self, other: &Mask) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
     /// Drops the rows of `other`.

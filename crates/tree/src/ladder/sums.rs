@@ -4,8 +4,9 @@
 
 use crate::answer::Reading;
 use crate::filter::Mask;
+use crate::heavy::each_value;
 use crate::layout::BLOCK_ROWS;
-use crate::sample::{each_value, moments};
+use crate::sample::moments;
 use crate::segment::Segment;
 use alluvia_types::Result;
 use std::ops::Range;
@@ -26,7 +27,7 @@ impl RungSums {
         if limit < f64::INFINITY {
             // Of all blocks: one of a rung has rows of many blocks of the segment, of which some may have NaN or infinities, and those
             // that are drawn of have none.
-            each_value(rung, measure, 0..rung.blocks(), |row, value| {
+            each_value(rung, measure, |row, value| {
                 if value.abs() > limit {
                     heavy.push(row as u32);
                 }

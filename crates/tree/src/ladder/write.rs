@@ -37,8 +37,9 @@ struct RungWriter {
 }
 
 impl LadderWriter {
-    /// Starts the files of a new segment of about `rows` rows, and of as many rungs as have about `rung_rows_min` rows. `new_id`
-    /// gives ids that no other segment has or had. The rest is as in [`SegmentWriter::create`].
+    /// Starts the files of a new segment of about `rows` rows, and of as many rungs as have about `rung_rows_min` rows. Its heavy rows are
+    /// written down if there are no more rows than that. `new_id` gives ids that no other segment has or had. The rest is as in
+    /// [`SegmentWriter::create`].
     pub fn create(
         context: &TreeContext,
         mut new_id: impl FnMut() -> SegmentId,
@@ -48,11 +49,15 @@ impl LadderWriter {
         rows: u64,
         rung_rows_min: u64,
     ) -> Result<LadderWriter> {
-        let segment = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
+        let mut segment = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
         let mut rungs = Vec::new();
         for rung in rungs_of(rows, rung_rows_min) {
             let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
             rungs.push(RungWriter { rung, writer, first_rows: Vec::new() });
+        }
+        if !rungs.is_empty() {
+            // What is estimated has a ladder.
+            segment = segment.with_heavy(rows);
         }
         Ok(LadderWriter { context: context.clone(), segment, rungs, seed: table.seed })
     }

@@ -2,17 +2,20 @@
 //!
 //! Invariants:
 //! - A rung's block is filtered once, from the first stratum's rows to the last one's; each stratum then takes its rows of the mask.
+//! - What several boxes cut is drawn once: its mask is the union of theirs. A box's filters that are open in any stratum are tested on
+//!   all rows, so that none is taken for one of a box that ends beside it.
 //! - What is drawn of a stratum without regard to the box comes from sums that were taken once ([`crate::ladder::RungSums`]).
 //! - What comes out does not depend on the number of threads, but for the order in which floats are added.
 
 use super::moments::{Moments, moments};
 use super::strata::Run;
 use super::tally::{Samples, Tally};
-use super::{Asked, Heavy, Source};
+use super::{Asked, Source};
 use crate::answer::{
     Answer, BoxQuery, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
 };
 use crate::filter::Mask;
+use crate::heavy::Heavy;
 use crate::ladder::{RungSums, rung_limit};
 use crate::layout::BLOCK_ROWS;
 use crate::segment::Segment;
@@ -37,6 +40,8 @@ struct Piece {
 struct OfRung {
     segment: usize,
     rung: u32,
+    /// Boxes that any of the strata may have rows of.
+    boxes: u16,
     reading: Reading,
     /// By measure of the question.
     apart: Vec<Apart>,
@@ -72,8 +77,8 @@ pub(super) fn draw(
     into: &mut Answer,
 ) -> Result<u64> {
     let wanted = Wanted { sum: true, squares: true, min_max: false };
-    let measures = asked.question.measures.iter().map(|of| WantedMeasure { wanted, ..*of }).collect();
-    let question = BoxQuery { measures, ..asked.question.clone() };
+    let measures = asked.shape().measures.iter().map(|of| WantedMeasure { wanted, ..*of }).collect();
+    let question = BoxQuery { measures, ..asked.shape().clone() };
     let mut which = which.to_vec();
     which.sort_by_key(|&run| (runs[run].segment, runs[run].rung, run));
     let mut rungs = Vec::new();
@@ -118,7 +123,7 @@ fn apart_of(asked: &Asked<'_>, segments: &[SegmentRows], source: &Arc<Segment>, 
     let place_in = |segment: &Segment, of: &WantedMeasure| -> Result<Option<usize>> {
         Ok(segment.index()?.table.measures.iter().position(|(id, _)| *id == of.column))
     };
-    let apart = asked.question.measures.iter().map(|measure| -> Result<Apart> {
+    let apart = asked.shape().measures.iter().map(|measure| -> Result<Apart> {
         let Some(place) = place_in(of, measure)? else { return Ok(Apart::None) };
         let heavy = of.heavy(place)?;
         match asked.source {
@@ -183,9 +188,12 @@ fn of_rung_of(
             }
         }
     }
-    let open = which.iter().fold(0, |open, &run| open | runs[run].open);
+    let (boxes, open) =
+        which.iter().fold((0, 0), |(boxes, open), &run| (boxes | runs[run].boxes, open | runs[run].open));
+    // Filters of boxes that no row is of are not tested.
+    let open = asked.boxes.among(boxes).fold(0, |tested, (_, bits)| tested | bits & open);
     let Run { segment, rung, .. } = runs[which[0]];
-    Ok(OfRung { segment, rung, reading: Reading::new(question, &source, open)?, apart, pieces })
+    Ok(OfRung { segment, rung, boxes, reading: Reading::new(question, &source, open)?, apart, pieces })
 }
 
 /// What one thread drew.
@@ -272,13 +280,7 @@ impl Drawing<'_> {
                 Some(mask.clone())
             }
         };
-        let filters = self.question.filters.iter().zip(&reading.filters);
-        for (filter, stream) in filters.filter_map(|(filter, stream)| Some((filter, stream.as_ref()?))) {
-            let bounds = reading.index.table.levels[filter.level].code_bounds(block);
-            let width = bounds.width();
-            let packed = &stream.block(block)[low * width..high * width];
-            filter_codes(packed, bounds, &filter.codes, &mut mask, &mut into.words);
-        }
+        self.keep_rows_of_boxes(of, block, low..high, &mut mask, &mut into.words);
         let only = into.keys.only_index(self.question.groups.iter().map(|&level| {
             let bounds = reading.index.table.levels[level].code_bounds(block);
             (bounds.min, bounds.max, bounds.has_null)
@@ -297,6 +299,35 @@ impl Drawing<'_> {
             self.matching(of, first, rows, &matching, only, into)?;
         }
         Ok(())
+    }
+
+    /// Keeps the rows that are of any of the boxes, among some of a block; the first of them is row 0 of the mask.
+    fn keep_rows_of_boxes(&self, of: &OfRung, block: usize, rows: Range<usize>, mask: &mut Mask, words: &mut Vec<u64>) {
+        let reading = &of.reading;
+        let mut keep = |bits: u64, mask: &mut Mask| {
+            let filters = self.question.filters.iter().zip(&reading.filters).enumerate();
+            for (_, (filter, stream)) in filters.filter(|(place, _)| bits >> place & 1 == 1) {
+                let Some(stream) = stream else { continue };
+                let bounds = reading.index.table.levels[filter.level].code_bounds(block);
+                let width = bounds.width();
+                let packed = &stream.block(block)[rows.start * width..rows.end * width];
+                filter_codes(packed, bounds, &filter.codes, mask, words);
+            }
+        };
+        let mut boxes = self.asked.boxes.among(of.boxes);
+        let Some((_, first)) = boxes.next() else { return mask.clear() };
+        let mut others = boxes.peekable();
+        if others.peek().is_none() {
+            return keep(first, mask);
+        }
+        let mut any = mask.clone();
+        keep(first, &mut any);
+        for (_, bits) in others {
+            let mut own = mask.clone();
+            keep(bits, &mut own);
+            any.or_with(&own);
+        }
+        *mask = any;
     }
 
     /// Takes in what was drawn of a run, whether it matches or not.

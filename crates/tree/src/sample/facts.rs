@@ -5,7 +5,7 @@
 use super::Asked;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
-use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, walk_below};
+use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, SegmentRows};
 use crate::estimate::Known;
 use alluvia_types::Result;
 use std::ops::Range;
@@ -39,10 +39,10 @@ impl Facts {
     }
 }
 
-/// What is known of the nodes that may be strata, and the blocks that must be read.
+/// What is known of the nodes that may be strata, and what must be read.
 pub(super) struct Gathered {
     pub(super) facts: Vec<Facts>,
-    pub(super) exact: Vec<CutBlock>,
+    pub(super) exact: Vec<CutNode>,
 }
 
 /// The least share expected: a cut node is expected to have matches.
@@ -59,14 +59,14 @@ pub(super) fn gather(
     let mut gathered = Gathered { facts: Vec::with_capacity(cut.len()), exact: Vec::new() };
     let possible = Possible::new(asked, &into.keys);
     // Only then is nothing added to the answer before it is known whether there are too many groups.
-    assert!(asked.question.groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
+    assert!(asked.shape().groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
     for of_segment in cut.chunk_by(|a, b| a.segment == b.segment) {
         let rows = &segments[of_segment[0].segment];
         if rows.segment.rungs().is_empty() {
-            of_segment.iter().try_for_each(|&cut| walk_below(asked.question, rows, cut, into, &mut gathered.exact))?;
+            gathered.exact.extend_from_slice(of_segment);
             continue;
         }
-        let knowns = knowns_of(asked.question, rows)?;
+        let knowns = knowns_of(asked.shape(), rows)?;
         let mut unknown = Vec::new();
         for &cut in of_segment {
             match facts_of(asked, &possible, rows, &knowns, cut, None, into)? {
@@ -77,7 +77,7 @@ pub(super) fn gather(
                     }
                     None => return Ok(None),
                 },
-                Found::Unknown if cut.height == 0 => walk_below(asked.question, rows, cut, into, &mut gathered.exact)?,
+                Found::Unknown if cut.height == 0 => gathered.exact.push(cut),
                 Found::Unknown => unknown.push(cut),
                 Found::TooManyGroups => return Ok(None),
             }
@@ -106,7 +106,7 @@ pub(super) fn refine(
             continue;
         }
         let rows = &segments[facts.cut.segment];
-        let knowns = knowns_of(asked.question, rows)?;
+        let knowns = knowns_of(asked.shape(), rows)?;
         look_into(asked, &possible, rows, &knowns, facts.cut, facts.share, into, &mut gathered)?;
     }
     Ok(gathered)
@@ -125,12 +125,11 @@ fn look_into(
     gathered: &mut Gathered,
 ) -> Result<()> {
     let mut blocks = Vec::new();
-    walk_below(asked.question, rows, node, into, &mut blocks)?;
-    for block in blocks {
-        let cut = CutNode { height: 0, node: block.block, open: block.open, ..node };
+    asked.boxes.walk_below(rows, node, into, &mut blocks)?;
+    for cut in blocks {
         match facts_of(asked, possible, rows, knowns, cut, Some(share), into)? {
             Found::Facts(facts) => gathered.facts.push(facts),
-            Found::Unknown | Found::TooManyGroups => gathered.exact.push(block),
+            Found::Unknown | Found::TooManyGroups => gathered.exact.push(cut),
         }
     }
     Ok(())
@@ -170,12 +169,16 @@ pub(super) fn facts_of(
     let blocks = nodes.blocks_below(height, node);
     let count = rows.segment.block_rows(blocks.end - 1).end - rows.segment.block_rows(blocks.start).start;
     let share =
-        share.unwrap_or_else(|| share_of(asked.question, &cut, |level, codes| nodes.share(height, node, level, codes)));
+        share.unwrap_or_else(|| share_of(asked.boxes, &cut, |level, codes| nodes.share(height, node, level, codes)));
     Ok(Found::Facts(Facts { cut, blocks, rows: count, share, known, groups }))
 }
 
-/// The share of a node that its open filters pass, as if they had nothing to do with one another.
-fn share_of(question: &BoxQuery, cut: &CutNode, of: impl Fn(usize, &CodeSet) -> f64) -> f64 {
-    let open = question.filters.iter().enumerate().filter(|(place, _)| cut.open >> place & 1 == 1);
-    open.map(|(_, filter)| of(filter.level, &filter.codes)).product::<f64>().clamp(SHARE_MIN, 1.0)
+/// The share of a node's rows that are of any of the boxes, which share none: of each what its open filters pass, as if they had nothing to
+/// do with one another.
+fn share_of(boxes: &Boxes, cut: &CutNode, of: impl Fn(usize, &CodeSet) -> f64) -> f64 {
+    let of_box = |(_, bits): (usize, u64)| {
+        let filters = Boxes::open_of(bits, cut.open).map(|place| &boxes.all().filters[place]);
+        filters.map(|filter| of(filter.level, &filter.codes)).product::<f64>()
+    };
+    boxes.among(cut.boxes).map(of_box).sum::<f64>().clamp(SHARE_MIN, 1.0)
 }

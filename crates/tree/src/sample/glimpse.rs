@@ -10,10 +10,12 @@
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
 use super::{Asked, possible};
-use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted, walk_below};
+use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted};
 use crate::segment::{BlockIndex, Segment};
 use crate::side::{CodeBounds, Encoding};
 use alluvia_types::Result;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Of so many cut nodes one is looked at.
 const ONE_IN: usize = 16;
@@ -72,7 +74,7 @@ pub(super) fn glimpse(
     for at in chosen(nodes.len()) {
         let node = nodes[at];
         let rows = &segments[node.segment];
-        let knowns = facts::knowns_of(asked.question, rows)?;
+        let knowns = facts::knowns_of(asked.shape(), rows)?;
         match facts::facts_of(asked, &groups, rows, &knowns, node, None, into)? {
             Found::Facts(facts) => {
                 cells += facts.groups.len();
@@ -113,28 +115,36 @@ pub(super) fn rows_of(segments: &[SegmentRows], node: CutNode) -> Result<u64> {
 
 /// Counts what reading one node takes.
 fn look_at(asked: &Asked<'_>, rows: &SegmentRows, facts: &Facts, into: &mut Reading) -> Result<()> {
-    let (question, cut, segment) = (asked.question, facts.cut, &rows.segment);
+    let (shape, cut, segment) = (asked.shape(), facts.cut, &rows.segment);
     if cut.height > 0 {
-        into.exact.count(Kind::Node, f64::from(FANOUT as u32 * cut.open.count_ones()));
+        into.exact.count(Kind::Node, f64::from(FANOUT as u32 * asked.boxes.tested(&cut)));
     }
-    let mut blocks = Vec::new();
-    walk_below(question, rows, cut, &mut nothing(question)?, &mut blocks)?;
     let index = segment.index()?;
-    let rows_of = |block: &CutBlock| {
-        let rows = segment.block_rows(block.block);
+    let rows_of = |block: usize| {
+        let rows = segment.block_rows(block);
         (rows.end - rows.start) as f64
     };
-    let all = facts.rows as f64;
-    let in_cut: f64 = blocks.iter().map(rows_of).sum();
-    into.blocks += blocks.len() as f64;
-    into.cut += in_cut;
-    // Rows that match lie in blocks that are not disjoint.
-    let share = if in_cut > 0.0 { (facts.share * all / in_cut).min(1.0) } else { 0.0 };
-    for block in &blocks {
-        exact_block(question, segment, &index, block, rows_of(block), share, &mut into.exact);
+    let mut thrown_away = nothing(shape)?;
+    let mut of_boxes = Vec::new();
+    for (of_box, _) in asked.boxes.among(cut.boxes) {
+        let mut blocks = Vec::new();
+        asked.boxes.blocks_of_box(of_box, rows, cut, &mut thrown_away, &mut blocks)?;
+        of_boxes.push((&asked.boxes.each()[of_box], blocks));
     }
-    drawn_rows(question, segment, &index, facts, &mut into.drawn)?;
-    into.heavy += heavy_of(question, segment, &index, facts)?;
+    // An exact answer reads a block for each box that cuts it, a sample once.
+    let reads: f64 = of_boxes.iter().flat_map(|(_, blocks)| blocks).map(|block| rows_of(block.block)).sum();
+    let cut_blocks: BTreeSet<usize> = of_boxes.iter().flat_map(|(_, blocks)| blocks).map(|cut| cut.block).collect();
+    into.cut += cut_blocks.into_iter().map(rows_of).sum::<f64>();
+    // Rows that match lie in blocks that are not disjoint.
+    let share = if reads > 0.0 { (facts.share * facts.rows as f64 / reads).min(1.0) } else { 0.0 };
+    for (question, blocks) in &of_boxes {
+        into.blocks += blocks.len() as f64;
+        for block in blocks {
+            exact_block(question, segment, &index, block, rows_of(block.block), share, &mut into.exact);
+        }
+    }
+    drawn_rows(asked.boxes, segment, &index, facts, &mut into.drawn)?;
+    into.heavy += heavy_of(asked.boxes, segment, &index, facts)?;
     Ok(())
 }
 
@@ -179,18 +189,14 @@ fn exact_block(
 }
 
 /// Counts drawing all rows of a node: a rate's share of that is what a rung costs.
-fn drawn_rows(
-    question: &BoxQuery,
-    segment: &Segment,
-    index: &BlockIndex,
-    facts: &Facts,
-    work: &mut Work,
-) -> Result<()> {
-    let rows = facts.rows as f64;
+fn drawn_rows(boxes: &Boxes, segment: &Segment, index: &BlockIndex, facts: &Facts, work: &mut Work) -> Result<()> {
+    let (question, rows) = (boxes.all(), facts.rows as f64);
     let nodes = segment.nodes()?;
-    for (_, filter) in question.filters.iter().enumerate().filter(|(place, _)| facts.cut.open >> place & 1 == 1) {
-        // A rung's block has rows of many blocks, so its codes are as wide as the segment's, nearly.
-        codes(&filter.codes, nodes.whole(filter.level), rows, work);
+    for (_, bits) in boxes.among(facts.cut.boxes) {
+        for filter in Boxes::open_of(bits, facts.cut.open).map(|place| &question.filters[place]) {
+            // A rung's block has rows of many blocks, so its codes are as wide as the segment's, nearly.
+            codes(&filter.codes, nodes.whole(filter.level), rows, work);
+        }
     }
     if !question.groups.is_empty() {
         let columns = 1 + question.groups.len() + question.measures.len();
@@ -206,9 +212,10 @@ fn drawn_rows(
 }
 
 /// How much of heavy rows is looked at below a node.
-fn heavy_of(question: &BoxQuery, segment: &std::sync::Arc<Segment>, index: &BlockIndex, facts: &Facts) -> Result<f64> {
+fn heavy_of(boxes: &Boxes, segment: &Arc<Segment>, index: &BlockIndex, facts: &Facts) -> Result<f64> {
+    let question = boxes.all();
     let rows = segment.block_rows(facts.blocks.start).start..segment.block_rows(facts.blocks.end - 1).end;
-    let columns = (1 + facts.cut.open.count_ones()) as usize + question.groups.len();
+    let columns = (1 + boxes.tested(&facts.cut)) as usize + question.groups.len();
     let mut heavy = 0;
     for measure in &question.measures {
         let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };

@@ -1,6 +1,5 @@
 //! What summaries know of a measure over whole nodes, without its heavy rows; computed once for a segment.
 
-use super::heavy::each_value;
 use crate::answer::{FANOUT, LARGE, exact_bounds, is_special};
 use crate::estimate::Known;
 use crate::segment::{BlockIndex, Segment};
@@ -8,9 +7,6 @@ use alluvia_types::{ColumnId, Result};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{Decimal256Type, Float64Type, UInt32Type};
 use std::sync::Arc;
-
-/// Of no values.
-const NOTHING: Known = Known { sum: 0.0, squares: 0.0, min: 0.0, max: 0.0 };
 
 /// Of a measure, by height above the blocks and by node; `None` where too little is known for a stratum.
 #[derive(Debug)]
@@ -26,11 +22,10 @@ impl NodeKnowns {
         let heavy = place.map(|place| segment.heavy(place)).transpose()?.filter(|heavy| !heavy.is_empty());
         let mut heights: Vec<Vec<Option<Known>>> =
             vec![(0..segment.blocks()).map(|block| of_block(segment, &index, column, block)).collect()];
-        if let Some((place, heavy)) = place.zip(heavy) {
+        if let Some(heavy) = heavy {
             for (block, known) in heights[0].iter_mut().enumerate() {
-                let has_heavy = !heavy.places(segment.block_rows(block)).is_empty();
-                if let Some(known) = known.as_mut().filter(|_| has_heavy) {
-                    *known = light(segment, place, block, heavy.limit)?;
+                if let Some((known, light)) = known.as_mut().zip(heavy.light(block)) {
+                    *known = light;
                 }
             }
         }
@@ -53,33 +48,19 @@ impl NodeKnowns {
     }
 }
 
-/// Over the rows of a block that are not heavy. Summed anew: taking the heavy rows from the sums would leave little of the rest's digits.
-fn light(segment: &Segment, measure: usize, block: usize, limit: f64) -> Result<Known> {
-    let mut known = NOTHING;
-    each_value(segment, measure, block..block + 1, |_, value| {
-        if value.abs() <= limit {
-            known = add(known, Known { sum: value, squares: value * value, min: value, max: value });
-        }
-    })?;
-    Ok(known)
-}
-
 fn both(a: Option<Known>, b: Option<Known>) -> Option<Known> {
-    Some(add(a?, b?))
-}
-
-/// Of the rows of both.
-pub(super) fn add(a: Known, b: Known) -> Known {
-    Known { sum: a.sum + b.sum, squares: a.squares + b.squares, min: a.min.min(b.min), max: a.max.max(b.max) }
+    Some(a?.and(b?))
 }
 
 /// Over all rows of a block, NULL as 0; `None` where the summary tells too little for a stratum.
 fn of_block(segment: &Segment, index: &BlockIndex, column: ColumnId, block: usize) -> Option<Known> {
     // A column that the segment lacks is NULL in all its rows.
-    let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == column) else { return Some(NOTHING) };
+    let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == column) else {
+        return Some(Known::NOTHING);
+    };
     let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
     if count == 0 {
-        return Some(NOTHING);
+        return Some(Known::NOTHING);
     }
     let (sum, squares, min, max) = match &summary.floats {
         Some(floats) => {
@@ -97,7 +78,7 @@ fn of_block(segment: &Segment, index: &BlockIndex, column: ColumnId, block: usiz
                 let array = array.as_primitive::<Decimal256Type>();
                 array.is_valid(block).then(|| array.value(block).to_i128()).flatten().map(|value| value as f64)
             };
-            let (min, max) = exact_bounds(index, column, block)?;
+            let (min, max) = exact_bounds(&index.table, column, block)?;
             (at(&summary.sums)?, at(&summary.squares)?, min as f64, max as f64)
         }
     };

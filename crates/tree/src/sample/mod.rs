@@ -9,8 +9,10 @@
 //!   everything is read, and the answer is exact.
 //! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in full, or
 //!   everything is, or the answer says that it may lack groups.
-//! - A sample that is not expected to pay is not drawn: what the exact answer and each rung cost is counted (`cost`) from a few of the
-//!   cut nodes (`glimpse`) before all are looked at, and where few rows are cut the answer is exact without asking.
+//! - A sample that is not clearly expected to pay is not drawn: what the exact answer and each rung cost is counted (`cost`) from a few of
+//!   the cut nodes (`glimpse`) before all are looked at, and where few rows are cut the answer is exact without asking. A first look that
+//!   may be drawn in vain costs little of the exact answer (`foresee`).
+//! - Of several boxes a node that more than one cuts is one stratum, of which a row is drawn once, and matches if it is of any of them.
 //!
 //! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
 //! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
@@ -24,7 +26,6 @@ mod draw;
 mod facts;
 mod foresee;
 mod glimpse;
-mod heavy;
 mod knowns;
 mod moments;
 mod possible;
@@ -32,13 +33,12 @@ mod refine;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, CodeSet, CutNode, FANOUT, SegmentRows, can_answer, walk_nodes};
+use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, FANOUT, SegmentRows, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
 use facts::Facts;
 use glimpse::{Reading, glimpse};
-pub(crate) use heavy::{Heavy, each_value};
 pub(crate) use knowns::NodeKnowns;
 pub(crate) use moments::moments;
 use strata::Strata;
@@ -94,9 +94,9 @@ pub enum Source<'a> {
 /// What is asked, and how sure the answer must be.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The box, the groups and the measures.
-    pub question: &'a BoxQuery,
-    /// For each of the question's groups the codes that its rows can have, where more is known than summaries tell.
+    /// The boxes, the groups and the measures.
+    pub boxes: &'a Boxes,
+    /// For each of the groups the codes that its rows can have, where more is known than summaries tell.
     pub group_codes: &'a [Option<CodeSet>],
     /// The values of each group.
     pub goals: &'a [Goal],
@@ -113,6 +113,13 @@ pub struct Asked<'a> {
     pub by_cost: bool,
     /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
+}
+
+impl<'a> Asked<'a> {
+    /// The groups and measures, which all boxes share, and the filters of all of them.
+    fn shape(&self) -> &'a BoxQuery {
+        self.boxes.all()
+    }
 }
 
 /// A value and where the truth is.
@@ -162,9 +169,8 @@ pub enum Sampled {
 
 /// Estimates a question over segments. `into` has the rows of the tail; what is counted exactly is added to it.
 pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Sampled> {
-    let question = asked.question;
     for rows in segments {
-        if !can_answer(question, &rows.segment)? {
+        if !can_answer(asked.shape(), &rows.segment)? {
             return Ok(Sampled::Cannot);
         }
     }
@@ -177,10 +183,10 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
         strata::read_nodes(asked, segments, cut.iter(), into)?;
         return Ok(Sampled::Exact);
     };
-    strata::read_exactly(asked, segments, &gathered.exact, into)?;
+    strata::read_nodes(asked, segments, gathered.exact.iter(), into)?;
     let facts = gathered.facts;
     // Now of all nodes: what was seen of a few may have misled.
-    let Some(foreseen) = foreseen_of(asked, segments, &facts, 1.0, &reading, into) else {
+    let Some(foreseen) = foreseen_of(asked, segments, (&facts, 1.0), &reading, foresee::PAYS, into) else {
         // What is spoilt is not given, exact or not.
         if into.totals.is_spoilt() {
             return Ok(Sampled::Exact);
@@ -189,9 +195,8 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
         return Ok(Sampled::Exact);
     };
     let refined = facts::refine(asked, segments, facts, rung_rate(foreseen.rung), into)?;
-    strata::read_exactly(asked, segments, &refined.exact, into)?;
     let (strata, few) = Strata::new(asked, segments, refined.facts, foreseen.rung)?;
-    strata::read_nodes(asked, segments, few.iter(), into)?;
+    strata::read_nodes(asked, segments, refined.exact.iter().chain(&few), into)?;
     look_on(asked, segments, strata, (&foreseen, &reading), into)
 }
 
@@ -199,7 +204,7 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
 fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
-        walk_nodes(asked.question, at, rows, stop_height(asked, rows), into, &mut |node| cut.push(node))?;
+        asked.boxes.walk(at, rows, stop_height(asked, rows), into, &mut cut)?;
     }
     Ok(cut)
 }
@@ -207,7 +212,7 @@ fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> R
 /// The height that a segment is walked to at first: blocks only where they must be told apart.
 fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
     let is_large = rows.segment.blocks() > FANOUT;
-    let may_stop = asked.question.groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty();
+    let may_stop = asked.shape().groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty();
     usize::from(is_large && may_stop)
 }
 
@@ -237,24 +242,26 @@ fn first_glance(
         return Ok(Some((reading, possible::CELLS_MAX)));
     }
     let Some(seen) = seen else { return Ok(None) };
-    let foreseen = foreseen_of(asked, segments, &seen.facts, seen.weight, &seen.reading, into);
+    let facts = (seen.facts.as_slice(), seen.weight);
+    let foreseen = foreseen_of(asked, segments, facts, &seen.reading, foresee::PAYS_AT_A_GLANCE, into);
     let cells_max = (CELLS_TIMES * seen.cells).max(CELLS_MIN) as usize;
     Ok(foreseen.map(|_| (seen.reading, cells_max.min(possible::CELLS_MAX))))
 }
 
-/// What is foreseen of the rung to begin with; `None` where everything is better read at once.
+/// What is foreseen of the rung to begin with; `None` where everything is better read at once: where no estimate is expected to cost less
+/// than a share `pays` of that.
 fn foreseen_of(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
-    facts: &[Facts],
-    weight: f64,
+    (facts, weight): (&[Facts], f64),
     reading: &Reading,
+    pays: f64,
     into: &Answer,
 ) -> Option<Foreseen> {
     if facts.is_empty() || into.totals.is_spoilt() {
         return None;
     }
-    foresee::choose(asked, &foresee::foresee(asked, segments, facts, weight, reading, into))
+    foresee::choose(asked, &foresee::foresee(asked, segments, facts, weight, reading, into), pays)
 }
 
 /// Looks as often as planned, reading more between the looks.
@@ -278,7 +285,8 @@ fn look_on(
             return Ok(Sampled::Estimates(strata.estimates(look, number, Some(Box::new(*foreseen)))));
         }
         let reads = if is_last { Vec::new() } else { next_reads(asked, &strata, &look, &plan) };
-        let pays = !reads.is_empty() && (!asked.by_cost || strata.second_pays(&reads, foreseen, reading));
+        let pays =
+            !reads.is_empty() && (!asked.by_cost || strata.second_pays(&reads, foreseen, reading, asked.otherwise));
         match (pays, asked.otherwise) {
             (true, _) => strata.read_on(asked, segments, &reads, into)?,
             (false, Otherwise::Exact) => break,

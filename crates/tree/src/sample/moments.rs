@@ -72,12 +72,3 @@ pub(crate) fn moments(
         }),
     }
 }
-
-/// The value of a row, NULL as 0.
-pub(super) fn value_of(packed: &[u8], encoding: Encoding, has_nulls: bool, row: usize) -> f64 {
-    match value_at(packed, encoding, has_nulls, true, row) {
-        Value::Null => 0.0,
-        Value::Integer(value) => value as f64,
-        Value::Float(value) => value,
-    }
-}

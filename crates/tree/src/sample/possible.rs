@@ -5,7 +5,8 @@
 
 use super::Asked;
 use super::facts::Facts;
-use crate::answer::{CodeMap, CodeSet, GroupKeys, NodeTree};
+use crate::answer::{BoxQuery, CodeMap, CodeSet, GroupKeys, NodeTree};
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Groups of all nodes together, beyond which they are not looked for.
@@ -13,30 +14,35 @@ pub(super) const CELLS_MAX: usize = 1 << 21;
 /// Groups of one node beyond which a sample would hardly see them all.
 const OF_NODE_MAX: usize = 1 << 12;
 
-/// What the rows of a box can be of, whatever node they lie in.
+/// What the rows of the boxes can be of, whatever node they lie in.
 pub(super) struct Possible<'a> {
     asked: &'a Asked<'a>,
-    /// For each group with a map the digits of the codes that rows of the box can have, ascending; `None` where they are too many to
+    /// For each group the sets that all hold the codes which rows of the boxes have at its level.
+    sets: Vec<Vec<Cow<'a, CodeSet>>>,
+    /// For each group with a map the digits of the codes that rows of the boxes can have, ascending; `None` where they are too many to
     /// be looked for in a node, and of a group without a map.
     mapped: Vec<Option<Vec<u64>>>,
 }
 
 impl<'a> Possible<'a> {
     pub(super) fn new(asked: &'a Asked<'a>, keys: &GroupKeys) -> Possible<'a> {
-        let of_group = |at: usize| digits_of(keys.map(at)?, sets(asked, at));
-        Possible { asked, mapped: (0..asked.question.groups.len()).map(of_group).collect() }
+        let groups = 0..asked.shape().groups.len();
+        let sets: Vec<_> = groups.clone().map(|at| sets(asked, at)).collect();
+        let of_group = |at: usize| digits_of(keys.map(at)?, sets[at].iter().map(|set| &**set));
+        let mapped = groups.map(of_group).collect();
+        Possible { asked, sets, mapped }
     }
 
     /// Indices of the groups, ascending; none of a question without groups. `None` where they are not known or too many.
     pub(super) fn groups(&self, keys: &GroupKeys, nodes: &NodeTree, height: usize, node: usize) -> Option<Vec<u64>> {
         let mut indices = vec![0u64];
-        if self.asked.question.groups.is_empty() {
+        if self.asked.shape().groups.is_empty() {
             return Some(Vec::new());
         }
-        for (at, &level) in self.asked.question.groups.iter().enumerate() {
+        for (at, &level) in self.asked.shape().groups.iter().enumerate() {
             let digits = match nodes.codes_of(height, node, level) {
                 Some(mut codes) => {
-                    sets(self.asked, at).for_each(|set| codes.retain(|&code| set.contains(code)));
+                    self.sets[at].iter().for_each(|set| codes.retain(|&code| set.contains(code)));
                     let digits = codes.into_iter().map(|code| keys.digit(at, code));
                     let mut digits: Vec<u64> = digits.collect::<Option<_>>()?;
                     // Codes of one group lie anywhere.
@@ -57,11 +63,17 @@ impl<'a> Possible<'a> {
     }
 }
 
-/// The sets that all hold the codes which rows of the box have at a grouped level.
-fn sets<'a>(asked: &'a Asked<'_>, at: usize) -> impl Iterator<Item = &'a CodeSet> {
-    let level = asked.question.groups[at];
-    let filters = asked.question.filters.iter().filter(move |filter| filter.level == level).map(|filter| &filter.codes);
-    filters.chain(asked.group_codes.get(at).and_then(Option::as_ref))
+/// The sets that all hold the codes which rows of the boxes have at a grouped level.
+fn sets<'a>(asked: &'a Asked<'_>, at: usize) -> Vec<Cow<'a, CodeSet>> {
+    let level = asked.shape().groups[at];
+    let of_box = |question: &'a BoxQuery| {
+        let filter = question.filters.iter().find(|filter| filter.level == level)?;
+        Some(Cow::Borrowed(&filter.codes))
+    };
+    // A row is of any of the boxes: where one of them does not say what codes it has, none does.
+    let each: Option<Vec<_>> = asked.boxes.each().iter().map(of_box).collect();
+    let any = each.into_iter().flatten().reduce(|any, codes| Cow::Owned(any.union(&codes)));
+    any.into_iter().chain(asked.group_codes.get(at).and_then(Option::as_ref).map(Cow::Borrowed)).collect()
 }
 
 /// The digits of the codes that are in all sets, ascending; `None` if they are too many.

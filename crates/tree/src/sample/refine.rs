@@ -26,7 +26,7 @@
 use super::facts::{self, Facts, Gathered};
 use super::strata::{self, Run, Strata};
 use super::{Asked, Estimates, Goal, Otherwise, Source, possible};
-use crate::answer::{Answer, BoxQuery, CodeSet, CutBlock, CutNode, SegmentRows, can_answer};
+use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
 use crate::ladder::rung_rate;
 use alluvia_types::{ColumnId, Result};
@@ -52,8 +52,8 @@ const FEW_SHARE: f64 = 0.1;
 /// What is asked of a [`Refiner`].
 #[derive(Clone, Debug)]
 pub struct Refine {
-    /// The box, the groups and the measures.
-    pub question: BoxQuery,
+    /// The boxes, the groups and the measures.
+    pub boxes: Boxes,
     /// As [`Asked::group_codes`].
     pub group_codes: Vec<Option<CodeSet>>,
     /// The values of each group.
@@ -82,7 +82,7 @@ pub struct Reseeded {
 impl Refine {
     fn asked(&self) -> Asked<'_> {
         Asked {
-            question: &self.question,
+            boxes: &self.boxes,
             group_codes: &self.group_codes,
             goals: &self.goals,
             max_error: self.max_error,
@@ -116,8 +116,6 @@ enum Work {
     Know(usize, ColumnId),
     /// Answers what summaries can, and plans the rest.
     Plan,
-    /// Adds cut blocks to the answer.
-    Blocks(Vec<CutBlock>),
     /// Adds what is below cut nodes to the answer.
     Nodes(Vec<CutNode>),
     /// Forgets what was drawn of runs, to read them again at these rungs; of those of rung 0 all nodes are read next.
@@ -151,12 +149,12 @@ impl Refiner {
     /// answer.
     pub fn new(refine: Refine, segments: Vec<SegmentRows>, into: Answer) -> Result<Option<Refiner>> {
         for rows in &segments {
-            if !can_answer(&refine.question, &rows.segment)? {
+            if !can_answer(refine.boxes.all(), &rows.segment)? {
                 return Ok(None);
             }
         }
         let has_ladder = |at: &usize| !segments[*at].segment.rungs().is_empty();
-        let columns = || refine.question.measures.iter().map(|of| of.column);
+        let columns = || refine.boxes.all().measures.iter().map(|of| of.column);
         let known = (0..segments.len()).filter(has_ladder).flat_map(|at| columns().map(move |of| Work::Know(at, of)));
         let work = known.chain([Work::Plan]).map(|work| (work, 0.0)).collect();
         Ok(Some(Refiner {
@@ -187,15 +185,13 @@ impl Refiner {
             return self.read_nodes(cut);
         };
         let Some(rung) = first_rung(refine, segments, &facts) else {
-            self.read_blocks(&exact);
-            let nodes: Vec<CutNode> = facts.iter().map(|facts| facts.cut).collect();
+            let nodes: Vec<CutNode> = exact.into_iter().chain(facts.iter().map(|facts| facts.cut)).collect();
             return self.read_nodes(&nodes);
         };
         let refined = facts::refine(&asked, segments, facts, rung_rate(rung), into)?;
         let (strata, few) = Strata::new(&asked, segments, refined.facts, rung)?;
-        self.read_blocks(&exact);
-        self.read_blocks(&refined.exact);
-        self.read_nodes(&few)?;
+        let exact: Vec<CutNode> = exact.into_iter().chain(refined.exact).chain(few).collect();
+        self.read_nodes(&exact)?;
         if !strata.runs.is_empty() {
             self.plan_looks(&strata.runs, rung)?;
             self.strata = Some(strata);
@@ -260,15 +256,6 @@ impl Refiner {
         self.work.extend(steps.into_iter().map(|(runs, rows)| (Work::Draw(runs), rows)));
     }
 
-    fn read_blocks(&mut self, cut: &[CutBlock]) {
-        let rows = |cut: &CutBlock| {
-            let rows = self.segments[cut.segment].segment.block_rows(cut.block);
-            (rows.end - rows.start) as f64
-        };
-        let steps = in_steps(cut.iter().map(|cut| (*cut, rows(cut), rows(cut))), STEP_ROWS);
-        self.work.extend(steps.into_iter().map(|(blocks, rows)| (Work::Blocks(blocks), rows)));
-    }
-
     fn read_nodes(&mut self, cut: &[CutNode]) -> Result<()> {
         self.read_share_of_nodes(cut, 1.0)
     }
@@ -311,7 +298,6 @@ impl Refiner {
         let asked = refine.asked();
         match (work, strata) {
             (Work::Know(at, column), _) => drop(segments[at].segment.knowns(column)?),
-            (Work::Blocks(cut), _) => strata::read_exactly(&asked, segments, &cut, into)?,
             (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
             (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
             (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,

@@ -6,11 +6,13 @@
 //!   exact answer, and its stratum is empty.
 
 use super::facts::Facts;
+use super::foresee::Second;
 use super::glimpse::Reading;
 use super::tally::{Look, Tally};
-use super::{Asked, Estimates, Foreseen, Heavy, draw, knowns};
-use crate::answer::{Answer, CutBlock, CutNode, SegmentRows, read_cut, walk_below};
+use super::{Asked, Estimates, Foreseen, Otherwise, draw};
+use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, read_cut};
 use crate::estimate::{Known, Plan, Stratum};
+use crate::heavy::Heavy;
 use crate::ladder::rung_rate;
 use crate::segment::Segment;
 use alluvia_types::{ColumnId, Error, Result};
@@ -31,7 +33,9 @@ pub(super) struct Run {
     pub(super) segment: usize,
     /// Its blocks: ranges that ascend and do not touch.
     pub(super) parts: Vec<Range<usize>>,
-    /// Filters that not all of its blocks cover, by place.
+    /// Boxes that may have rows in any of its nodes.
+    pub(super) boxes: u16,
+    /// Filters that not all of its rows pass, as far as is known.
     pub(super) open: u64,
     pub(super) rows: u64,
     share: f64,
@@ -67,28 +71,23 @@ pub(super) fn runs_of(drawn: f64) -> f64 {
     drawn / drawn_min(drawn)
 }
 
-/// Adds cut blocks to an answer.
-pub(super) fn read_exactly(
-    asked: &Asked<'_>,
-    segments: &[SegmentRows],
-    cut: &[CutBlock],
-    into: &mut Answer,
-) -> Result<()> {
-    read_cut(asked.question, segments, cut, asked.threads, into)
-}
-
-/// Adds what is below cut nodes to an answer.
+/// Adds what is below cut nodes to an answer, box by box.
 pub(super) fn read_nodes<'a>(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
-    nodes: impl Iterator<Item = &'a CutNode>,
+    nodes: impl Iterator<Item = &'a CutNode> + Clone,
     into: &mut Answer,
 ) -> Result<()> {
-    let mut cut = Vec::new();
-    for &node in nodes {
-        walk_below(asked.question, &segments[node.segment], node, into, &mut cut)?;
+    for (of_box, question) in asked.boxes.each().iter().enumerate() {
+        let mut cut = Vec::new();
+        for &node in nodes.clone().filter(|node| node.boxes >> of_box & 1 == 1) {
+            asked.boxes.blocks_of_box(of_box, &segments[node.segment], node, into, &mut cut)?;
+        }
+        if !cut.is_empty() {
+            read_cut(question, segments, &cut, asked.threads, into)?;
+        }
     }
-    read_exactly(asked, segments, &cut, into)
+    Ok(())
 }
 
 impl Strata {
@@ -118,7 +117,7 @@ impl Strata {
         ladder.sort_unstable_by(|a, b| b.cmp(a));
         ladder.dedup();
         let mut strata = Strata { runs, tally: Tally::default(), available, ladder, rows_cut, rows_drawn: 0, rungs: 0 };
-        let measures = asked.question.measures.iter().enumerate();
+        let measures = asked.shape().measures.iter().enumerate();
         let of_measures = measures.map(|(at, of)| strata.strata_of(segments, Some((at, of.column))));
         let frames: Result<Vec<_>> = std::iter::once(strata.strata_of(segments, None)).chain(of_measures).collect();
         let frames = frames?;
@@ -157,15 +156,22 @@ impl Strata {
 
     /// Takes in the heavy rows that match, once.
     pub(super) fn add_heavy(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
-        let question = asked.question;
+        let question = asked.shape();
         for (measure, of) in question.measures.iter().enumerate() {
             for (at, run) in self.runs.iter().enumerate() {
                 let segment = &segments[run.segment].segment;
                 let Some(heavy) = heavy_of(segment, of.column)? else { continue };
-                let open = question.filters.iter().enumerate().filter(|(place, _)| run.open >> place & 1 == 1);
-                let filters =
-                    open.map(|(_, filter)| heavy.codes(segment, filter.level).map(|codes| (&filter.codes, codes)));
-                let filters = filters.collect::<Result<Vec<_>>>()?;
+                let of_box = |(_, bits): (usize, u64)| {
+                    let filters = Boxes::open_of(bits, run.open).map(|place| &question.filters[place]);
+                    let with_codes = filters.map(|filter| Ok((&filter.codes, heavy.codes(segment, filter.level)?)));
+                    with_codes.collect::<Result<Vec<_>>>()
+                };
+                let boxes = asked.boxes.among(run.boxes).map(of_box).collect::<Result<Vec<_>>>()?;
+                let passes = |place: usize| {
+                    let of_box =
+                        |filters: &Vec<(&CodeSet, &[u32])>| filters.iter().all(|(set, of)| set.contains(of[place]));
+                    boxes.iter().any(of_box)
+                };
                 let groups = question.groups.iter().map(|&level| heavy.codes(segment, level));
                 let groups = groups.collect::<Result<Vec<_>>>()?;
                 let stratum = (self.runs.len() + at) as u32;
@@ -173,7 +179,7 @@ impl Strata {
                 let mut all = (0, 0.0, 0.0);
                 for places in run.places(segment, &heavy) {
                     for (place, &value) in places.clone().zip(heavy.values(places)) {
-                        if !filters.iter().all(|(set, codes)| set.contains(codes[place])) {
+                        if !passes(place) {
                             continue;
                         }
                         if groups.is_empty() {
@@ -252,13 +258,19 @@ impl Strata {
     }
 
     /// Whether reading runs again at these rungs pays, rather than reading everything that is left.
-    pub(super) fn second_pays(&self, reads: &[(usize, u32)], foreseen: &Foreseen, reading: &Reading) -> bool {
+    pub(super) fn second_pays(
+        &self,
+        reads: &[(usize, u32)],
+        foreseen: &Foreseen,
+        reading: &Reading,
+        otherwise: Otherwise,
+    ) -> bool {
         let rows = |run: usize| self.runs[run].rows as f64;
         let (whole, drawn): (Vec<_>, Vec<_>) = reads.iter().partition(|(_, rung)| *rung == 0);
         let drawn = drawn.into_iter().map(|&(run, rung)| rows(run) * rung_rate(rung)).sum();
         let whole = whole.into_iter().map(|&(run, _)| rows(run)).sum();
         let left = self.runs.iter().filter(|run| run.rung > 0).map(|run| run.rows as f64).sum();
-        foreseen.second_pays(reading, drawn, whole, left)
+        foreseen.second_pays(reading, Second { drawn, whole, left }, otherwise)
     }
 
     /// Forgets what was drawn of runs that are read again, at these rungs. Those of rung 0 are no strata any more.
@@ -350,6 +362,7 @@ impl Run {
         Run {
             segment,
             parts: vec![facts.blocks],
+            boxes: facts.cut.boxes,
             open: facts.cut.open,
             rows: facts.rows,
             share: facts.share,
@@ -373,10 +386,11 @@ impl Run {
             Some(last) if last.end == facts.blocks.start => last.end = facts.blocks.end,
             _ => self.parts.push(facts.blocks),
         }
+        self.boxes |= facts.cut.boxes;
         self.open |= facts.cut.open;
         self.cut.push(facts.cut);
         for (own, more) in self.known.iter_mut().zip(&facts.known) {
-            *own = knowns::add(*own, *more);
+            *own = own.and(*more);
         }
         if self.groups != facts.groups {
             self.groups.extend_from_slice(&facts.groups);

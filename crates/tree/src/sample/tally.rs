@@ -98,7 +98,7 @@ impl Tally {
         for group in 0..groups {
             let drawn = self.samples.get(group);
             let is_drawn = drawn.is_some_and(|drawn| drawn[0].matches() > 0);
-            if !is_drawn && exact_of(into, group, None).0 == 0 && !asked.question.groups.is_empty() {
+            if !is_drawn && exact_of(into, group, None).0 == 0 && !asked.shape().groups.is_empty() {
                 continue;
             }
             let mut of_group = drawn.unwrap_or(&none).clone();

@@ -32,12 +32,20 @@ pub(crate) enum SectionKind {
     Presence,
     /// Of a rung only: which of its rows are of which block of the segment that it hangs from.
     Parents,
+    /// Of a segment with a ladder: its heavy rows.
+    Heavy,
 }
 
 impl SectionKind {
     /// All kinds, in file order.
-    pub(crate) const ALL: [SectionKind; 5] =
-        [SectionKind::Checks, SectionKind::Stripes, SectionKind::Blocks, SectionKind::Presence, SectionKind::Parents];
+    pub(crate) const ALL: [SectionKind; 6] = [
+        SectionKind::Checks,
+        SectionKind::Stripes,
+        SectionKind::Blocks,
+        SectionKind::Presence,
+        SectionKind::Parents,
+        SectionKind::Heavy,
+    ];
 
     fn number(self) -> u32 {
         match self {
@@ -46,6 +54,7 @@ impl SectionKind {
             SectionKind::Blocks => 3,
             SectionKind::Presence => 4,
             SectionKind::Parents => 5,
+            SectionKind::Heavy => 6,
         }
     }
 
@@ -57,6 +66,7 @@ impl SectionKind {
             SectionKind::Blocks => "blocks",
             SectionKind::Presence => "presence",
             SectionKind::Parents => "parents",
+            SectionKind::Heavy => "heavy",
         }
     }
 }

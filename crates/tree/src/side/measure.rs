@@ -71,6 +71,16 @@ impl Encoding {
     }
 }
 
+/// What is known of a block's packed values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PackedAs {
+    pub(crate) encoding: Encoding,
+    /// Values that are not NULL.
+    pub(crate) count: u64,
+    /// Whether NaN or an infinity is among them.
+    pub(crate) is_special: bool,
+}
+
 /// The values of one block of one measure, gathered as they come.
 #[derive(Debug)]
 pub(crate) enum MeasureValues {

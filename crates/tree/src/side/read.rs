@@ -5,6 +5,7 @@ use super::format::{
     decode_trailer, u32_at, u64_at,
 };
 use super::pack::key_width;
+use crate::heavy::Heavy;
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::summary::{BlockTable, LevelSummary, decode_presence};
 use alluvia_storage::{CheckedFile, Disk, DiskFile, FileChecks};
@@ -158,6 +159,21 @@ impl SideFile {
             return Err(corrupt(self.source.path(), kind.name(), "it does not count up to the rung's rows"));
         }
         Ok(rows)
+    }
+
+    /// The heavy rows of a measure, by its place; `None` if the segment was written without.
+    pub(crate) fn heavy(&self, measure: usize) -> Result<Option<Heavy>> {
+        let kind = SectionKind::Heavy;
+        if !self.has(kind) {
+            return Ok(None);
+        }
+        let decoded = Heavy::decode(&self.section(kind)?, measure, self.measures, self.levels, self.rows);
+        decoded.map(Some).map_err(|what| corrupt(self.source.path(), kind.name(), what))
+    }
+
+    /// Whether there is a section of a kind.
+    pub(crate) fn has(&self, kind: SectionKind) -> bool {
+        self.sections.iter().any(|section| section.is(kind))
     }
 
     /// Part of a stripe.

@@ -26,6 +26,15 @@ pub(crate) struct SideWriter {
     stripes: Vec<u8>,
 }
 
+/// Sections that not every segment has.
+#[derive(Debug, Default)]
+pub(crate) struct OptionalSections<'a> {
+    /// `parents`, of a rung.
+    pub(crate) first_rows: Option<&'a [u32]>,
+    /// `heavy`, of a segment with a ladder.
+    pub(crate) heavy: Option<Vec<u8>>,
+}
+
 impl SideWriter {
     pub(crate) fn create(context: &TreeContext, header: &Header) -> Result<SideWriter> {
         let path = context.side_path(header.segment);
@@ -50,7 +59,7 @@ impl SideWriter {
             pack_codes(codes, bounds, stream);
         }
         assert_eq!(measure_streams.len(), bounds.measures.len(), "every measure has a stream");
-        for (stream, values) in measure_streams.iter_mut().zip(&bounds.measures) {
+        for (stream, (values, _)) in measure_streams.iter_mut().zip(&bounds.measures) {
             stream.extend_from_slice(values);
         }
         self.blocks += 1;
@@ -73,13 +82,13 @@ impl SideWriter {
         Ok(())
     }
 
-    /// Writes the sections and syncs the file; the caller syncs the directory. `first_rows` is a rung's section `parents`.
+    /// Writes the sections and syncs the file; the caller syncs the directory.
     pub(crate) fn finish(
         mut self,
         parquet: &FileChecks,
         table: &BlockTable,
         levels: &[LevelSummary],
-        first_rows: Option<&[u32]>,
+        mut optional: OptionalSections<'_>,
         rows: u64,
     ) -> Result<FileChecks> {
         if self.blocks > 0 {
@@ -94,8 +103,12 @@ impl SideWriter {
                 SectionKind::Stripes => std::mem::take(&mut self.stripes),
                 SectionKind::Blocks => table.encode()?,
                 SectionKind::Presence => encode_presence(levels, table.key_first.len())?,
-                SectionKind::Parents => match first_rows {
+                SectionKind::Parents => match optional.first_rows {
                     Some(first_rows) => first_rows.iter().flat_map(|row| row.to_le_bytes()).collect(),
+                    None => continue,
+                },
+                SectionKind::Heavy => match optional.heavy.take() {
+                    Some(heavy) => heavy,
                     None => continue,
                 },
             };

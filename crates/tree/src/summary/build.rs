@@ -6,7 +6,7 @@ use super::presence::PresenceBuilder;
 use super::table::BlockTable;
 use super::{ColumnSummary, LevelSummary};
 use crate::layout::segment_schema;
-use crate::side::{CodeBounds, Encoding, MeasureValues};
+use crate::side::{CodeBounds, Encoding, MeasureValues, PackedAs};
 use alluvia_space::TableDef;
 use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -41,7 +41,7 @@ pub(crate) struct BlockCodes {
     pub(crate) key_last: u128,
     pub(crate) codes: Vec<CodeBounds>,
     /// In the order of the table's columns.
-    pub(crate) measures: Vec<Vec<u8>>,
+    pub(crate) measures: Vec<(Vec<u8>, PackedAs)>,
 }
 
 impl SummaryBuilder {
@@ -126,8 +126,7 @@ impl SummaryBuilder {
             if let Some((measure, values)) = &mut column.measure {
                 let mut packed = Vec::new();
                 let encoding: Encoding = values.pack(&mut packed);
-                measure.end_block(encoding);
-                measures.push(packed);
+                measures.push((packed, measure.end_block(encoding)));
             }
         }
         let (key_first, key_last) = (keys[0], keys[keys.len() - 1]);

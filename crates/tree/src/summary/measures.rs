@@ -7,7 +7,7 @@
 //! bounds, which are exact; those of a float, without NaN and infinities, are kept here.
 
 use crate::float_sum::LaneSum;
-use crate::side::Encoding;
+use crate::side::{Encoding, PackedAs};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal256Array, Float64Array, PrimitiveArray, UInt32Array};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, DecimalType, Float32Type, Float64Type, Int16Type,
@@ -103,7 +103,7 @@ impl MeasureBuilder {
         }
     }
 
-    pub(crate) fn end_block(&mut self, encoding: Encoding) {
+    pub(crate) fn end_block(&mut self, encoding: Encoding) -> PackedAs {
         match self {
             MeasureBuilder::Exact { block, counts, sums, squares, encodings, .. } => {
                 encodings.push(encoding);
@@ -111,10 +111,14 @@ impl MeasureBuilder {
                 counts.push(block.count);
                 sums.push(Some(block.sum));
                 squares.push(block.squares.filter(|_| !block.overflown));
+                PackedAs { encoding, count: block.count.into(), is_special: false }
             }
             MeasureBuilder::Float { block, done, encodings } => {
                 encodings.push(encoding);
+                let is_special = block.nans + block.infinities + block.negative_infinities > 0;
+                let packed_as = PackedAs { encoding, count: block.count.into(), is_special };
                 done.push(std::mem::take(block));
+                packed_as
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Segments of every format version stay readable for ever.
 //!
-//! `tests/golden/v1` was written by the first build of format 1, `tests/golden/ladder` by the first that wrote ladders. Neither
-//! they nor [`golden_rows`] may change; a new format gets a directory of its own, written once with
-//! `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test it golden`.
+//! `tests/golden/v1` was written by the first build of format 1, `tests/golden/ladder` by the first that wrote ladders,
+//! `tests/golden/heavy` by the first that wrote heavy rows down. Neither they nor [`golden_rows`] and [`spiky`] may change; a new format
+//! gets a directory of its own, written once with `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test it golden`.
 
 use crate::common::{join, plain};
 use alluvia_catalog::Dictionaries;
@@ -24,6 +24,8 @@ const ROWS: usize = 20_000;
 /// The golden ladder is of the first rows.
 const LADDER: &str = "ladder";
 const LADDER_ROWS: usize = 9_000;
+/// The golden ladder whose segment has heavy rows.
+const HEAVY: &str = "heavy";
 
 fn golden_table() -> TableDef {
     let types = [
@@ -116,7 +118,7 @@ fn context(version: &str) -> (Arc<RealDisk>, PathBuf, TreeContext) {
 #[test]
 fn format_1_is_readable() {
     if let Ok(version) = std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref()
-        && version != LADDER
+        && ![LADDER, HEAVY].contains(&version)
     {
         write_golden(version);
     }
@@ -166,7 +168,7 @@ fn write_golden(version: &str) {
 #[test]
 fn ladders_are_readable() {
     if std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref() == Ok(LADDER) {
-        write_golden_ladder();
+        write_golden_ladder(LADDER, &golden_table(), &crate::common::slice(&golden_chunk().0, 0, LADDER_ROWS));
     }
     let (disk, dir, context) = context(LADDER);
     let meta = read_atomic(&*disk, &dir.join("meta.json"), MAGIC).expect("the meta");
@@ -178,16 +180,73 @@ fn ladders_are_readable() {
     assert_eq!(*segment.rungs()[0].segment.first_rows().expect("known"), [0, 1_020, 1_118]);
 }
 
-fn write_golden_ladder() {
-    let (disk, dir, context) = context(LADDER);
+/// A dozen rows in ten thousand have nearly all of the sum of squares of the amounts; of the counts all are alike.
+fn spiky() -> (TableDef, RowChunk) {
+    let mut table = golden_table();
+    let column = |at: u32, name: &str, data_type| Column {
+        id: ColumnId(at),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        data_type,
+        nullable: true,
+    };
+    table.columns = vec![
+        column(0, "country", DataType::Text),
+        column(1, "count", DataType::Int32),
+        column(2, "amount", DataType::Double),
+    ];
+    let level = Level { name: "country".to_owned(), source: LevelSource::Column(ColumnId(0)), bits: 3 };
+    table.dimensions = vec![Dimension { name: "store".to_owned(), levels: vec![level], range: KeyRange::None }];
+    (table.next_column_id, table.measures) = (3, vec![ColumnId(1), ColumnId(2)]);
+    let rows = 0..10_000u64;
+    let amount = |n: u64| (n % 5 > 0).then(|| if n % 800 == 1 { 1e6 - n as f64 / 3.0 } else { (n % 90) as f64 / 7.0 });
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringViewArray::from_iter_values(rows.clone().map(|n| format!("country {}", n / 4_000)))),
+        Arc::new(Int32Array::from_iter(rows.clone().map(|n| (n % 6 > 0).then_some((n % 50) as i32)))),
+        Arc::new(Float64Array::from_iter(rows.clone().map(amount))),
+        Arc::new(UInt64Array::from_iter_values(rows.clone().map(|n| 10 + n / 1000))),
+        Arc::new(UInt64Array::from_iter_values(rows.clone().map(|n| n % 1000))),
+    ];
+    let batch = RecordBatch::try_new(segment_schema(&table), columns).expect("fits");
+    let disk = crate::common::disk();
+    let codes = crate::common::dictionaries(&disk, &table).remap(&table, &batch).expect("codes");
+    (table, RowChunk::new(batch, rows.map(u128::from).collect(), codes))
+}
+
+/// That they are those of the rows is what a check finds; that they are there at all is seen in the file.
+#[test]
+fn heavy_rows_that_were_written_are_readable() {
+    let (table, chunk) = spiky();
+    if std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref() == Ok(HEAVY) {
+        write_golden_ladder(HEAVY, &table, &chunk);
+    }
+    let (disk, dir, context) = context(HEAVY);
+    let meta = read_atomic(&*disk, &dir.join("meta.json"), MAGIC).expect("the meta");
+    let meta: SegmentMeta = serde_json::from_slice(&meta).expect("parses");
+    let side = disk.open(&dir.join("seg-1.side")).expect("opens");
+    let mut end = [0; 24 + 24];
+    side.read_exact_at(&mut end, meta.side.len - 48).expect("reads");
+    let number = |at: usize| u64::from_le_bytes(end[at..at + 8].try_into().expect("8 bytes"));
+    assert_eq!(u32::from_le_bytes(end[..4].try_into().expect("4 bytes")), 6, "the last section is `heavy`");
+    let mut section = vec![0; number(16) as usize];
+    side.read_exact_at(&mut section, number(8)).expect("reads");
+    // Of the counts none; of the amounts 13, of both blocks: rows, values, four sums of each block, codes of a level.
+    assert_eq!(section.len(), 12 + 12 + 13 * (4 + 8 + 4) + 2 * 32);
+    assert_eq!(section[..12], [&f64::INFINITY.to_le_bytes()[..], &[0; 4]].concat());
+    let rows = section[24..24 + 13 * 4].chunks(4).map(|row| u32::from_le_bytes(row.try_into().expect("4 bytes")));
+    assert_eq!(rows.collect::<Vec<_>>(), (0..13).map(|n| 1 + 800 * n).collect::<Vec<_>>());
+    Segment::open(&context, meta).expect("opens").verify(&table).expect("verifies");
+}
+
+fn write_golden_ladder(version: &str, table: &TableDef, chunk: &RowChunk) {
+    let (disk, dir, context) = context(version);
     disk.create_dir_all(&dir).expect("a directory");
-    let chunk = crate::common::slice(&golden_chunk().0, 0, LADDER_ROWS);
     let mut ids = (1..).map(SegmentId);
     let new_id = || ids.next().expect("without end");
+    let rows = chunk.len() as u64;
     let mut writer =
-        LadderWriter::create(&context, new_id, &golden_table(), Stage::Merged, None, LADDER_ROWS as u64, 100)
-            .expect("no golden file yet");
-    writer.write(&chunk).expect("writes");
+        LadderWriter::create(&context, new_id, table, Stage::Merged, None, rows, 100).expect("no golden file yet");
+    writer.write(chunk).expect("writes");
     let meta = serde_json::to_vec_pretty(&writer.finish().expect("finishes")).expect("serialises");
     write_atomic(&*disk, &dir.join("meta.json"), MAGIC, &meta).expect("writes");
 }

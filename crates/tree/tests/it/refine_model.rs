@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 const CONFIDENCE: f64 = 0.95;
 
-fn refine(question: &BoxQuery, reseeded: Option<Reseeded>) -> Refine {
+pub fn refine(question: &BoxQuery, reseeded: Option<Reseeded>) -> Refine {
     Refine {
-        question: question.clone(),
+        boxes: question.clone().into(),
         group_codes: Vec::new(),
         goals: GOALS.to_vec(),
         max_error: 0.0,
@@ -23,8 +23,9 @@ fn refine(question: &BoxQuery, reseeded: Option<Reseeded>) -> Refine {
 }
 
 /// Every look of one run, and the answer at its end.
-fn looks_of(refine: Refine, data: &Data) -> (Vec<Estimates>, Answer, u32) {
-    let into = Answer::new(&refine.question, keys(data, &refine.question));
+pub fn looks_of(refine: Refine, data: &Data) -> (Vec<Estimates>, Answer, u32) {
+    let question = &refine.boxes.each()[0];
+    let into = Answer::new(question, keys(data, question));
     let mut refiner = Refiner::new(refine, data.segments.clone(), into).expect("walks").expect("it can");
     let (mut looks, mut read) = (Vec::new(), refiner.rows_read());
     loop {
