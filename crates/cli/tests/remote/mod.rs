@@ -177,7 +177,7 @@ fn files_that_copy_names_are_the_servers() {
         stderr(&output).matches("NOTICE: files that COPY names are those of the server at 127.0.0.1:").count(),
         1
     );
-    let output = run(&["sql", &server.url, "-c", "COPY t FROM '/etc/hostname'"], "");
+    let output = run(&["sql", &server.url, "-c", "COPY t FROM '/etc/hostname' (FORMAT csv)"], "");
     assert!(output.status.code() == Some(1) && stderr(&output).contains("copy_roots"), "{}", stderr(&output));
 }
 

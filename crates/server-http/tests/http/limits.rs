@@ -180,7 +180,7 @@ async fn what_is_no_http_is_told_so_as_other_errors_are() {
         ("hello\r\n\r\n", 400, "08P01"),
         ("GET / HTTP/1.1\r\nno header\r\n\r\n", 400, "08P01"),
         ("\u{16}\u{3}\u{1}", 400, "08P01"),
-        (&format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40 << 10)), 431, "54000"),
+        (&format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(200 << 10)), 431, "54000"),
     ] {
         // Also after requests that were answered.
         for before in ["", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"] {

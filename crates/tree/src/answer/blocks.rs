@@ -148,7 +148,7 @@ fn filter_block(
     Ok(())
 }
 
-/// Keeps the rows whose codes are in the set. The block is cut, so its codes have a width.
+/// Keeps the rows whose codes are in the set. A cut block has codes in it and others; a rung's block may have only codes beside it.
 pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, mask: &mut Mask, words: &mut Vec<u64>) {
     let width = bounds.width();
     if width == 0 {
@@ -162,6 +162,10 @@ pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, m
     let least = u32::from(bounds.has_null);
     let null_fits = !bounds.has_null || !codes.holds_null();
     if let ([(low, high)], true) = (codes.runs(), null_fits) {
+        // What is packed knows no code below the least one, which would be taken for it.
+        if *high < bounds.min || *low > bounds.max {
+            return mask.clear();
+        }
         let low = low.saturating_sub(base).max(least);
         let high = high.saturating_sub(base);
         return filter::filter(packed, width, &PackedTest::Range { low, high }, mask);
@@ -405,10 +409,15 @@ mod tests {
             nulls: bool,
             share in 1u32..10,
             every in prop::sample::select(vec![1usize, 3, 90]),
+            range in prop::option::of((0u32..400, 0u32..400)),
         ) {
-            let codes: Vec<u32> = seeds.iter().map(|seed| if nulls && seed % 7 == 0 { 0 } else { 5 + seed % span }).collect();
+            let codes: Vec<u32> = seeds.iter().map(|seed| if nulls && seed % 7 == 0 { 0 } else { 150 + seed % span }).collect();
             let kept = |code: &u32| code.wrapping_mul(0x9E37_79B9) >> 16 & 0xF < share;
-            let set = CodeSet::of_codes(codes.iter().copied().filter(kept).chain([1, 5 + span / 2]).collect());
+            // Ranges also lie below all codes, or above.
+            let set = match range {
+                Some((low, length)) => CodeSet::of_range(low, low + length),
+                None => CodeSet::of_codes(codes.iter().copied().filter(kept).chain([1, 150 + span / 2]).collect()),
+            };
             let bounds = CodeBounds::of(&codes);
             let mut packed = Vec::new();
             pack_codes(&codes, bounds, &mut packed);
