@@ -102,7 +102,7 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
     for session in [&exact, &near] {
         session.sql("SET cuboids = off").await.expect("sets");
     }
-    near.sql("SET max_error = 0.05").await.expect("sets");
+    near.sql("SET max_error = 0.1").await.expect("sets");
     let items: Vec<String> = (0..150).map(|item| format!("'item {item}'")).collect();
     let filter = format!("WHERE item IN ({})", items.join(", "));
     let mut sampled = 0;
@@ -126,7 +126,7 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
         assert_eq!(found.num_rows(), expected.num_rows(), "{sql}");
         let Some(sample) = used.sample else { continue };
         sampled += 1;
-        assert!(sample.holds && sample.error <= 0.05 && sample.rows_drawn < sample.rows_cut / 2, "{sample}");
+        assert!(sample.holds && sample.error <= 0.1 && sample.rows_drawn < sample.rows_cut / 2, "{sample}");
         assert!(used.to_string().contains("sample of rungs 1/"), "{used}");
         for row in 0..found.num_rows() {
             for column in 0..found.num_columns() {
@@ -145,7 +145,7 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
                         bounds += 1;
                         missed += u32::from(estimate < truth);
                     }
-                    _ => assert!((estimate / truth - 1.0).abs() <= 0.1, "{sql}: {estimate} {truth}"),
+                    _ => assert!((estimate / truth - 1.0).abs() <= 0.2, "{sql}: {estimate} {truth}"),
                 }
             }
         }
@@ -157,7 +157,7 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
     let (sure, used) = ask(&near, &sure).await;
     assert!(used.sample.is_some(), "{used}");
     let error = float(&sure, 0, 0);
-    assert!(error > 0.0 && error <= 0.05 && !sure.column(1).as_boolean().value(0), "{error}");
+    assert!(error > 0.0 && error <= 0.1 && !sure.column(1).as_boolean().value(0), "{error}");
     sampled += 1;
     // A sum of nothing is NULL, and no sample tells that: it is read.
     let nothing =
@@ -191,11 +191,11 @@ async fn an_or_of_several_levels_is_estimated_as_a_whole() {
     ] {
         let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
         let sample = used.sample.unwrap_or_else(|| panic!("{sql}: {used}"));
-        assert!(sample.holds && sample.error <= 0.05 && sample.rows_drawn < sample.rows_cut / 2, "{sql}: {sample}");
+        assert!(sample.holds && sample.error <= 0.1 && sample.rows_drawn < sample.rows_cut / 2, "{sql}: {sample}");
         assert_eq!((found.schema(), found.num_rows()), (expected.schema(), expected.num_rows()), "{sql}");
         for column in groups..found.num_columns() {
             for (near, truth) in numbers(&found, column).into_iter().zip(numbers(&expected, column)) {
-                assert!((near / truth - 1.0).abs() <= 0.1, "{sql}: {near} {truth}");
+                assert!((near / truth - 1.0).abs() <= 0.2, "{sql}: {near} {truth}");
             }
         }
     }
@@ -268,13 +268,13 @@ fn some_items(count: usize) -> String {
     format!("item IN ({})", items.join(", "))
 }
 
-/// Sessions that answer exactly and within 5 %, without cuboids.
+/// Sessions that answer exactly and within 10 %, without cuboids.
 async fn exact_and_near(db: &Database) -> (Session, Session) {
     let (exact, near) = (db.session(), db.session());
     for session in [&exact, &near] {
         session.sql("SET cuboids = off").await.expect("sets");
     }
-    near.sql("SET max_error = 0.05").await.expect("sets");
+    near.sql("SET max_error = 0.1").await.expect("sets");
     (exact, near)
 }
 
@@ -407,7 +407,7 @@ async fn averages_of_decimals_are_estimated() {
     assert_eq!(found.schema(), expected.schema());
     assert!(used.sample.is_some(), "{used}");
     let (found, expected) = ([0, 1, 2].map(|column| numbers(&found, column)[0]), numbers(&expected, 0)[0]);
-    assert!((found[0] / expected - 1.0).abs() <= 0.1, "{found:?} {expected}");
+    assert!((found[0] / expected - 1.0).abs() <= 0.2, "{found:?} {expected}");
     assert!(found[1] <= found[0] && found[0] <= found[2], "{found:?}");
 }
 
@@ -439,12 +439,12 @@ async fn star_joins_are_estimated_as_a_whole() {
     ] {
         let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
         let sample = used.sample.unwrap_or_else(|| panic!("{sql}: {used}"));
-        assert!(sample.holds && sample.error <= 0.05 && sample.rows_drawn < sample.rows_cut / 2, "{sql}: {sample}");
+        assert!(sample.holds && sample.error <= 0.1 && sample.rows_drawn < sample.rows_cut / 2, "{sql}: {sample}");
         assert_eq!(found.schema(), expected.schema(), "{sql}");
         assert_eq!(found.columns()[..groups], expected.columns()[..groups], "{sql}: no group is lost");
         for column in groups..found.num_columns() {
             for (near, truth) in numbers(&found, column).into_iter().zip(numbers(&expected, column)) {
-                assert!((near / truth - 1.0).abs() <= 0.1, "{sql}: {near} {truth}");
+                assert!((near / truth - 1.0).abs() <= 0.2, "{sql}: {near} {truth}");
             }
         }
     }
@@ -475,7 +475,7 @@ async fn star_joins_are_estimated_as_a_whole() {
     let (found, used) = ask(&near, &format!("{sql} ORDER BY 1")).await;
     assert_eq!((found, used.sample), (expected, None));
     let plan = {
-        near.sql("SET max_error = 0.05").await.expect("sets");
+        near.sql("SET max_error = 0.1").await.expect("sets");
         let plan = asked(&near, &format!("EXPLAIN ANALYZE {sql}")).await.0;
         arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string()
     };

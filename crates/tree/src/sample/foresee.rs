@@ -30,7 +30,7 @@ pub(super) const PAYS_AT_A_GLANCE: f64 = 0.6;
 const VAIN: f64 = 0.1;
 /// What a first look may cost, of the exact answer, that is foreseen to suffice in all but so many cases.
 const SURE_PAYS: f64 = 0.5;
-const SURE: f64 = 0.12;
+const SURE: f64 = 0.02;
 /// A thin first look tells how thick the second must be if its error is foreseen to be at most this.
 const TELLING: f64 = 0.25;
 

@@ -247,7 +247,8 @@ fn a_ladder_of_a_union_is_what_its_seed_draws() {
             for (a, b) in a.iter().zip(b) {
                 let (a, b) = (a.interval, b.interval);
                 for (a, b) in [(a.estimate, b.estimate), (a.lower, b.lower), (a.upper, b.upper)] {
-                    assert!((a - b).abs() <= 1e-9 * b.abs() || a == b || a.is_nan() && b.is_nan(), "{a} {b}");
+                    // Squares are added up in another order, and bounds are made of differences of their sums.
+                    assert!((a - b).abs() <= 1e-7 * b.abs() || a == b || a.is_nan() && b.is_nan(), "{a} {b}");
                 }
             }
         }
