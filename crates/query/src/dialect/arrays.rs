@@ -10,16 +10,15 @@
 
 use crate::dialect::depth::DEPTH_MAX;
 use crate::dialect::grammar::Grammar;
-use crate::dialect::visit::{visit, visit_mut};
+use crate::dialect::rewriting::rewrite;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor,
-    UnaryOperator, Value, Visitor, VisitorMut,
+    self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, SelectItem, SetExpr, TableFactor,
+    UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use std::ops::ControlFlow;
 
 /// What a subquery behind ANY or ALL, or its column, is called: no name that people give.
 const QUANTIFIED: &str = "quantified subquery";
@@ -82,57 +81,12 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 
 /// Brings all of a query's lists to the forms that are planned.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
-    match visit_mut(query, &mut Lists) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    rewrite(query, is_list, expand)
 }
 
-struct Lists;
-
-impl VisitorMut for Lists {
-    type Break = Error;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        name_items(select, |expr| visit(expr, &mut Found).is_break());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match expand(expr) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        }
-    }
-}
-
-/// Breaks at what [`expand`] may change.
-struct Found;
-
-impl Visitor for Found {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::AnyOp { .. } | Expr::AllOp { .. } | Expr::Cast { data_type: ast::DataType::Array(_), .. } => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        }
-    }
-}
-
-/// Names the items that `changes` after their text, which is what they are called.
-pub(super) fn name_items(select: &mut Select, changes: impl Fn(&Expr) -> bool) {
-    for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(expr) = item
-            && changes(expr)
-        {
-            let alias = Ident::with_quote('"', expr.to_string());
-            let expr = std::mem::replace(expr, null());
-            *item = SelectItem::ExprWithAlias { expr, alias };
-        }
-    }
+/// Whether [`expand`] may change it.
+fn is_list(expr: &Expr) -> bool {
+    matches!(expr, Expr::AnyOp { .. } | Expr::AllOp { .. } | Expr::Cast { data_type: ast::DataType::Array(_), .. })
 }
 
 /// Brings an expression, whose parts have been brought so, to the form that is planned.

@@ -17,6 +17,7 @@ pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
 mod refuse;
+pub(crate) mod rewriting;
 pub(crate) mod roles;
 mod row_lists;
 pub(crate) mod statement;

@@ -8,8 +8,9 @@
 
 use crate::copy::{CopyStatement, CopyWhat, value_text};
 use crate::dialect::arrays;
+use crate::dialect::rewriting::name_items;
 use crate::dialect::statement::{Insert, Kind};
-use crate::dialect::visit::{visit, visit_mut};
+use crate::dialect::visit::visit_mut;
 use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
@@ -17,7 +18,7 @@ use arrow::datatypes::{DataType as ArrowType, Field, TimeUnit};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, CastKind, ExactNumberInfo, Expr, LimitClause, Query, Select, SelectItem, SetExpr,
-    TableFactor, TimezoneInfo, TypedString, UnaryOperator, Value, Visitor, VisitorMut,
+    TableFactor, TimezoneInfo, TypedString, UnaryOperator, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +100,7 @@ impl VisitorMut for Bind<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         // A column is called after its text, whatever its parameters are.
-        arrays::name_items(select, |expr| visit(expr, &mut Parameters).is_break());
+        name_items(select, is_parameter);
         ControlFlow::Continue(())
     }
 
@@ -119,18 +120,8 @@ impl VisitorMut for Bind<'_> {
     }
 }
 
-/// Breaks at a parameter.
-struct Parameters;
-
-impl Visitor for Parameters {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
+fn is_parameter(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
 }
 
 /// The error of a statement that is run without a value for one of its parameters.

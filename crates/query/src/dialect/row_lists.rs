@@ -7,19 +7,16 @@
 //!   parts of a row where they stand, if nothing else names them there: they may read columns from around it.
 //! - A column keeps the name that its text gives it.
 
-use crate::dialect::arrays::name_items;
-use crate::dialect::visit::{visit, visit_mut};
+use crate::dialect::rewriting::{call, rewrite};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, UnaryOperator, Value, Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
+    TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use std::ops::ControlFlow;
 
 /// What the rows of a subquery are called, and their parts: no name that people give.
 const ROWS: &str = "rows of a subquery";
@@ -43,43 +40,15 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 
 /// Brings all comparisons of rows in a query to the forms that are planned.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
-    match visit_mut(query, &mut Rows) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    rewrite(query, compares_rows, compared)
 }
 
-struct Rows;
-
-impl VisitorMut for Rows {
-    type Break = Error;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        name_items(select, |expr| visit(expr, &mut Found).is_break());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match compared(expr) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        }
-    }
-}
-
-/// Breaks at what [`compared`] changes.
-struct Found;
-
-impl Visitor for Found {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        let is_found = match expr {
-            Expr::InSubquery { expr, .. } | Expr::InList { expr, .. } => is_row(expr),
-            Expr::AnyOp { left, .. } | Expr::AllOp { left, .. } | Expr::BinaryOp { left, .. } => is_row(left),
-            _ => false,
-        };
-        if is_found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+/// Whether [`compared`] may change it.
+fn compares_rows(expr: &Expr) -> bool {
+    match expr {
+        Expr::InSubquery { expr, .. } | Expr::InList { expr, .. } => is_row(expr),
+        Expr::AnyOp { left, .. } | Expr::AllOp { left, .. } | Expr::BinaryOp { left, .. } => is_row(left),
+        _ => false,
     }
 }
 
@@ -142,18 +111,7 @@ fn not(expr: Expr) -> Expr {
 
 /// A row of parts that are any expressions: planning takes only names and literals in brackets.
 fn row_of(parts: Vec<Expr>) -> Expr {
-    let args = parts.into_iter().map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part))).collect();
-    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("struct")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+    call("struct", parts)
 }
 
 /// Whether two rows are equal, in brackets.

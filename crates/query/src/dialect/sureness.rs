@@ -4,13 +4,12 @@
 //! itself, 0 and true, wherever they stand: as items, in HAVING and ORDER BY, in subqueries. Types and names are the same either way.
 
 use super::names::name_of;
-use super::visit::{visit, visit_mut};
+use super::rewriting::{contains, rewrite};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem, Value,
-    Visitor, VisitorMut, helpers::attached_token::AttachedToken,
+    CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Value,
+    helpers::attached_token::AttachedToken,
 };
-use std::ops::ControlFlow;
 
 /// What is said of how sure an aggregate is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -40,13 +39,11 @@ impl Sureness {
 
 /// Brings these functions to what an exact answer has in their place; gives whether there were any.
 pub(crate) fn rewrite_sureness(query: &mut Query) -> Result<bool> {
-    if visit(query, &mut Any).is_continue() {
-        return Ok(false);
+    let is_asked = contains(query, is_sureness);
+    if is_asked {
+        rewrite(query, is_sureness, exact)?;
     }
-    match visit_mut(query, &mut Rewrite) {
-        ControlFlow::Continue(()) => Ok(true),
-        ControlFlow::Break(error) => Err(error),
-    }
+    Ok(is_asked)
 }
 
 /// Which of the functions a call is of.
@@ -56,65 +53,36 @@ fn of_call(function: &Function) -> Option<(Sureness, String)> {
     Some((Sureness::of(&name)?, name))
 }
 
-/// Stops at the first of the functions.
-struct Any;
-
-impl Visitor for Any {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function) if of_call(function).is_some() => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
+fn is_sureness(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(function) if of_call(function).is_some())
 }
 
-struct Rewrite;
-
-impl VisitorMut for Rewrite {
-    type Break = Error;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        // Items are called what they were written as.
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && visit(expr, &mut Any).is_break()
-            {
-                let alias = Ident::with_quote('"', expr.to_string());
-                let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
+/// Puts what it is of an exact answer in the place of one of the functions.
+fn exact(expr: &mut Expr) -> Result<()> {
+    let Expr::Function(function) = expr else { return Ok(()) };
+    let Some((sureness, name)) = of_call(function) else { return Ok(()) };
+    let Some(aggregate) = aggregate_of(function) else {
+        let message = format!("{name} takes one count(...), sum(...) or avg(...), as in {name}(sum(x))");
+        return Err(Error::new(ErrorKind::UndefinedFunction, message));
+    };
+    // Of any value the same, and still an aggregate.
+    let always = |value: Value| {
+        let value = || Box::new(Expr::Value(value.clone().into()));
+        let condition = Expr::IsNull(Box::new(aggregate.clone()));
+        Expr::Case {
+            case_token: AttachedToken::empty(),
+            end_token: AttachedToken::empty(),
+            operand: None,
+            conditions: vec![CaseWhen { condition, result: *value() }],
+            else_result: Some(value()),
         }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        let Some((sureness, name)) = of_call(function) else { return ControlFlow::Continue(()) };
-        let Some(aggregate) = aggregate_of(function) else {
-            let message = format!("{name} takes one count(...), sum(...) or avg(...), as in {name}(sum(x))");
-            return ControlFlow::Break(Error::new(ErrorKind::UndefinedFunction, message));
-        };
-        // Of any value the same, and still an aggregate.
-        let always = |value: Value| {
-            let value = || Box::new(Expr::Value(value.clone().into()));
-            let condition = Expr::IsNull(Box::new(aggregate.clone()));
-            Expr::Case {
-                case_token: AttachedToken::empty(),
-                end_token: AttachedToken::empty(),
-                operand: None,
-                conditions: vec![CaseWhen { condition, result: *value() }],
-                else_result: Some(value()),
-            }
-        };
-        *expr = match sureness {
-            Sureness::Lower | Sureness::Upper => aggregate,
-            Sureness::RelativeError => always(Value::Number("0.0".to_owned(), false)),
-            Sureness::IsExact => always(Value::Boolean(true)),
-        };
-        ControlFlow::Continue(())
-    }
+    };
+    *expr = match sureness {
+        Sureness::Lower | Sureness::Upper => aggregate,
+        Sureness::RelativeError => always(Value::Number("0.0".to_owned(), false)),
+        Sureness::IsExact => always(Value::Boolean(true)),
+    };
+    Ok(())
 }
 
 /// The count, sum or average that is the only argument.

@@ -2,9 +2,10 @@
 
 use super::constants::Constant;
 use super::definitions;
-use super::rewrite::{Rewrite, call, cast, catalog_table, item_name, parts};
+use super::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
 use super::tables::is_always_empty;
 use crate::dialect::names::name_of;
+use crate::dialect::rewriting::call;
 use crate::dialect::visit;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Ident, JoinOperator, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,

@@ -1,9 +1,10 @@
 //! What stands in FROM and in a list of columns as PostgreSQL allows it, and planning does not.
 
-use super::rewrite::{call_of, parts};
+use super::rewrite::parts;
 use super::tables::PG_CATALOG;
 use crate::dialect::names::name_of;
 use crate::dialect::query_of_table;
+use crate::dialect::rewriting::call_with;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
     TableAliasColumnDef, TableFactor,
@@ -51,7 +52,7 @@ fn of_one_row(factor: &TableFactor) -> Option<TableFactor> {
         Some(alias) => alias.columns.first().map_or(&alias.name, |column| &column.name).clone(),
         None => Ident::new(parts(name).pop()?),
     };
-    let call = call_of(name.clone(), args.args.clone());
+    let call = call_with(name.clone(), args.args.clone());
     let mut subquery = query_of_table(name, &[]).ok()?;
     let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
     select.from.clear();

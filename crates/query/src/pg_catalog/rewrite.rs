@@ -13,6 +13,7 @@ use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
 use super::{factors, facts, fold, rights, types};
 use crate::dialect::arrays;
 use crate::dialect::names::name_of;
+use crate::dialect::rewriting::call;
 use crate::dialect::statement::literal_text;
 use crate::dialect::{visit, visit_mut};
 use crate::rights::Authoriser;
@@ -322,25 +323,6 @@ fn schema_oid(text: &str) -> Option<i64> {
 
 pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
     Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
-}
-
-pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
-    call_of(ObjectName::from(vec![Ident::new(name)]), args)
-}
-
-pub(super) fn call_of(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
-    let list = ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    Expr::Function(ast::Function {
-        name,
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// A function's argument, if it is a text or a truth.

@@ -5,10 +5,11 @@
 use super::constants::text_expr;
 use super::functions::{Work, ints};
 use super::relations::{DATABASE_OID, Relation, by_text, table_oid};
-use super::rewrite::{call, cast, parts};
+use super::rewrite::{cast, parts};
 use super::tables::{Row, row};
 use super::{NAME, tables};
 use crate::dialect::names::name_of;
+use crate::dialect::rewriting::call;
 use crate::rights::{Authoriser, aclitem, named};
 use crate::session::wrap;
 use crate::table::StatementContext;

@@ -1,0 +1,93 @@
+//! Putting other expressions in the place of some.
+//!
+//! Invariants:
+//! - A column is called what its text says before anything is put into it: whoever changes expressions names the items that have them
+//!   first ([`name_items`]).
+//! - Parts are changed before what they are part of.
+
+use super::visit::{visit, visit_mut};
+use alluvia_types::{Error, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
+    Select, SelectItem, Visit, Visitor, VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// Changes expressions of a query, of which `finds` knows all that `change` may change.
+pub(crate) fn rewrite(query: &mut Query, finds: fn(&Expr) -> bool, change: fn(&mut Expr) -> Result<()>) -> Result<()> {
+    match visit_mut(query, &mut Rewrite { finds, change }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Whether any expression in a part of a tree is one of these.
+pub(crate) fn contains(node: &impl Visit, finds: fn(&Expr) -> bool) -> bool {
+    visit(node, &mut Find(finds)).is_break()
+}
+
+/// Names the items that have any of these expressions after their text, which is what they are called.
+pub(crate) fn name_items(select: &mut Select, finds: fn(&Expr) -> bool) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && contains(expr, finds)
+        {
+            let alias = Ident::with_quote('"', expr.to_string());
+            let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+    }
+}
+
+/// A call of a function of this name.
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
+    call_with(ObjectName::from(vec![Ident::new(name)]), args)
+}
+
+/// The same with arguments as they are written.
+pub(crate) fn call_with(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    Expr::Function(Function {
+        name,
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+struct Rewrite {
+    finds: fn(&Expr) -> bool,
+    change: fn(&mut Expr) -> Result<()>,
+}
+
+impl VisitorMut for Rewrite {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        name_items(select, self.finds);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match (self.change)(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// Breaks at the first that is found.
+struct Find(fn(&Expr) -> bool);
+
+impl Visitor for Find {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if (self.0)(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
