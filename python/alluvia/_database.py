@@ -197,8 +197,8 @@ class Database:
         are NULL; values are cast as INSERT casts them, and one that does not fit refuses the batch and names its row. If the source
         fails, nothing is applied.
 
-        `create=True` creates the table first, if there is none, with columns like those of the rows (and no dimensions); if the rows are
-        refused there is none afterwards either.
+        `create=True` creates the table in the same batch, if there is none, with columns like those of the rows (and no dimensions); if
+        the rows are refused, or somebody else creates the table meanwhile (SQLSTATE 42P07), nothing is applied.
 
         >>> db.ingest("words", [{"word": "one", "length": 3}, {"word": "three", "length": 5}], create=True).rows
         2

@@ -1,7 +1,8 @@
 //! The connections that are open, and which of them makes room.
 //!
 //! Invariants:
-//! - They are bounded. When there are enough, one that has not shown who it is makes room for a new one, else the one that has been without
+//! - They are bounded. When there are enough, one that has not shown who it is ([`Place::known`]; HTTP's all are strangers, who show it with
+//!   each request) makes room for a new one, else the one that has been without
 //!   a request for longest; one that has a request under way does not.
 //! - So however many connections are opened and left, who is known and busy is not touched.
 //! - A place that is to be closed says so to whoever reads its socket, without waiting for the client.

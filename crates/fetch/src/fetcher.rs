@@ -154,7 +154,7 @@ impl Fetcher {
     async fn whole(&self, url: &Url, into: &mut dyn Write) -> Result<u64> {
         let mut so_far = SoFar::default();
         let Again { times, first_wait: mut wait, longest_wait } = self.rules.again;
-        let (at, answer) = self.follow(url.clone(), &so_far).await?;
+        let (mut at, answer) = self.follow(url.clone(), &so_far).await?;
         if answer.status() != StatusCode::OK {
             return Err(refused(&at, answer.status()));
         }
@@ -169,7 +169,16 @@ impl Fetcher {
             wait = (wait * 2).min(longest_wait);
             // From the first URL on: where it led may have been for a while only.
             taken = match self.follow(url.clone(), &so_far).await {
-                Ok((at, answer)) => self.take(&at, answer, &mut so_far, into).await?,
+                Ok((now, answer)) => {
+                    // A tag tells states of one place apart: another place may give the same one to another file. Queries are left out,
+                    // for they may be signatures that differ each time.
+                    let is_elsewhere = now[..Position::AfterPath] != at[..Position::AfterPath];
+                    if so_far.bytes > 0 && is_elsewhere && answer.status().is_success() {
+                        return Err(so_far.changed(url));
+                    }
+                    at = now;
+                    self.take(&at, answer, &mut so_far, into).await?
+                }
                 Err(error) if error.kind() == ErrorKind::Io => Taken::Cut(error),
                 Err(error) => return Err(error),
             };

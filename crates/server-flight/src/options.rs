@@ -108,23 +108,28 @@ pub(crate) async fn set(shared: &Arc<Shared>, caller: &Arc<Caller>, body: &Bytes
     }
     let transactions = caller.login.transactions();
     let work = move |lane: Arc<Lane>| async move {
-        let mut refused = BTreeMap::new();
+        let (mut refused, mut taken) = (BTreeMap::new(), Vec::new());
         for (name, value) in asked.options {
             let text = text_of(value);
             if let Err(refusal) = set_one(&lane.session, &name, text.as_deref()).await {
                 refused.insert(name, refusal);
                 continue;
             }
-            for transaction in &transactions {
-                // One that has ended needs none, and one that has failed takes none: what it was to hold for is over.
-                let Ok(_turn) = transaction.turn().await else { continue };
-                let _ = set_one(&transaction.session, &name, text.as_deref()).await;
-            }
+            taken.push((name, text));
         }
-        Ok(Refusals { refused }.encode_to_vec().into())
+        Ok((refused, taken))
     };
     let lane = Arc::clone(&caller.login.lane);
-    beside(shared, caller, &lane, work).await
+    let (refused, taken) = beside(shared, caller, &lane, work).await?;
+    // Beside the login's turn, which nobody else could have while a transaction's statement is waited for.
+    for transaction in &transactions {
+        // One that has ended needs none, and one that has failed takes none: what it was to hold for is over.
+        let Ok(_turn) = transaction.turn().await else { continue };
+        for (name, text) in &taken {
+            let _ = set_one(&transaction.session, name, text.as_deref()).await;
+        }
+    }
+    Ok(Refusals { refused }.encode_to_vec().into())
 }
 
 async fn set_one(session: &Session, name: &str, text: Option<&str>) -> Result<(), Refusal> {

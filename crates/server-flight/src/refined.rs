@@ -21,6 +21,8 @@ use std::sync::Arc;
 /// In the metadata of a schema: that its rows are refinements.
 const REFINEMENTS: &str = "alluvia.refinements";
 const COME: &str = "on";
+/// Bytes of rows that a message has, about: many clients take four megabytes at most.
+const PIECE_BYTES: usize = 2 << 20;
 
 /// A statement that is being refined.
 pub(crate) struct Refined {
@@ -70,6 +72,7 @@ impl Refined {
     /// A refinement as it is sent; the schema comes with the first one alone.
     pub(crate) fn messages(&self, refinement: &Refinement, is_first: bool) -> Result<Vec<FlightData>> {
         let batches = plain_batches(&with_bounds(refinement, &self.bounded)?, &self.schema)?;
+        let batches = batches.iter().flat_map(in_pieces).collect();
         let mut messages = batches_to_flight_data(&self.schema, batches)
             .map_err(|error| Error::internal(format!("a refinement could not be encoded: {error}")))?;
         if !is_first {
@@ -80,6 +83,14 @@ impl Refined {
         }
         Ok(messages)
     }
+}
+
+/// Pieces of some two megabytes, as other answers come in; of no rows one piece.
+fn in_pieces(batch: &RecordBatch) -> Vec<RecordBatch> {
+    let rows = batch.num_rows();
+    let pieces = batch.get_array_memory_size().div_ceil(PIECE_BYTES).max(1);
+    let most = rows.div_ceil(pieces).max(1);
+    (0..rows.max(1)).step_by(most).map(|at| batch.slice(at, most.min(rows - at))).collect()
 }
 
 /// The answer's columns, and those of bounds.

@@ -21,6 +21,9 @@ use parquet::file::metadata::KeyValue;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Bytes that looking for the heavy rows of all measures may take while a segment is written.
+const FINDING_BYTES_MAX: u64 = 64 << 20;
+
 /// Writes one segment. Dropped before [`SegmentWriter::finish`], it removes its files.
 pub struct SegmentWriter {
     context: TreeContext,
@@ -131,8 +134,9 @@ impl SegmentWriter {
     /// Writes its heavy rows down, too, for estimates: there will be at most so many rows; if there are more, it does without.
     pub(crate) fn with_heavy(mut self, rows_max: u64) -> SegmentWriter {
         let measures = self.summaries.as_ref().map_or(0, SummaryBuilder::measures);
-        // Rows are numbered by 32 bits.
-        if u32::try_from(rows_max).is_ok() {
+        let bytes = Finder::bytes_max(rows_max, self.codes.levels.len()).saturating_mul(measures as u64);
+        // Rows are numbered by 32 bits. Too many are found when they are asked for.
+        if u32::try_from(rows_max).is_ok() && bytes <= FINDING_BYTES_MAX {
             self.heavy = (0..measures).map(|_| Finder::new(rows_max, self.codes.levels.len())).collect();
         }
         self

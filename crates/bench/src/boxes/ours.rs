@@ -106,6 +106,8 @@ impl Ours {
                 let dir = dir.display();
                 return Err(format!("{dir} has {counted} rows, not {rows}: remove it, or give its --rows").into());
             }
+            // The run that loaded it may have ended before its merges.
+            resident.sql("CALL alluvia.merge()").await?;
         } else {
             let start = Instant::now();
             resident.sql(&create(TABLE)).await?;

@@ -1,6 +1,6 @@
 //! What the interactive editor knows of SQL: when a statement ends, what a word may become, how it is coloured.
 
-use super::connection::Connection;
+use super::connection::{Connection, GOODBYE};
 use super::ending::ends;
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use nu_ansi_term::{Color, Style};
 use reedline::{Completer, CompletionResult, Highlighter, Span, StyledText, Suggestion, ValidationResult, Validator};
 use std::sync::{Arc, Mutex};
+use tokio::time::timeout;
 
 const KEYWORDS: &[&str] = &[
     "ALTER TABLE",
@@ -103,15 +104,17 @@ impl Names {
         let queries = ["SELECT table_name FROM alluvia.tables", "SELECT DISTINCT column_name FROM alluvia.columns"];
         for query in queries {
             let Some(connection) = self.connection.as_ref() else { break };
-            let answer = match connection.sql(query).await {
-                Ok(answer) => answer,
-                Err(_) => {
+            let asked = async { connection.sql(query).await?.collect().await };
+            let batches = match timeout(GOODBYE, asked).await {
+                // Nobody wants to wait for that.
+                Err(_) => break,
+                Ok(Ok(batches)) => batches,
+                Ok(Err(_)) => {
                     // A server that has come back may have another session for it.
                     connection.recover().await;
                     continue;
                 }
             };
-            let Ok(batches) = answer.collect().await else { continue };
             for batch in batches {
                 let Ok(names) = cast(batch.column(0), &DataType::Utf8View) else { continue };
                 let names: &StringViewArray = names.as_string_view();

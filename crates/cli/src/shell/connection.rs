@@ -26,7 +26,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 /// How often whoever was asked to stop is asked again: the first time the statement may not have begun.
 const STOP_EVERY: Duration = Duration::from_millis(250);
 /// What a server gets to hear that a session ends, or that a statement was to be stopped.
-const GOODBYE: Duration = Duration::from_secs(2);
+pub(super) const GOODBYE: Duration = Duration::from_secs(2);
 /// How often a server is asked how far a statement is.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -230,7 +230,7 @@ impl Connection {
                     return known;
                 }
                 // Whatever is wrong with the session, the statement itself will say.
-                let Ok(state) = remote.session().state().await else { return false };
+                let Ok(Ok(state)) = timeout(GOODBYE, remote.session().state()).await else { return false };
                 *remote.progressive() = Some(state.is_progressive);
                 state.is_progressive
             }

@@ -34,7 +34,9 @@ pub async fn run(connection: &Connection, statement: Statement, format: Format) 
         Refining::Looks(refinements) => {
             let is_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
             let bar = bar(is_seen && format == Format::Table);
-            let (best, is_whole) = best_of(&connection.watch(), refinements, &bar).await?;
+            // A server is asked how far it is: only for a bar that is seen.
+            let watch = (!bar.is_hidden()).then(|| connection.watch());
+            let (best, is_whole) = best_of(watch.as_ref(), refinements, &bar).await?;
             bar.finish_and_clear();
             if is_whole {
                 return print_batches(best.rows.schema(), &[best.rows], format);
@@ -53,7 +55,7 @@ pub async fn run(connection: &Connection, statement: Statement, format: Format) 
 
 /// The last refinement, and whether it is the answer: Ctrl-C ends the statement where it is.
 async fn best_of(
-    watch: &Watch,
+    watch: Option<&Watch>,
     mut refinements: BoxStream<'static, Result<Refinement>>,
     bar: &ProgressBar,
 ) -> Result<(Refinement, bool)> {
@@ -83,7 +85,7 @@ async fn best_of(
             },
             _ = ticks.tick(), if !bar.is_hidden() => {
                 let told = best.as_ref().map_or(0.0, |best| best.fraction);
-                bar.set_position(position(watch.fraction().max(told)));
+                bar.set_position(position(watch.map_or(0.0, Watch::fraction).max(told)));
                 bar.tick();
             }
         }

@@ -30,7 +30,7 @@ pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape};
 pub(crate) use mapped::{Ordinals, Side};
 pub(crate) use predicate::conjunction;
-pub(crate) use recognise::{call_of, recognise};
+pub(crate) use recognise::{call_of, recognise, select_alone};
 pub(crate) use refine::{Refined, Refining, may_refine, refine};
 pub(crate) use run::{Bound, bind, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};

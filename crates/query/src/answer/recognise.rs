@@ -10,11 +10,24 @@ use crate::dialect::Sureness;
 use crate::dialect::names::{PUBLIC, name_of};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName,
-    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value,
+    OrderBy, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value,
 };
 
 /// The statement, if it is one that the index may answer.
 pub(crate) fn recognise(query: &Query) -> Option<Statement> {
+    let (select, order_by, limit) = select_alone(query)?;
+    let Parts { table, mut items, groups, aliases, conditions, having } = select_of(select)?;
+    let order = match order_by {
+        None => Vec::new(),
+        Some(order_by) => order_of(order_by, &mut items, &groups, select)?,
+    };
+    let (limit, offset) = limit_of(limit)?;
+    let (all, hidden) = items.all();
+    Some(Statement { table, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
+}
+
+/// The SELECT of a query that is nothing more, its order and its limit.
+pub(crate) fn select_alone(query: &Query) -> Option<(&Select, Option<&OrderBy>, Option<&LimitClause>)> {
     let Query {
         with: None,
         body,
@@ -31,17 +44,8 @@ pub(crate) fn recognise(query: &Query) -> Option<Statement> {
         return None;
     };
     let SetExpr::Select(select) = body.as_ref() else { return None };
-    if !locks.is_empty() || !pipe_operators.is_empty() {
-        return None;
-    }
-    let Parts { table, mut items, groups, aliases, conditions, having } = select_of(select)?;
-    let order = match order_by {
-        None => Vec::new(),
-        Some(order_by) => order_of(order_by, &mut items, &groups, select)?,
-    };
-    let (limit, offset) = limit_of(limit_clause.as_ref())?;
-    let (all, hidden) = items.all();
-    Some(Statement { table, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
+    let is_alone = locks.is_empty() && pipe_operators.is_empty();
+    is_alone.then_some((select.as_ref(), order_by.as_ref(), limit_clause.as_ref()))
 }
 
 /// The table, the items, the groups and the conditions.

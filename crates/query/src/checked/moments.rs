@@ -45,9 +45,10 @@ impl ExprPlanner for DatesAsMoments {
 /// Whether it is an interval that is written out, and a number of days.
 fn is_days(expr: &Expr) -> bool {
     match expr {
-        Expr::Literal(..) => !is_part_of_day(expr),
+        // Of NULL, which also stands for a parameter while a statement is described, nothing is known.
+        Expr::Literal(value, _) => !value.is_null() && !is_part_of_day(expr),
         Expr::Negative(inner) => is_days(inner),
-        Expr::Cast(cast) => matches!(*cast.expr, Expr::Literal(..)) && !is_part_of_day(expr),
+        Expr::Cast(cast) => matches!(&*cast.expr, Expr::Literal(value, _) if !value.is_null()) && !is_part_of_day(expr),
         _ => false,
     }
 }

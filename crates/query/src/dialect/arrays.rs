@@ -81,7 +81,7 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 
 /// Brings all of a query's lists to the forms that are planned.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
-    rewrite(query, is_list, expand)
+    rewrite(query, is_list, &mut expand)
 }
 
 /// Whether [`expand`] may change it.

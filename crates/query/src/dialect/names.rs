@@ -42,6 +42,12 @@ pub(crate) fn user_table(name: &ObjectName) -> Result<String> {
     }
 }
 
+/// Whether what the parser's writer wrote may be the text of another tree, too: it leaves quotes that are doubled, or behind a backslash,
+/// as they are, so that literals of one quote and of two are written alike.
+pub(crate) fn is_ambiguous(written: &str) -> bool {
+    ["''", "\\'", "\"\"", "\\\""].iter().any(|quotes| written.contains(quotes))
+}
+
 /// The error for a schema that does not exist.
 pub(crate) fn unknown_schema(schema: &str) -> Error {
     Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema}"))

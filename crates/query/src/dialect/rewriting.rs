@@ -14,7 +14,11 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Changes expressions of a query, of which `finds` knows all that `change` may change.
-pub(crate) fn rewrite(query: &mut Query, finds: fn(&Expr) -> bool, change: fn(&mut Expr) -> Result<()>) -> Result<()> {
+pub(crate) fn rewrite(
+    query: &mut Query,
+    finds: fn(&Expr) -> bool,
+    change: &mut dyn FnMut(&mut Expr) -> Result<()>,
+) -> Result<()> {
     match visit_mut(query, &mut Rewrite { finds, change }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -60,12 +64,12 @@ pub(crate) fn call_with(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
     })
 }
 
-struct Rewrite {
+struct Rewrite<'a> {
     finds: fn(&Expr) -> bool,
-    change: fn(&mut Expr) -> Result<()>,
+    change: &'a mut dyn FnMut(&mut Expr) -> Result<()>,
 }
 
-impl VisitorMut for Rewrite {
+impl VisitorMut for Rewrite<'_> {
     type Break = Error;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {

@@ -5,6 +5,7 @@
 //!   becomes one of each of their parts.
 //! - A subquery that rows are compared with has rows in its one column ([`crate::checked`] compares their parts). Its columns become
 //!   parts of a row where they stand, if nothing else names them there: they may read columns from around it.
+//! - What comparisons of rows grow to is bounded, however they are nested.
 //! - A column keeps the name that its text gives it.
 
 use crate::dialect::rewriting::{call, rewrite};
@@ -17,6 +18,9 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Bytes of text of left sides that the lists of one statement may repeat.
+const COPIES_BYTES_MAX: usize = 4 << 20;
 
 /// What the rows of a subquery are called, and their parts: no name that people give.
 const ROWS: &str = "rows of a subquery";
@@ -40,7 +44,8 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 
 /// Brings all comparisons of rows in a query to the forms that are planned.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
-    rewrite(query, compares_rows, compared)
+    let mut copies_left = COPIES_BYTES_MAX;
+    rewrite(query, compares_rows, &mut |expr| compared(expr, &mut copies_left))
 }
 
 /// Whether [`compared`] may change it.
@@ -57,7 +62,7 @@ fn is_row(expr: &Expr) -> bool {
 }
 
 /// Brings a comparison of rows to the form that is planned.
-fn compared(expr: &mut Expr) -> Result<()> {
+fn compared(expr: &mut Expr, copies_left: &mut usize) -> Result<()> {
     match expr {
         Expr::InSubquery { expr: row, subquery, .. } => {
             if let Expr::Tuple(parts) = row.as_mut() {
@@ -73,6 +78,12 @@ fn compared(expr: &mut Expr) -> Result<()> {
         }
         Expr::InList { expr: row, list, negated } => {
             let Expr::Tuple(parts) = row.as_ref() else { return Ok(()) };
+            // Each row of the list is compared with a copy; and lists stand in rows that others are compared with.
+            let copies = row.to_string().len().saturating_mul(list.len());
+            *copies_left = copies_left.checked_sub(copies).ok_or_else(|| {
+                Error::new(ErrorKind::TooLarge, "a row is compared with too many others")
+                    .with_hint("join with VALUES, or name the row's parts in a derived table")
+            })?;
             let equal = list.iter().map(|item| match item {
                 Expr::Tuple(others) => equal(parts, others).map(Some),
                 _ => Ok(None),

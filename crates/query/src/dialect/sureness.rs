@@ -41,7 +41,7 @@ impl Sureness {
 pub(crate) fn rewrite_sureness(query: &mut Query) -> Result<bool> {
     let is_asked = contains(query, is_sureness);
     if is_asked {
-        rewrite(query, is_sureness, exact)?;
+        rewrite(query, is_sureness, &mut exact)?;
     }
     Ok(is_asked)
 }

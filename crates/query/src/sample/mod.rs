@@ -17,7 +17,7 @@ mod planner;
 mod thin;
 
 pub(crate) use clause::check;
-pub(crate) use outline::{Asked, DrawnRows, Outline, OutlineKey, Outlines};
+pub(crate) use outline::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, Outlines};
 pub(crate) use planner::SamplePlanner;
 pub(crate) use thin::{THIN, gather};
 

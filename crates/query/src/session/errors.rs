@@ -58,7 +58,15 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
         return own;
     }
     let error = leaf(error);
-    if let Some(told) = told_by_words(&error.message()) {
+    // These quote what the user wrote, whose words tell nothing.
+    let quotes = match error {
+        DataFusionError::SchemaError(..) | DataFusionError::SQL(..) => true,
+        DataFusionError::ArrowError(error, _) => {
+            matches!(error.as_ref(), ArrowError::CastError(_) | ArrowError::ParseError(_))
+        }
+        _ => false,
+    };
+    if !quotes && let Some(told) = told_by_words(&error.message()) {
         return told;
     }
     match error {

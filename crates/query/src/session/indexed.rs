@@ -5,6 +5,7 @@
 
 use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run, run_within};
 use crate::dialect::Hints;
+use crate::dialect::names::is_ambiguous;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::select::{own_freshness, sample_fraction_of};
@@ -157,7 +158,9 @@ impl Session {
         }
         let Some(bound) = bind(&statement, &read.entry, dictionaries) else { return Ok(None) };
         let key = key_of(&statement, &read, query);
-        let schema = match self.engine.schemas().get(&key) {
+        // What may be the text of other items, too, tells no names.
+        let is_known_by_text = !key.labels.iter().any(|label| is_ambiguous(label));
+        let schema = match self.engine.schemas().get(&key).filter(|_| is_known_by_text) {
             Some(schema) => schema,
             None => {
                 let schema = match statement.hidden.is_empty() {

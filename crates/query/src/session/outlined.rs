@@ -1,9 +1,9 @@
 //! Statements over the drawn rows of one box, whose plan is known but for its rows.
 //!
-//! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors, which it tells.
+//! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors of making one, which it tells.
 
 use crate::dialect::Hints;
-use crate::sample::{Asked, DrawnRows, Outline, OutlineKey, SamplePlanner};
+use crate::sample::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::errors::error_of;
 use crate::session::outcome::Outcome;
@@ -34,12 +34,12 @@ impl Session {
             return Ok(None);
         };
         let Some(filters) = asked.filters(&entry.def) else { return Ok(None) };
-        let key = OutlineKey {
-            table: entry.def.id,
-            changed_at: entry.changed_at,
-            batch_size: run.settings.batch_size,
-            text: asked.text(),
-        };
+        let text = asked.text();
+        if text.len() > OUTLINE_TEXT_BYTES_MAX {
+            return Ok(None);
+        }
+        let key =
+            OutlineKey { table: entry.def.id, changed_at: entry.changed_at, batch_size: run.settings.batch_size, text };
         let outline = match self.engine.outlines().get(&key) {
             Some(known) => known,
             None => {

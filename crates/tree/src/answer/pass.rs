@@ -2,15 +2,16 @@
 //!
 //! Codes and values lie packed in memory and are filtered as they lie, so what questions can share is the way from memory to the
 //! processor: questions over the same segments at a time are read piece by piece, each piece for all of them while it is in the cache.
-//! (Zukowski et al., "Cooperative Scans", VLDB 2007, section 4: whoever reads next takes what most
-//! waits for; here what the oldest wants, as every ride has its pieces in one order.) `examples/shared_passes.rs` measures the gain.
+//! (Zukowski et al., "Cooperative Scans", VLDB 2007, section 4, where relevance says what is read next; here age and what is left do, as
+//! every ride has its pieces in one order.) `examples/shared_passes.rs` measures the most that this can gain.
 //!
 //! Invariants:
 //! - Each piece of a ride is read exactly once, into an answer that one thread has at a time.
 //! - A ride is over when all of its pieces were read, or one failed, and none is being read.
 //! - Threads that answer read: whoever asks reads for others, too, until its own ride is over. Of all of them no more read at a time than the
 //!   asker allows; the others sleep. Whoever stops while pieces are left wakes one that sleeps.
-//! - The oldest ride says what is read next, so that no ride waits forever.
+//! - Every other time the oldest ride says what is read next, so that no ride waits forever; else the one that has least before it, so that
+//!   short ones do not wait for long ones.
 
 use super::blocks::{Reading, Scratch, read};
 use super::groups::GroupKeys;
@@ -40,6 +41,8 @@ struct State {
     rides: u64,
     /// Threads that read.
     reading: usize,
+    /// Pieces that were taken.
+    stops: u64,
     /// Oldest first.
     riding: Vec<Riding>,
 }
@@ -64,6 +67,8 @@ struct Ride {
 #[derive(Debug)]
 struct Riding {
     ride: Arc<Ride>,
+    /// How many may read where who asked does.
+    threads: usize,
     /// With the places of their cut blocks, in order; none twice.
     pieces: Vec<(Piece, Range<usize>)>,
     is_taken: Vec<bool>,
@@ -109,14 +114,33 @@ impl Riding {
 }
 
 impl State {
-    /// The next piece, for all who have it before them.
+    /// The next piece, the oldest ride's and the shortest one's in turns.
+    fn take_in_turn(&mut self) -> Option<Stop> {
+        self.stops += 1;
+        if self.stops.is_multiple_of(2) {
+            return self.take();
+        }
+        let first = |riding: &mut Riding| {
+            let piece = riding.first()?;
+            Some((riding.pieces.len() - riding.next, piece))
+        };
+        let (_, piece) = self.riding.iter_mut().filter_map(first).min()?;
+        Some(self.take_piece(piece))
+    }
+
+    /// The oldest ride's next piece.
     fn take(&mut self) -> Option<Stop> {
         let piece = self.riding.iter_mut().find_map(Riding::first)?;
+        Some(self.take_piece(piece))
+    }
+
+    /// A piece, for all who have it before them.
+    fn take_piece(&mut self, piece: Piece) -> Stop {
         let stop = self.riding.iter_mut().filter_map(|riding| {
             let blocks = riding.take(piece)?;
             Some((Arc::clone(&riding.ride), blocks))
         });
-        Some(Stop(stop.collect()))
+        Stop(stop.collect())
     }
 
     fn place(&self, number: u64) -> usize {
@@ -124,10 +148,11 @@ impl State {
         place.expect("a ride is there until who asked takes it")
     }
 
-    /// Wakes who sleeps longest if there is something to read.
+    /// Wakes who sleeps longest of those who may read now, if there is something to read.
     fn wake_one(&mut self) {
+        let reading = self.reading;
         if self.riding.iter_mut().any(|riding| riding.first().is_some())
-            && let Some(sleeper) = self.riding.iter_mut().find(|riding| riding.sleeps)
+            && let Some(sleeper) = self.riding.iter_mut().find(|riding| riding.sleeps && reading < riding.threads)
         {
             sleeper.sleeps = false;
             sleeper.ride.woken.notify_one();
@@ -147,15 +172,20 @@ impl Passes {
     ) -> Result<()> {
         let keys = into.keys.clone();
         let begun = std::mem::replace(into, Answer::new(&BoxQuery::default(), GroupKeys::default()));
-        let ride = self.begin(query, readings, cut, keys, begun);
-        let helpers = threads.min(cut.len() / BLOCKS_PER_THREAD + 1).max(1) - 1;
+        let threads = threads.max(1);
+        let ride = self.begin(query, readings, cut, (keys, begun), threads);
+        let mut helpers_left = threads.min(cut.len() / BLOCKS_PER_THREAD + 1) - 1;
         let over = std::thread::scope(|scope| {
-            for _ in 0..helpers {
-                if self.state.lock().reading + 1 < threads {
-                    scope.spawn(|| self.help(&ride, threads));
+            // Not all at once: those who read when it began may stop later.
+            let mut call = |room: usize| {
+                for _ in 0..room.min(helpers_left) {
+                    helpers_left -= 1;
+                    // Where there is no thread to be had, those that there are read.
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, || self.help(&ride, threads));
                 }
-            }
-            self.finish(&ride, threads)
+                helpers_left > 0
+            };
+            self.finish(&ride, threads, &mut call)
         });
         over?;
         let mut answers = std::mem::take(&mut *ride.answers.lock());
@@ -169,8 +199,8 @@ impl Passes {
         query: &BoxQuery,
         readings: Vec<Option<Reading>>,
         cut: &[CutBlock],
-        keys: GroupKeys,
-        begun: Answer,
+        (keys, begun): (GroupKeys, Answer),
+        threads: usize,
     ) -> Arc<Ride> {
         let piece_of = |block: &CutBlock| {
             let segment = readings[block.segment].as_ref().map_or(SegmentId(0), |reading| reading.segment.meta().id);
@@ -198,21 +228,35 @@ impl Passes {
             woken: Condvar::new(),
         });
         let is_taken = vec![false; pieces.len()];
-        let riding =
-            Riding { ride: Arc::clone(&ride), pieces, is_taken, next: 0, being_read: 0, failed: None, sleeps: false };
-        state.riding.push(riding);
+        state.riding.push(Riding {
+            ride: Arc::clone(&ride),
+            threads,
+            pieces,
+            is_taken,
+            next: 0,
+            being_read: 0,
+            failed: None,
+            sleeps: false,
+        });
         ride
     }
 
-    /// Reads or sleeps until the ride is over, and takes it away.
-    fn finish(&self, ride: &Ride, threads: usize) -> Result<()> {
+    /// Reads or sleeps until the ride is over, and takes it away. `call` is told for how many more threads there is room, and says whether
+    /// it may be asked again.
+    fn finish(&self, ride: &Ride, threads: usize, call: &mut dyn FnMut(usize) -> bool) -> Result<()> {
         let mut state = self.state.lock();
+        let mut may_call = true;
         loop {
             let place = state.place(ride.number);
             if state.riding[place].is_over() {
                 let failed = state.riding.remove(place).failed;
                 state.wake_one();
                 return failed.map_or(Ok(()), Err);
+            }
+            let room = threads.saturating_sub(state.reading + 1);
+            if may_call && room > 0 && state.riding[place].first().is_some() {
+                may_call = MutexGuard::unlocked(&mut state, || call(room));
+                continue;
             }
             if !self.read_one(&mut state, threads) {
                 state.riding[place].sleeps = true;
@@ -236,11 +280,12 @@ impl Passes {
 
     /// Reads the next piece; `false` if there is none, or enough threads read.
     fn read_one(&self, state: &mut MutexGuard<'_, State>, threads: usize) -> bool {
-        if state.reading >= threads.max(1) {
+        if state.reading >= threads {
             return false;
         }
-        let Some(stop) = state.take() else { return false };
+        let Some(stop) = state.take_in_turn() else { return false };
         state.reading += 1;
+        state.wake_one();
         let read = MutexGuard::unlocked(state, || stop.read());
         state.reading -= 1;
         for (number, read) in read {
@@ -300,7 +345,16 @@ mod tests {
         };
         let pieces: Vec<_> = pieces.iter().map(|&piece| ((SegmentId(1), piece), piece..piece + 1)).collect();
         let is_taken = vec![false; pieces.len()];
-        Riding { ride: Arc::new(ride), pieces, is_taken, next: 0, being_read: 0, failed: None, sleeps: false }
+        Riding {
+            ride: Arc::new(ride),
+            threads: 1,
+            pieces,
+            is_taken,
+            next: 0,
+            being_read: 0,
+            failed: None,
+            sleeps: false,
+        }
     }
 
     proptest! {
@@ -355,6 +409,36 @@ mod tests {
                 prop_assert_eq!(had, &pieces.iter().copied().collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn short_rides_do_not_wait_for_long_ones_and_these_go_on() {
+        let mut state = State::default();
+        state.riding.push(riding(1, &(0..1_000).collect()));
+        for number in 2..50 {
+            state.riding.push(riding(number, &BTreeSet::from([1_000 + number as usize])));
+            let stops = [state.take_in_turn().expect("a piece"), state.take_in_turn().expect("a piece")];
+            let readers: BTreeSet<u64> =
+                stops.iter().flat_map(|Stop(riders)| riders.iter().map(|(ride, _)| ride.number)).collect();
+            assert_eq!(readers, BTreeSet::from([1, number]));
+        }
+    }
+
+    #[test]
+    fn only_who_may_read_now_is_woken() {
+        let mut state = State { reading: 1, ..State::default() };
+        for (number, threads) in [(1, 1), (2, 4), (3, 4)] {
+            state.riding.push(Riding { threads, sleeps: true, ..riding(number, &BTreeSet::from([0])) });
+        }
+        let asleep = |state: &State| state.riding.iter().map(|riding| riding.sleeps).collect::<Vec<_>>();
+        state.wake_one();
+        assert_eq!(asleep(&state), [true, false, true]);
+        state.reading = 0;
+        state.wake_one();
+        assert_eq!(asleep(&state), [false, false, true]);
+        state.take();
+        state.wake_one();
+        assert_eq!(asleep(&state), [false, false, true], "nothing is left to read");
     }
 
     #[test]

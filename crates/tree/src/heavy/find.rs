@@ -57,6 +57,12 @@ fn most_of(rows: u64) -> usize {
 }
 
 impl Finder {
+    /// About how many bytes it takes at the most.
+    pub(crate) fn bytes_max(rows_max: u64, levels: usize) -> u64 {
+        let of_row = size_of::<Held>() as u64 + 4 * levels as u64;
+        2 * (rows_max / ROWS_PER_HEAVY + 1) * of_row
+    }
+
     /// Of a segment of at most so many rows, with the rows' codes at so many levels; 0 leaves them to be looked up.
     pub(crate) fn new(rows_max: u64, levels: usize) -> Finder {
         Finder {

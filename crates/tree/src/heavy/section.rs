@@ -34,8 +34,9 @@ impl Heavy {
         let mut bytes = Bytes(bytes);
         let mut wanted = None;
         for at in 0..measures {
-            let heavy = bytes.measure(levels, rows).map_err(|what| format!("measure {at}: {what}"))?;
-            wanted = if at == measure { Some(heavy) } else { wanted };
+            let is_wanted = at == measure;
+            let heavy = bytes.measure(levels, rows, is_wanted).map_err(|what| format!("measure {at}: {what}"))?;
+            wanted = if is_wanted { Some(heavy) } else { wanted };
         }
         match wanted {
             Some(heavy) if bytes.0.is_empty() => Ok(heavy),
@@ -49,7 +50,8 @@ impl Heavy {
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
-    fn measure(&mut self, levels: usize, rows_of_segment: u64) -> Result<Heavy, String> {
+    /// The next measure; of one that is not wanted only how long it is.
+    fn measure(&mut self, levels: usize, rows_of_segment: u64, is_wanted: bool) -> Result<Heavy, String> {
         let limit = self.numbers(1)?[0];
         let count = self.words(1)?[0] as usize;
         if count == 0 {
@@ -71,6 +73,10 @@ impl<'a> Bytes<'a> {
         let light = self.numbers(4 * blocks.len())?;
         let known = |of: &[f64; 4]| Known { sum: of[0], squares: of[1], min: of[2], max: of[3] };
         let light = blocks.into_iter().zip(light.as_chunks::<4>().0.iter().map(known)).collect();
+        if !is_wanted {
+            self.many::<4>(levels.saturating_mul(count))?;
+            return Ok(Heavy::none());
+        }
         let codes = (0..levels).map(|_| self.words(count).map(OnceLock::from)).collect::<Result<_, _>>()?;
         Ok(Heavy { limit, rows, values, light, codes })
     }
@@ -85,7 +91,7 @@ impl<'a> Bytes<'a> {
 
     /// The next numbers of so many bytes each.
     fn many<const N: usize>(&mut self, count: usize) -> Result<&'a [[u8; N]], String> {
-        let (numbers, rest) = self.0.split_at_checked(count * N).ok_or("it is cut off")?;
+        let (numbers, rest) = self.0.split_at_checked(count.saturating_mul(N)).ok_or("it is cut off")?;
         self.0 = rest;
         Ok(numbers.as_chunks::<N>().0)
     }

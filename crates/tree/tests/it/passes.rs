@@ -1,6 +1,6 @@
 //! Questions that are asked at a time share passes over blocks: each gets the answer that it gets alone, and that of the slow way.
 
-use crate::answer_model::{Groups, check, data, keys, model, question};
+use crate::answer_model::{Data, Groups, check, data, keys, model, question};
 use crate::common::Random;
 use alluvia_tree::{Answer, BoxQuery, GroupKeys, answer};
 use proptest::prelude::*;
@@ -16,38 +16,50 @@ proptest! {
         nulls in prop::sample::select(vec![0u64, 20]),
         threads in prop::collection::vec(1usize..4, 6),
     ) {
-        let data = data(seed, &sizes, distinct, nulls);
-        let mut random = Random(seed.rotate_left(9) | 1);
-        let mut questions: Vec<(BoxQuery, GroupKeys, Groups)> = Vec::new();
-        for _ in 0..8 {
-            let query = question(&mut random, &data);
-            let digits = query.groups.iter().map(|_| None).collect();
-            let Some(keys) = keys(&data, &query, &digits) else { continue };
-            let expected = model(&data.table, &query, &digits, &data.chunks);
-            questions.push((query, keys, expected));
-        }
-        let (gate, data, questions) = (Barrier::new(threads.len()), &data, &questions);
-        let alone: Vec<_> = questions.iter().map(|(query, keys, _)| {
+        asked_at_a_time(&data(seed, &sizes, distinct, nulls), seed, &threads);
+    }
+}
+
+/// So many blocks that threads help.
+#[test]
+fn answers_of_several_threads_each_are_the_model() {
+    asked_at_a_time(&data(77, &[700_000, 40_000], 300, 20), 77, &[1, 8, 2, 3, 1, 5]);
+}
+
+fn asked_at_a_time(data: &Data, seed: u64, threads: &[usize]) {
+    let mut random = Random(seed.rotate_left(9) | 1);
+    let mut questions: Vec<(BoxQuery, GroupKeys, Groups)> = Vec::new();
+    for _ in 0..8 {
+        let query = question(&mut random, data);
+        let digits = query.groups.iter().map(|_| None).collect();
+        let Some(keys) = keys(data, &query, &digits) else { continue };
+        let expected = model(&data.table, &query, &digits, &data.chunks);
+        questions.push((query, keys, expected));
+    }
+    let (gate, data, questions) = (Barrier::new(threads.len()), data, &questions);
+    let alone: Vec<_> = questions
+        .iter()
+        .map(|(query, keys, _)| {
             let mut alone = Answer::new(query, keys.clone());
             assert!(answer(query, &data.segments, 1, &mut alone).expect("answers"));
             alone.counters
-        }).collect();
-        std::thread::scope(|scope| {
-            for (client, &threads) in threads.iter().enumerate() {
-                let (gate, alone) = (&gate, &alone);
-                scope.spawn(move || {
-                    gate.wait();
-                    for step in 0..questions.len() {
-                        // Some ask the same at a time, some something else.
-                        let at = (step + client / 2 * 3) % questions.len();
-                        let (query, keys, expected) = &questions[at];
-                        let mut found = Answer::new(query, keys.clone());
-                        assert!(answer(query, &data.segments, threads, &mut found).expect("answers"));
-                        check(&found, query, expected);
-                        assert_eq!(found.counters, alone[at]);
-                    }
-                });
-            }
-        });
-    }
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for (client, &threads) in threads.iter().enumerate() {
+            let (gate, alone) = (&gate, &alone);
+            scope.spawn(move || {
+                gate.wait();
+                for step in 0..questions.len() {
+                    // Some ask the same at a time, some something else.
+                    let at = (step + client / 2 * 3) % questions.len();
+                    let (query, keys, expected) = &questions[at];
+                    let mut found = Answer::new(query, keys.clone());
+                    assert!(answer(query, &data.segments, threads, &mut found).expect("answers"));
+                    check(&found, query, expected);
+                    assert_eq!(found.counters, alone[at]);
+                }
+            });
+        }
+    });
 }

@@ -137,7 +137,7 @@ impl ScalarUDFImpl for AtPlace {
             DataType::Float32 => {
                 let values = values.as_primitive::<Float32Type>();
                 let rounded: Float32Array = try_binary(values, places, |value, places| {
-                    Ok(Decimal::of(format!("{value:.5e}")).map_or(value, |decimal| decimal.at(places) as f32))
+                    Ok(Decimal::of(format!("{value:.5e}")).map_or(value, |decimal| (decimal.at(places) + 0.0) as f32))
                 })?;
                 Arc::new(rounded)
             }
@@ -153,7 +153,8 @@ impl ScalarUDFImpl for AtPlace {
 
 /// Of a double.
 fn double_at(value: f64, places: i64) -> f64 {
-    nearly(value, places).unwrap_or_else(|| exactly(value, places))
+    // A number has no negative zero.
+    nearly(value, places).unwrap_or_else(|| exactly(value, places)) + 0.0
 }
 
 /// By the double's own arithmetic, if it is far enough from where rounding turns.

@@ -136,6 +136,10 @@ impl Rounding<'_> {
                 let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
                 results.into_iter().all(|result| self.is_exact(result))
             }
+            Expr::ScalarSubquery(of) if self.is_float(expr) => {
+                let exact = exact_columns(&of.subquery);
+                of.subquery.schema().columns().first().is_some_and(|column| exact.contains(column))
+            }
             other => {
                 use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
                 let of = other.get_type(self.schema);
@@ -173,6 +177,19 @@ fn exact_columns(plan: &LogicalPlan) -> HashSet<Column> {
         | LogicalPlan::Limit(_)
         | LogicalPlan::Distinct(_)
         | LogicalPlan::Join(_) => plan.inputs().into_iter().flat_map(exact_columns).collect(),
+        LogicalPlan::Values(values) => {
+            let nothing = DFSchema::empty();
+            let rounding = Rounding { schema: &nothing, exact: HashSet::new() };
+            let is_exact = |at: usize| values.values.iter().all(|row| rounding.is_exact(&row[at]));
+            let columns = values.schema.columns().into_iter().enumerate();
+            columns.filter(|(at, _)| is_exact(*at)).map(|(_, column)| column).collect()
+        }
+        LogicalPlan::Union(union) => {
+            let inputs: Vec<_> = union.inputs.iter().map(|of| (of.schema().columns(), exact_columns(of))).collect();
+            let is_exact = |at: usize| inputs.iter().all(|(columns, exact)| exact.contains(&columns[at]));
+            let columns = union.schema.columns().into_iter().enumerate();
+            columns.filter(|(at, _)| is_exact(*at)).map(|(_, column)| column).collect()
+        }
         _ => HashSet::new(),
     }
 }

@@ -4,12 +4,14 @@
 //! between them and the join looks at rows together, but for an aggregate whose groups they are.
 
 use super::outer_columns;
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TransformedResult, TreeNode};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, lit,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    SkipType, lit,
 };
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use std::collections::HashSet;
@@ -46,23 +48,71 @@ pub(super) fn pulls_up(plan: &LogicalPlan, is_exists: bool) -> Result<bool> {
     })
 }
 
-/// Whether all conditions with columns from around a query compare one of its columns for equality.
+/// Whether names alone tell the columns apart that conditions from around a query read of it: DataFusion 55.2 goes by them where it gives the
+/// query's rows another name.
+pub(super) fn has_names_apart(plan: &LogicalPlan) -> bool {
+    pulled_columns(plan).is_some_and(|pulled| is_apart(&pulled, plan))
+}
+
+fn is_apart(pulled: &HashSet<Column>, plan: &LogicalPlan) -> bool {
+    let shown = plan.schema().columns();
+    pulled.iter().all(|one| pulled.iter().chain(&shown).all(|other| other == one || other.name != one.name))
+}
+
+/// The columns that conditions on what is around read, as they come out of a plan; `None` if names do not tell them apart below it.
+fn pulled_columns(plan: &LogicalPlan) -> Option<HashSet<Column>> {
+    let mut pulled = HashSet::new();
+    for input in plan.inputs() {
+        pulled.extend(pulled_columns(input)?);
+    }
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let outer = split_conjunction(&filter.predicate).into_iter().filter(|of| of.contains_outer());
+            outer.for_each(|of| pulled.extend(of.column_refs().into_iter().cloned()));
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            if !is_apart(&pulled, &alias.input) {
+                return None;
+            }
+            pulled = pulled.into_iter().map(|column| Column::new(Some(alias.alias.clone()), column.name)).collect();
+        }
+        LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) if !is_apart(&pulled, plan) => return None,
+        _ => {}
+    }
+    Some(pulled)
+}
+
+/// Whether a cast never makes one value of two.
+fn keeps_apart(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64, Int8, Int16, Int32, LargeUtf8, Utf8, Utf8View};
+    from == to
+        || from.is_integer() && (to.is_integer() || matches!(to, Decimal128(..)))
+        || matches!((from, to), (Float32 | Int8 | Int16 | Int32, Float64))
+        || matches!((from, to), (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View))
+}
+
+/// Whether all conditions with columns from around a query compare one of its columns for equality, each value of which is equal to one value
+/// around: DataFusion 55.2 groups by the column, not by what it is cast to.
 fn is_of_equals(plan: &LogicalPlan) -> bool {
-    let is_column = |expr: &Expr| match expr {
+    let is_column = |expr: &Expr, schema: &DFSchema| match expr {
         Expr::Column(_) => true,
-        Expr::Cast(Cast { expr, .. }) => matches!(**expr, Expr::Column(_)),
+        Expr::Cast(Cast { expr, field }) => {
+            matches!(**expr, Expr::Column(_))
+                && expr.get_type(schema).is_ok_and(|of| keeps_apart(&of, field.data_type()))
+        }
         _ => false,
     };
-    let is_equal = |condition: &Expr| match condition {
+    let is_equal = |condition: &Expr, schema: &DFSchema| match condition {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
-            is_column(left) && !right.any_column_refs() || is_column(right) && !left.any_column_refs()
+            is_column(left, schema) && !right.any_column_refs() || is_column(right, schema) && !left.any_column_refs()
         }
         _ => false,
     };
     let is_other = plan.exists(|plan| {
         Ok(match plan {
             LogicalPlan::Filter(filter) => {
-                split_conjunction(&filter.predicate).into_iter().any(|of| of.contains_outer() && !is_equal(of))
+                let schema = filter.input.schema();
+                split_conjunction(&filter.predicate).into_iter().any(|of| of.contains_outer() && !is_equal(of, schema))
             }
             other => other.contains_outer_reference(),
         })
@@ -146,6 +196,10 @@ pub(super) fn pulled_up(query: &LogicalPlan, near: &[Column], name: &str) -> Res
     let Some(condition) = conjunction(std::mem::take(&mut pull_up.join_filters)).filter(|_| pull_up.can_pull_up) else {
         return Ok(None);
     };
+    if super::has_subquery(&condition) {
+        // It is computed in a filter, and not in the condition of a join.
+        return Ok(None);
+    }
     let pulled: HashSet<&Column> = pull_up.correlated_subquery_cols_map.values().flatten().collect();
     let mut columns: Vec<&Column> = pulled.into_iter().filter(|column| rows.schema().has_column(column)).collect();
     columns.sort();

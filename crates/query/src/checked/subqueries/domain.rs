@@ -13,7 +13,7 @@ use super::{Names, join_on, outer_columns, projected, single};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, not_impl_err};
 use datafusion::functions_window::row_number::row_number;
-use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
@@ -359,6 +359,10 @@ fn with_more_rows(plan: &LogicalPlan) -> Result<LogicalPlan> {
         let plan = match plan {
             LogicalPlan::Limit(limit) => return Ok(Transformed::yes(limit.input.as_ref().clone())),
             LogicalPlan::Sort(sort) => return Ok(Transformed::yes(sort.input.as_ref().clone())),
+            // The rows of such a list are others the next time.
+            LogicalPlan::Filter(filter) if lists_anew(&filter.predicate)? => {
+                return Ok(Transformed::yes(filter.input.as_ref().clone()));
+            }
             other => other,
         };
         let is_passed = match &plan {
@@ -387,12 +391,23 @@ fn is_repeated(plan: &LogicalPlan, columns: &[Column]) -> Result<bool> {
         };
         let mut is_volatile = false;
         plan.apply_expressions(|expr| {
-            is_volatile |= expr.exists(|expr| Ok(expr.is_volatile_node() && !single::is_single(expr)))?;
+            is_volatile |=
+                lists_anew(expr)? || expr.exists(|expr| Ok(expr.is_volatile_node() && !single::is_single(expr)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(is_any_row || is_volatile)
     })?;
     Ok(!is_any)
+}
+
+/// Whether it asks for rows of a subquery that are others each time. The value of a subquery is computed once.
+fn lists_anew(expr: &Expr) -> Result<bool> {
+    expr.exists(|expr| match expr {
+        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            Ok(!is_repeated(&subquery.subquery, &[])?)
+        }
+        _ => Ok(false),
+    })
 }
 
 /// Whether it is an aggregate that depends on the order of rows.

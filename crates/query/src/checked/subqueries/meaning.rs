@@ -77,7 +77,8 @@ pub(super) fn keep(expr: Expr, place: Place, below: &mut Below<'_>) -> Result<Tr
             let subquery = fresh(subquery);
             let is_left = below.leaves == Leaves::Conditions
                 && below.has_all(&subquery.subquery)
-                && direct::pulls_up(&subquery.subquery, true)?;
+                && direct::pulls_up(&subquery.subquery, true)?
+                && direct::has_names_apart(&subquery.subquery);
             if is_left {
                 return Ok(Transformed::yes(Expr::Exists(Exists { subquery, negated })));
             }
@@ -88,7 +89,10 @@ pub(super) fn keep(expr: Expr, place: Place, below: &mut Below<'_>) -> Result<Tr
             let subquery = fresh(subquery);
             let query = &subquery.subquery;
             let is_left = outer_columns(query).is_empty()
-                || below.leaves != Leaves::Nothing && below.has_all(query) && direct::is_value_of_equals(query)?;
+                || below.leaves != Leaves::Nothing
+                    && below.has_all(query)
+                    && direct::is_value_of_equals(query)?
+                    && direct::has_names_apart(query);
             if is_left {
                 return Ok(Transformed::yes(Expr::ScalarSubquery(subquery)));
             }
@@ -134,7 +138,8 @@ fn is_left(of: &InSubquery, place: Place, below: &Below<'_>) -> Result<bool> {
     let is_row = parts_of(&of.expr).is_some();
     let is_pulled_up = if is_value { direct::is_value_of_equals(query)? } else { direct::pulls_up(query, false)? };
     let is_near = below.has_all(query) && !of.expr.contains_outer();
-    Ok(below.leaves == Leaves::Conditions && is_right && is_near && is_pulled_up && !is_row)
+    let is_direct = is_right && is_near && is_pulled_up && !is_row;
+    Ok(below.leaves == Leaves::Conditions && is_direct && direct::has_names_apart(query))
 }
 
 /// Whether DataFusion's anti join is right for NOT IN: it has one pair of columns.

@@ -215,6 +215,13 @@ fn with_columns_for(sorts: &[SortExpr], input: Arc<LogicalPlan>) -> Result<Arc<L
     if missing.is_empty() {
         return Ok(input);
     }
+    if let Some(column) = missing.iter().find(|column| input.schema().has_column_with_unqualified_name(&column.name)) {
+        return not_impl_err!(
+            "ORDER BY of a subquery that reads {column}, where another column is called {}, is not supported: select {column}, too, or \
+             call the other something else",
+            column.name
+        );
+    }
     let exprs = projection.expr.iter().cloned().chain(missing.into_iter().map(Expr::Column)).collect();
     Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&projection.input))?)))
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Refuses rather than errs: every part of the tree is looked at, and what is not understood is left to the general way, errors too.
+//! - One text means one statement: what may be the text of another, too, has no outline.
 //! - What stands around the rows means the same whenever it is asked: columns, constants, operators and the plainest aggregates. So
 //!   its text and the table's definition tell its plan.
 
@@ -9,8 +10,8 @@ use super::super::clause::{Clause, read};
 use super::super::planner::draw_of;
 use super::super::thin::{Bound, bound_of, is_call};
 use super::filters::filters_of;
-use crate::answer::{call_of, conjunction};
-use crate::dialect::names::{name_of, user_table};
+use crate::answer::{call_of, conjunction, select_alone};
+use crate::dialect::names::{is_ambiguous, name_of, user_table};
 use crate::table::Draw;
 use alluvia_space::TableDef;
 use datafusion::logical_expr::Expr as Filter;
@@ -50,33 +51,14 @@ pub(super) enum Drawn {
 impl Asked<'_> {
     /// What a statement asks, if it may have an outline.
     pub(crate) fn of(query: &Query) -> Option<Asked<'_>> {
-        let Query {
-            with: None,
-            body,
-            order_by,
-            limit_clause,
-            fetch: None,
-            locks,
-            for_clause: None,
-            settings: None,
-            format_clause: None,
-            pipe_operators,
-        } = query
-        else {
-            return None;
-        };
-        let SetExpr::Select(select) = body.as_ref() else { return None };
-        let is_ordered_plainly = order_by.as_ref().is_none_or(|order_by| match &order_by.kind {
+        let (select, order_by, limit) = select_alone(query)?;
+        let is_ordered_plainly = order_by.is_none_or(|order_by| match &order_by.kind {
             OrderByKind::Expressions(all) => {
                 order_by.interpolate.is_none() && all.iter().all(|of| of.with_fill.is_none() && is_plain(&of.expr))
             }
             OrderByKind::All(_) => false,
         });
-        let is_query_plain = locks.is_empty()
-            && pipe_operators.is_empty()
-            && is_ordered_plainly
-            && is_limit_plain(limit_clause.as_ref());
-        if !is_query_plain || !is_select_plain(select) {
+        if !is_ordered_plainly || !is_limit_plain(limit) || !is_select_plain(select) {
             return None;
         }
         let [TableWithJoins { relation, joins }] = select.from.as_slice() else { return None };
@@ -86,7 +68,8 @@ impl Asked<'_> {
         let (name, alias, condition, drawn) = factor_of(relation, select.selection.as_ref())?;
         let table = user_table(name).ok()?;
         let qualifier = alias.map_or_else(|| table.clone(), |alias| name_of(&alias.name));
-        Some(Asked { query, select, name, table, qualifier, alias, condition, drawn })
+        let asked = Asked { query, select, name, table, qualifier, alias, condition, drawn };
+        (!is_ambiguous(&asked.text())).then_some(asked)
     }
 
     /// The table that is drawn from.

@@ -34,6 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Outlines kept; beyond, all are forgotten.
 const OUTLINES_MAX: usize = 1_024;
+/// Statements whose text without its box is longer have none: whoever sends many must not fill the memory.
+pub(crate) const OUTLINE_TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// What operators an outline may have. Each is made anew for a run by the plan's own means.
 const OPERATORS: [&str; 8] = [

@@ -1,6 +1,6 @@
 //! The rows of an outline: scans of the drawn table, as the general way plans them.
 
-use super::super::thin::{Bound, LIMIT_COLUMN, LevelScan, ThinExec, levels, shown_of};
+use super::super::thin::{Bound, LIMIT_COLUMN, LevelScan, Shown, ThinExec, levels, shown_of};
 use super::asked::Rows;
 use crate::engine::Engine;
 use crate::table::{AlluviaTable, Draw, StatementContext, share};
@@ -39,26 +39,27 @@ impl DrawnRows {
         let limit_at = self.table.entry().def.columns.len();
         let fraction = match self.rows {
             Rows::Sampled(draw) => return self.few(self.draw(draw, wanted)?),
+            Rows::Thinned(Bound::Rows(rows)) if rows > ROWS_MAX => return Ok(None),
             Rows::Thinned(Bound::Rows(rows)) => return self.lightest(rows, wanted, limit_at, schema).map(Some),
             Rows::Thinned(Bound::Fraction(fraction)) => fraction.min(self.context.sample_fraction),
         };
         let draw = Draw { below: weight_limit(fraction), ..Draw::default() };
-        let columns: Vec<usize> = wanted.iter().copied().filter(|&index| index != limit_at).collect();
+        let (columns, shown) = shown_of(wanted, limit_at);
         let rows = self.draw(draw, &columns)?;
         if columns.len() == wanted.len() {
             return self.few(rows);
         }
-        let mut place = 0;
-        let mut shown: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::with_capacity(wanted.len());
-        for &index in wanted {
-            if index == limit_at {
-                shown.push((lit(fraction), LIMIT_COLUMN.to_owned()));
-            } else {
-                let name = rows.schema().field(place).name().clone();
-                shown.push((Arc::new(Column::new(&name, place)), name));
-                place += 1;
+        let schema = rows.schema();
+        let show = |shown: &Shown| -> (Arc<dyn PhysicalExpr>, String) {
+            match *shown {
+                Shown::Limit => (lit(fraction), LIMIT_COLUMN.to_owned()),
+                Shown::Column(at) => {
+                    let name = schema.field(at).name();
+                    (Arc::new(Column::new(name, at)), name.clone())
+                }
             }
-        }
+        };
+        let shown: Vec<_> = shown.iter().map(show).collect();
         self.few(Arc::new(ProjectionExec::try_new(shown, rows)?))
     }
 

@@ -9,7 +9,7 @@ use super::super::outline::GapTable;
 use super::super::planner::table_of;
 use super::LIMIT_COLUMN;
 use super::table::{Bound, ThinTable};
-use crate::dialect::names::name_of;
+use crate::dialect::names::{is_ambiguous, name_of};
 use crate::dialect::{not_supported, query_of_table, visit_mut};
 use crate::session::wrap;
 use crate::table::{AlluviaTable, StatementContext};
@@ -193,7 +193,9 @@ pub(in crate::sample) fn plan(
     let thin = ThinTable::new(rows, table, bound, statement);
     let provider: Arc<dyn TableProvider> =
         if leaves_gap { Arc::new(GapTable::new(thin.schema())) } else { Arc::new(thin) };
-    let name = TableReference::bare(format!("thin({named}{text}){condition}"));
+    // Scans of one name are one to the planner, which computes equal subqueries once.
+    let name = format!("thin({named}{text}){condition}");
+    let name = TableReference::bare(if is_ambiguous(&name) { format!("{name} {:?}", call.args) } else { name });
     let scan = TableScanBuilder::new(name, provider_as_source(provider)).build()?;
     let plan = Arc::new(LogicalPlan::TableScan(scan));
     Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(plan, THIN)?))

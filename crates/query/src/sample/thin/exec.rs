@@ -4,6 +4,7 @@ use super::lowest::Lowest;
 use crate::table::Part;
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -260,7 +261,12 @@ impl Run {
         self.levels_read.add(1);
         let input = match &self.scan {
             None => Arc::clone(&self.inputs[place]),
-            Some(LevelScan(scan)) => scan(level)?,
+            Some(LevelScan(scan)) => {
+                let scan = Arc::clone(scan);
+                // Blocks are chosen by summaries, which may have to be read.
+                let made = SpawnedTask::spawn_blocking(move || scan(level)).join().await;
+                made.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??
+            }
         };
         let mut batches = execute_stream(input, Arc::clone(&self.context))?;
         while let Some(batch) = batches.next().await {

@@ -20,7 +20,7 @@ mod table;
 
 pub(crate) use call::{THIN, gather};
 pub(super) use call::{bound_of, is_call, plan};
-pub(super) use exec::{LevelScan, ThinExec};
+pub(super) use exec::{LevelScan, Shown, ThinExec};
 pub(crate) use table::Bound;
 pub(super) use table::{levels, shown_of};
 
