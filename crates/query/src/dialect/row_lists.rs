@@ -221,6 +221,17 @@ mod tests {
     }
 
     #[test]
+    fn lists_in_rows_do_not_grow_without_bounds() {
+        let mut nested = "1 = 1".to_owned();
+        for _ in 0..9 {
+            nested = format!("({nested}, 1) IN ({})", ["(true, 1)"; 12].join(", "));
+        }
+        assert_eq!(written(&nested), "a row is compared with too many others");
+        let list = (0..2_000).map(|at| format!("({at}, {at})")).collect::<Vec<_>>().join(", ");
+        assert!(written(&format!("(a, b) IN ({list})")).starts_with("(((a) = (0) AND (b) = (0)) OR "));
+    }
+
+    #[test]
     fn subqueries_have_rows_where_rows_are_compared_with_them() {
         assert_eq!(written("(a, b) IN (SELECT x, y AS z FROM u)"), "struct(a, b) IN (SELECT struct(x, y) FROM u)");
         assert_eq!(

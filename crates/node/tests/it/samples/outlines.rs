@@ -156,3 +156,27 @@ async fn parameters_of_a_box_share_an_outline() {
     }
     assert_eq!(world.db.engine().outlined(), before + 3);
 }
+
+/// The parser writes both alike.
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_that_are_written_alike_are_two() {
+    let world = World::new(Lie::Merged, 100).await;
+    for [one, other] in [
+        [
+            "SELECT 'a''b' AS s, id FROM thin(points, max_rows => 5)",
+            "SELECT 'a''''b' AS s, id FROM thin(points, max_rows => 5)",
+        ],
+        [
+            "SELECT id AS \"a\"\"b\" FROM points TABLESAMPLE BERNOULLI (100)",
+            "SELECT id AS \"a\"\"\"\"b\" FROM points TABLESAMPLE BERNOULLI (100)",
+        ],
+        ["SELECT count(*) AS \"a\"\"b\" FROM points", "SELECT count(*) AS \"a\"\"\"\"b\" FROM points"],
+    ] {
+        for sql in [one, other, one, other] {
+            let found = answer(&world, sql).await;
+            world.run("SET short_path = off").await;
+            assert_eq!(found, answer(&world, sql).await, "{sql}");
+            world.run("SET short_path = on").await;
+        }
+    }
+}
