@@ -77,7 +77,7 @@ pub struct Places {
     /// Folder of generated data.
     #[arg(long)]
     pub data: PathBuf,
-    /// Folder in which box, mixed and sample keep Alluvia's loaded table for the next run. `mixed` adds rows to it.
+    /// Folder in which box, mixed and sample keep Alluvia's loaded table for the next run.
     #[arg(long)]
     pub loaded: Option<PathBuf>,
 }

@@ -68,7 +68,15 @@ pub async fn run(args: MixedArgs) -> Anything<Value> {
     if let Some(limit) = &args.memory_limit {
         options.memory_limit_bytes = parse_bytes(limit)?;
     }
-    let ours = Ours::load(&args.places.table(scratch.path(), &file), &file, args.rows, options).await?;
+    let table = args.places.table(scratch.path(), &file);
+    let (mut loaded, mut load_s) = (table.clone(), None);
+    if args.places.loaded.is_some() {
+        // Rows are added to a copy.
+        load_s = Some(Ours::load(&table, &file, args.rows, options.clone()).await?.load_s);
+        loaded = scratch.path().join("db");
+        copy_folder(&table, &loaded)?;
+    }
+    let ours = Ours::load(&loaded, &file, args.rows, options).await?;
     let mut peer = Peer::start(&FILES, &args.places, &file, scratch.path(), args.rows)?;
     let mut generator = Generator::new(args.seed, &data, usize::MAX);
     let each = (args.queries / Bin::ALL.len()).max(1);
@@ -106,7 +114,7 @@ pub async fn run(args: MixedArgs) -> Anything<Value> {
     let mut sent = vec![vec![0u64; BATCHES]; args.writers];
     let mut figures = json!({
         "bench": "mixed", "rows": args.rows, "seconds": args.seconds, "clients": args.clients, "writers": args.writers,
-        "asked_rows_per_s": args.rate, "batch_rows": args.batch_rows, "seed": args.seed, "merged_s": ours.load_s,
+        "asked_rows_per_s": args.rate, "batch_rows": args.batch_rows, "seed": args.seed, "merged_s": load_s.unwrap_or(ours.load_s),
     });
     for (name, questions, cuboids, rate) in
         [("resident", &resident, true, args.queries_per_s), ("not_resident_low_coverage", &low, false, 0)]
@@ -134,6 +142,20 @@ pub async fn run(args: MixedArgs) -> Anything<Value> {
     figures["checked"] = questions.len().into();
     figures["wrong"] = json!(wrong);
     if wrong.is_empty() { Ok(figures) } else { Err(format!("answers differ from DuckDB's: {figures}").into()) }
+}
+
+/// Copies a folder and all that is in it.
+fn copy_folder(from: &Path, to: &Path) -> Anything<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type()?.is_dir() {
+            true => copy_folder(&from, &to)?,
+            false => std::fs::copy(&from, &to).map(drop)?,
+        }
+    }
+    Ok(())
 }
 
 /// What arrived, as a file for the peer.

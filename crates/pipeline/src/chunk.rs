@@ -3,7 +3,7 @@
 use alluvia_snapshot::Space;
 use alluvia_space::LevelCodes;
 use alluvia_space::{DataType as Type, KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, learn};
-use alluvia_tree::RowChunk;
+use alluvia_tree::{CodedColumn, RowChunk};
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow::compute::{concat_batches, take};
@@ -11,6 +11,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
+
+/// A level's values are all at hand where it has at most so many members for each row: a list of them takes 4 bytes a member.
+const MEMBERS_PER_ROW: usize = 4;
 
 /// The table with its key ranges fixed: by the first rows that are sorted, if they were not yet.
 pub(crate) fn fixed(def: &TableDef, space: &Space, sample: &[RecordBatch]) -> TableDef {
@@ -32,6 +35,7 @@ pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) 
         return Ok(RowChunk::new(rows, keys, codes));
     }
     let keys = KeyLayout::new(def).keys(&rows)?;
+    let (coded, rows) = take_coded(def, space, &rows)?;
     let mut order: Vec<(u128, u32)> = keys.into_iter().zip(0..).collect();
     order.sort_unstable();
     let indices = UInt32Array::from_iter_values(order.iter().map(|&(_, row)| row));
@@ -40,7 +44,25 @@ pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) 
     let rows = RecordBatch::try_new(rows.schema(), columns.map_err(internal)?).map_err(internal)?;
     let gather = |level: &Vec<u32>| order.iter().map(|&(_, row)| level[row as usize]).collect();
     let codes = LevelCodes { levels: codes.levels.iter().map(gather).collect() };
-    Ok(RowChunk::new(rows, order.into_iter().map(|(key, _)| key).collect(), codes))
+    let keys = order.into_iter().map(|(key, _)| key).collect();
+    Ok(RowChunk { coded: coded.into(), ..RowChunk::new(rows, keys, codes) })
+}
+
+/// The columns of which the codes that the rows have say all, where members are few enough; and the rows without them: the codes are
+/// moved and written then, and no value is moved, compared or hashed again.
+fn take_coded(def: &TableDef, space: &Space, rows: &RecordBatch) -> Result<(Vec<CodedColumn>, RecordBatch)> {
+    let dictionaries = &space.dictionaries;
+    let members_max = rows.num_rows() * MEMBERS_PER_ROW;
+    let mut coded = Vec::new();
+    for place in 0..def.columns.len() {
+        let level = CodedColumn::level_of(def, place);
+        if let Some(level) = level.filter(|&level| dictionaries.len(level) as usize <= members_max) {
+            coded.push(CodedColumn::new(def, place, level, dictionaries)?);
+        }
+    }
+    let is_left = |place: &usize| coded.iter().all(|column| column.place != *place);
+    let left: Vec<usize> = (0..rows.num_columns()).filter(is_left).collect();
+    Ok((coded, rows.project(&left).map_err(internal)?))
 }
 
 /// One batch of the current definition's columns, then the hidden ones.

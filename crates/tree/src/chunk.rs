@@ -1,6 +1,7 @@
 //! Rows on their way into or out of a segment.
 
-use alluvia_space::LevelCodes;
+use alluvia_catalog::Dictionaries;
+use alluvia_space::{DataType as Type, LevelCodes, LevelSource, TableDef};
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, DictionaryArray, UInt32Array};
 use arrow::buffer::NullBuffer;
@@ -74,6 +75,24 @@ impl RowChunk {
 }
 
 impl CodedColumn {
+    /// The level whose codes say all of the column at a place, if it is text and a level is made of it.
+    pub fn level_of(table: &TableDef, place: usize) -> Option<usize> {
+        let column = &table.columns[place];
+        let is_it = |source: &LevelSource| matches!(source, LevelSource::Column(id) if *id == column.id);
+        let level = table.levels().position(|(_, _, level)| is_it(&level.source));
+        level.filter(|_| column.data_type == Type::Text)
+    }
+
+    /// The column at a place, by the codes of a level that it [has](Self::level_of); of all codes that were given out until now.
+    pub fn new(table: &TableDef, place: usize, level: usize, dictionaries: &Dictionaries) -> Result<CodedColumn> {
+        let column = &table.columns[place];
+        // In this order: the codes' values may get more in between, and then the codes have first ones, too.
+        let values = dictionaries.value_array(level)?;
+        let first_codes = dictionaries.first_codes(level);
+        let (storage_name, nullable) = (column.storage_name.clone(), column.nullable);
+        Ok(CodedColumn { storage_name, place, nullable, level, values, first_codes })
+    }
+
     /// The values of rows with these codes.
     pub(crate) fn dictionary_array(&self, codes: &[u32]) -> Result<ArrayRef> {
         let nulls = codes.contains(&0).then(|| NullBuffer::from_iter(codes.iter().map(|&code| code != 0)));

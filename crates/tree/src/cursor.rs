@@ -8,8 +8,8 @@ use crate::chunk::{CodedColumn, RowChunk};
 use crate::parquet_file::RowReader;
 use crate::segment::{BlockIndex, Segment};
 use alluvia_catalog::Dictionaries;
-use alluvia_space::{DataType as Type, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_types::{ColumnId, Error, ErrorKind, Result};
+use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::Range;
@@ -51,31 +51,21 @@ impl SegmentCursor {
         assert!(rows.start <= rows.end && rows.end <= meta.rows, "a cursor's rows are the segment's");
         assert!(chunk_rows > 0, "chunks have rows");
         let index = segment.index()?;
-        let sources: Vec<&LevelSource> =
-            table.dimensions.iter().flat_map(|dimension| &dimension.levels).map(|level| &level.source).collect();
-        let levels = sources.len();
+        let levels = table.levels().count();
         if index.table.levels.len() != levels {
             let message = format!("segment {} has {} levels instead of {levels}", meta.id, index.table.levels.len());
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        let level_of = |column: ColumnId| {
-            sources.iter().position(|source| matches!(source, LevelSource::Column(id) if *id == column))
-        };
         let mut coded = Vec::new();
         let mut columns = Vec::with_capacity(table.columns.len() + 2);
         let mut fields = Vec::with_capacity(table.columns.len() + 2);
         let mut read: Vec<(&str, DataType)> = Vec::new();
         for (place, column) in table.columns.iter().enumerate() {
             let data_type = column.data_type.to_arrow();
-            let level = level_of(column.id).filter(|_| column.data_type == Type::Text);
-            columns.push(match level {
+            columns.push(match CodedColumn::level_of(table, place) {
                 _ if !meta.columns.contains(&column.id) => Source::Absent(data_type.clone()),
                 Some(level) => {
-                    // In this order: the codes' values may get more in between, and then the codes have first ones, too.
-                    let values = dictionaries.value_array(level)?;
-                    let first_codes = dictionaries.first_codes(level);
-                    let (storage_name, nullable) = (column.storage_name.clone(), column.nullable);
-                    coded.push(CodedColumn { storage_name, place, nullable, level, values, first_codes });
+                    coded.push(CodedColumn::new(table, place, level, dictionaries)?);
                     continue;
                 }
                 None => {

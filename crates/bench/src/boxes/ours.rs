@@ -108,6 +108,8 @@ impl Ours {
             }
             // The run that loaded it may have ended before its merges.
             resident.sql("CALL alluvia.merge()").await?;
+            // What earlier runs had resident is built anew, which would disturb what is measured.
+            build_cuboids(&resident).await?;
         } else {
             let start = Instant::now();
             resident.sql(&create(TABLE)).await?;

@@ -20,8 +20,14 @@ use arrow::datatypes::{
 };
 use hashbrown::HashTable;
 
-/// Values whose range is at most this wide are numbered through a table instead of a hash.
+/// Values whose range is at most this wide are numbered through a table instead of a hash, where there are rows enough to use it.
 const NARROW: u64 = 1 << 16;
+
+/// Places of a table that a row pays for.
+const PLACES_PER_ROW: u64 = 16;
+
+/// Distinct values for which there is room from the start: few batches have more than this, and an index that grows is made anew.
+const ROOM: usize = 256;
 
 /// A column's rows as local ids, and what the ids stand for.
 #[derive(Debug)]
@@ -168,7 +174,8 @@ fn of_words<'a>(words: impl Iterator<Item = u64>, nulls: Option<&NullBuffer>) ->
     // Order-preserving for signed numbers; for floats any range will do.
     let place = |word: u64| word ^ 1 << 63;
     let bounds = words.iter().fold((u64::MAX, 0), |(low, high), &word| (place(word).min(low), place(word).max(high)));
-    if !words.is_empty() && bounds.1 - bounds.0 < NARROW {
+    let narrow = NARROW.min(words.len() as u64 * PLACES_PER_ROW);
+    if !words.is_empty() && bounds.1 - bounds.0 < narrow {
         let mut table = vec![0u32; (bounds.1 - bounds.0) as usize + 1];
         let mut distinct = Vec::new();
         let ids = number(words.into_iter(), nulls, |word| {
@@ -246,9 +253,10 @@ fn of_views<'a, T: ByteViewType + ?Sized>(
     value: impl Fn(usize) -> &'a [u8],
 ) -> Local<'a> {
     let hash_of = |view: u128, bytes: &[u8]| if view as u32 <= INLINE_MAX { view.hash() } else { bytes.hash() };
-    let mut index: HashTable<u32> = HashTable::new();
-    let mut firsts: Vec<u128> = Vec::new();
-    let mut distinct: Vec<&'a [u8]> = Vec::new();
+    let room = array.len().min(ROOM);
+    let mut index: HashTable<u32> = HashTable::with_capacity(room);
+    let mut firsts: Vec<u128> = Vec::with_capacity(room);
+    let mut distinct: Vec<&'a [u8]> = Vec::with_capacity(room);
     let mut last = (0, 0);
     let rows = array.views().iter().copied().enumerate();
     let ids = number(rows, array.nulls(), |(row, view)| {

@@ -12,6 +12,8 @@ use hashbrown::HashTable;
 
 /// Pairs up to which a plain table of all is used: it fits the second-level cache.
 const TABLE_MAX: usize = 1 << 16;
+/// Pairs that a row pays for.
+const PAIRS_PER_ROW: usize = 16;
 /// The value has not been met.
 const UNMET: u64 = u64::MAX;
 
@@ -25,7 +27,8 @@ pub(crate) fn combine(ids: &mut [u32], values: usize, parents: &[u32], parents_e
         members.len() as u32
     };
     let width = values + 1;
-    if width.checked_mul(parents_end).is_some_and(|pairs| pairs <= TABLE_MAX) {
+    let pairs_max = TABLE_MAX.min(ids.len() * PAIRS_PER_ROW);
+    if width.checked_mul(parents_end).is_some_and(|pairs| pairs <= pairs_max) {
         let mut table = vec![0u32; width * parents_end];
         for (id, &parent) in ids.iter_mut().zip(parents) {
             let pair = &mut table[parent as usize * width + *id as usize];

@@ -1,11 +1,13 @@
-//! `Session::append_stream`: streams of batches, each with columns of its own, are one batch or none; the model is INSERT.
+//! `Session::append_stream`: streams of batches, each with columns of its own, are one batch or none; the model is INSERT. And what
+//! appends log.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
 use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{Field, Schema};
+use arrow::array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -128,6 +130,31 @@ fn many_rows_are_one_version_and_an_error_after_them_leaves_nothing() {
         assert_eq!(taken.committed.unwrap().version.0, 2, "what was refused took no version");
         let found = answer(&session, "SELECT count(*) AS n, count(DISTINCT a) AS d, sum(a) AS s FROM t").await;
         assert!(found.contains("| 500000 | 500000 | 124999750000 |"), "{found}");
+    });
+}
+
+/// A batch of a few rows over a dictionary of many members, or cut from many rows, holds neither.
+#[test]
+fn an_append_logs_its_own_rows_alone() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a TEXT, b TEXT, c BYTEA)").await.unwrap();
+        let names: Vec<String> = (0..50_000).map(|at| format!("a name that is too long for a view {at}")).collect();
+        let all = Arc::new(StringArray::from_iter_values(&names)) as ArrayRef;
+        let keys = Int32Array::from_iter_values((0..100).map(|at| at * 7));
+        let members = Arc::new(DictionaryArray::try_new(keys, Arc::clone(&all)).unwrap()) as ArrayRef;
+        let views = cast(&all, &DataType::Utf8View).unwrap().slice(40_000, 100);
+        let bytes = cast(&all, &DataType::BinaryView).unwrap().slice(7, 100);
+        let rows = batch(vec![("a", members), ("b", views), ("c", bytes)]);
+        session.append("t", vec![rows.clone()]).await.unwrap();
+        session.append_stream("t", stream(vec![Ok(rows)])).await.unwrap();
+        let logged =
+            answer(&session, "SELECT count(*) AS n, max(bytes) < 40000 AS few FROM alluvia.batches WHERE rows = 100")
+                .await;
+        assert!(logged.contains("| 2 | true |"), "{logged}");
+        let found = answer(&session, "SELECT DISTINCT a, b, c FROM t WHERE a LIKE '% 693'").await;
+        assert!(found.contains(&names[99 * 7]) && found.contains(&names[40_099]), "{found}");
     });
 }
 

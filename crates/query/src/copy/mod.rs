@@ -44,6 +44,7 @@ mod testing;
 mod tests;
 mod text;
 mod text_in;
+mod tight;
 mod values;
 
 pub use arrow_frames::{caught, check_message};
@@ -57,11 +58,12 @@ pub use output::ResultWriter;
 pub use peeked::infer_stream;
 pub(crate) use places::is_url;
 pub use places::{CopyPlaces, Fetch, ServedPlaces};
-pub(crate) use sink::{Sink, compact, tight};
+pub(crate) use sink::Sink;
 pub(crate) use spool::Spool;
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
+pub(crate) use tight::{compact, tight_batch};
 pub(crate) use values::{Bad, parse_decimal, parse_i64, shown};
 
 use crate::session::from_datafusion;

@@ -2,7 +2,7 @@
 //!
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
-use crate::copy::assign;
+use crate::copy::{assign, tight_batch};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
@@ -115,7 +115,7 @@ fn bind(entry: &TableEntry, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch
             Some((schema, mapping)) if Arc::ptr_eq(schema, batch.schema_ref()) => mapping,
             _ => &known.insert((batch.schema(), mapping_by_name(&entry.def, batch.schema_ref())?)).1,
         };
-        bound.push(assign(&batch, &entry.def, mapping)?);
+        bound.push(tight_batch(assign(&batch, &entry.def, mapping)?));
     }
     Ok(bound)
 }

@@ -4,7 +4,7 @@
 //! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
 //! thread and back.
 
-use crate::copy::{Assigner, Sink, TextAs, tight};
+use crate::copy::{Assigner, Sink, TextAs, tight_batch};
 use crate::dialect::Hints;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::Insert;
@@ -20,7 +20,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{Ident, SetExpr};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Session {
         run.progress.set_phase(Phase::Running);
         while let Some(next) = stream.next().await {
             run.token.check()?;
-            let next = compact(assigner.assign(&next.map_err(from_datafusion)?)?);
+            let next = tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?);
             rows += next.num_rows() as u64;
             run.progress.add_rows(next.num_rows() as u64);
             sink = blocking(move || {
@@ -137,7 +137,7 @@ impl Session {
         let mut held = self.held();
         while let Some(next) = stream.next().await {
             run.token.check()?;
-            held.push(compact(assigner.assign(&next.map_err(from_datafusion)?)?))?;
+            held.push(tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?))?;
         }
         Ok(held.batches)
     }
@@ -214,12 +214,4 @@ fn too_many(def: &TableDef, width: usize, wanted: usize) -> Error {
 /// For each column of the table the index of its source.
 pub(crate) fn mapping(def: &TableDef, targets: &[usize]) -> Vec<Option<usize>> {
     (0..def.columns.len()).map(|column| targets.iter().position(|target| *target == column)).collect()
-}
-
-/// Views of text that point into large buffers (a whole page for a few values) are copied, so that what waits in memory is
-/// what is counted.
-fn compact(batch: RecordBatch) -> RecordBatch {
-    let columns = batch.columns().iter().map(tight).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
 }

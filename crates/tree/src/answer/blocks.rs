@@ -346,6 +346,15 @@ fn add_grouped(
             }
             continue;
         }
+        if let (Encoding::Integers { base, width, scale }, true) = (encoding, adds_up) {
+            let values = rows.iter().zip(groups.iter());
+            let values = values.map(|(&row, &group)| (group, raw_at(packed, width.into(), row.into())));
+            match has_nulls {
+                true => into.totals.add_each_packed(measure, values.filter(|(_, raw)| *raw != 0), base, scale),
+                false => into.totals.add_each_packed(measure, values, base, scale),
+            }
+            continue;
+        }
         for (&row, &group) in rows.iter().zip(groups.iter()) {
             let (row, group) = (usize::from(row), group as usize);
             match encoding {

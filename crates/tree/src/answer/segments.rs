@@ -2,6 +2,7 @@
 
 use super::blocks::{Reading, Scratch, read};
 use super::groups::GroupKeys;
+use super::pass::Passes;
 use super::question::{BoxQuery, Counters};
 use super::totals::Totals;
 use super::walk::walk;
@@ -119,19 +120,38 @@ pub(crate) struct CutBlock {
     pub(super) versions: Versions,
 }
 
-/// Adds the rows of segments that lie in a box to an answer, with up to `threads` threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was written.
+/// Adds the rows of segments that lie in a box to an answer, with up to `threads` threads. `false`, with the answer as it was, if a
+/// segment cannot answer: a column was no measure when it was written.
 pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
+    let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
+    read_cut(query, segments, &cut, threads, into).map(|()| true)
+}
+
+/// As [`answer`], for what nobody waits for: nobody's threads read for it but its own.
+pub(crate) fn answer_apart(
+    query: &BoxQuery,
+    segments: &[SegmentRows],
+    threads: usize,
+    into: &mut Answer,
+) -> Result<bool> {
+    let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
+    let readings = readings(query, segments, &cut)?;
+    Passes::default().read(query, readings, &cut, threads, into).map(|()| true)
+}
+
+/// Answers what summaries can; the blocks that are cut. `None`, with the answer as it was, if a segment cannot answer.
+fn walk_all(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Result<Option<Vec<CutBlock>>> {
     assert!(query.filters.len() <= 64, "a bit for each filter");
     for rows in segments {
         if !can_answer(query, &rows.segment)? {
-            return Ok(false);
+            return Ok(None);
         }
     }
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
         walk(query, at, rows, into, &mut cut)?;
     }
-    read_cut(query, segments, &cut, threads, into).map(|()| true)
+    Ok(Some(cut))
 }
 
 /// Adds the rows of cut blocks, together with whoever asks of the same blocks. An error leaves no answer.
@@ -142,24 +162,26 @@ pub(crate) fn read_cut(
     threads: usize,
     into: &mut Answer,
 ) -> Result<()> {
-    // Of each segment with cut blocks, the filters that any of them needs.
-    let mut opens: Vec<Option<u64>> = vec![None; segments.len()];
-    for block in cut {
-        *opens[block.segment].get_or_insert(0) |= block.open;
-    }
-    let mut readings = Vec::with_capacity(segments.len());
-    for (SegmentRows { segment, .. }, open) in segments.iter().zip(opens) {
-        readings.push(match open {
-            Some(open) => Some(Reading::new(query, segment, open)?),
-            None => None,
-        });
-    }
+    let readings = readings(query, segments, cut)?;
     match cut {
         [first, ..] if cut.len() > ALONE_MAX => {
             segments[first.segment].segment.passes().read(query, readings, cut, threads, into)
         }
         _ => read(query, &readings, cut, &mut Scratch::default(), into),
     }
+}
+
+/// What is read of each segment that has cut blocks.
+fn readings(query: &BoxQuery, segments: &[SegmentRows], cut: &[CutBlock]) -> Result<Vec<Option<Reading>>> {
+    // Of each segment with cut blocks, the filters that any of them needs.
+    let mut opens: Vec<Option<u64>> = vec![None; segments.len()];
+    for block in cut {
+        *opens[block.segment].get_or_insert(0) |= block.open;
+    }
+    let reading = |(rows, open): (&SegmentRows, Option<u64>)| {
+        open.map(|open| Reading::new(query, &rows.segment, open)).transpose()
+    };
+    segments.iter().zip(opens).map(reading).collect()
 }
 
 /// Whether the segment has every measure that it has the column of.

@@ -9,7 +9,7 @@
 
 use crate::filter::{FloatSums, PackedSums};
 use crate::float_sum::Compensated;
-use crate::side::{SCALE_MAX, powi};
+use crate::side::{SCALE_MAX, powi, units};
 use alluvia_types::ColumnId;
 
 /// Floats beyond this are left to the general way: sums of their squares might pass what a float holds.
@@ -120,7 +120,7 @@ impl MeasureTotals {
         let mut sum = self.raw[group];
         let exact = self.exact[group];
         if exact != 0 {
-            let unit = powi(SCALE_MAX) as i128;
+            let unit = i128::from(units(0));
             // Whole and fraction apart: a sum of cents comes out as the float nearest to it.
             let nearest = exact as f64 / powi(SCALE_MAX);
             if sum == Compensated::default() {
@@ -261,10 +261,30 @@ impl Totals {
         totals.counts[group] += 1;
         if let Some(sum) = totals.exact.get_mut(group) {
             // At most 2^53 * 10^6 a row: 2^54 rows fit.
-            *sum += integer * powi(SCALE_MAX - scale) as i128;
+            *sum += integer * i128::from(units(scale));
         }
         if totals.of.wanted.squares || totals.of.wanted.min_max {
             self.add_float_parts(measure, group, integer as f64 / powi(scale));
+        }
+    }
+
+    /// Adds packed values that stand for `base + packed`, over 10^`scale` for floats, each to its group, where sums alone are wanted.
+    pub(crate) fn add_each_packed(
+        &mut self,
+        measure: usize,
+        values: impl Iterator<Item = (u32, u64)>,
+        base: i64,
+        scale: u8,
+    ) {
+        let totals = &mut self.measures[measure];
+        let unit = if totals.of.is_float { units(scale).into() } else { 1 };
+        let (counts, sums) = (&mut totals.counts, &mut totals.exact);
+        for (group, packed) in values {
+            let group = group as usize;
+            counts[group] += 1;
+            let (next, over) = sums[group].overflowing_add((i128::from(base) + i128::from(packed)) * unit);
+            sums[group] = next;
+            self.is_spoilt |= over;
         }
     }
 
@@ -305,7 +325,7 @@ impl Totals {
         totals.counts[group] += sums.count;
         // A block's packed sum is below 2^77, and so is 8192 times the base.
         let total = base * count + sums.sum as i128;
-        let unit = if totals.of.is_float { powi(SCALE_MAX - scale) as i128 } else { 1 };
+        let unit = if totals.of.is_float { units(scale).into() } else { 1 };
         if let Some(sum) = totals.exact.get_mut(group) {
             match total.checked_mul(unit).and_then(|total| sum.checked_add(total)) {
                 Some(next) => *sum = next,

@@ -307,6 +307,11 @@ pub(crate) fn powi(scale: u8) -> f64 {
     [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6][usize::from(scale)]
 }
 
+/// How many of the units of sums, 10^-[`SCALE_MAX`], one unit of 10^-`scale` is.
+pub(crate) fn units(scale: u8) -> i64 {
+    [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1][usize::from(scale)]
+}
+
 /// One value, unpacked.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Value {

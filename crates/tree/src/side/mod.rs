@@ -16,7 +16,7 @@ mod read;
 mod write;
 
 pub(crate) use format::Header;
-pub(crate) use measure::{Encoding, MeasureValues, PackedAs, SCALE_MAX, Value, powi, scaled_integer, value_at};
+pub(crate) use measure::{Encoding, MeasureValues, PackedAs, SCALE_MAX, Value, powi, scaled_integer, units, value_at};
 #[cfg(test)]
 pub(crate) use pack::pack_codes;
 pub(crate) use pack::{CodeBounds, key_width, unpack_codes, unpack_keys};

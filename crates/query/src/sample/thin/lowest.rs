@@ -4,7 +4,7 @@
 //! - Of what came by, the `keep` lowest weights and their rows are held; and at most about twice as many rows beside the last batch.
 //! - A row that is as heavy as the heaviest kept may be dropped: of the rows that are shown, which weigh less, none depends on it.
 
-use crate::copy::tight;
+use crate::copy::tight_batch;
 use alluvia_types::Error;
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
@@ -56,7 +56,7 @@ impl Lowest {
                 if !light.is_empty() {
                     let weight = |(at, &row): (usize, &u32)| (weights.value(row as usize), of_batch, at as u32);
                     self.rows.extend(light.iter().enumerate().map(weight));
-                    self.batches.push(compact(&take_record_batch(&batch, &UInt32Array::from(light))?)?);
+                    self.batches.push(tight_batch(take_record_batch(&batch, &UInt32Array::from(light))?));
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Lowest {
     fn gather(&self, rows: &[Row]) -> Result<RecordBatch, ArrowError> {
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
         let places: Vec<(usize, usize)> = rows.iter().map(|&(_, batch, row)| (batch as usize, row as usize)).collect();
-        compact(&interleave_record_batch(&batches, &places)?)
+        Ok(tight_batch(interleave_record_batch(&batches, &places)?))
     }
 
     /// The weight that `count` rows are below, if more than that many are held: the next higher one.
@@ -112,11 +112,6 @@ impl Lowest {
         let batches: usize = self.batches.iter().map(RecordBatch::get_array_memory_size).sum();
         batches + self.rows.capacity() * size_of::<Row>()
     }
-}
-
-/// Without the texts of other rows, which views would hold on to.
-fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(tight).collect())
 }
 
 #[cfg(test)]

@@ -195,9 +195,64 @@ impl Cells {
                 squares.put(part.squares, difference);
             }
         }
-        let words = &mut self.words[cell * self.width..][..self.width];
-        words.iter_mut().zip(difference.iter()).for_each(|(word, add)| *word = word.wrapping_add(*add));
+        self.add_to(&[cell], difference);
         Some(())
+    }
+
+    /// Adds rows to their cells and to the totals that these are part of. `codes` has the rows' codes by axis, of which each has a digit;
+    /// `words` what they add to the sum of each measure, of which none is NULL. `false`, with nothing added, where a sum has or
+    /// would need more words than one.
+    pub(super) fn add_words(&mut self, rows: usize, codes: &[&[u32]], words: &[Vec<i64>]) -> bool {
+        let mut sizes = Vec::with_capacity(words.len());
+        for (places, words) in self.places.iter().zip(words) {
+            let Some(sum) = &places.sum else { continue };
+            let size = words.iter().map(|word| u128::from(word.unsigned_abs())).sum::<u128>();
+            match sum.size.checked_add(size) {
+                Some(size) if !sum.is_wide && size <= i64::MAX as u128 => sizes.push(size),
+                _ => return false,
+            }
+        }
+        self.places
+            .iter_mut()
+            .filter_map(|places| places.sum.as_mut())
+            .zip(sizes)
+            .for_each(|(sum, size)| sum.size = size);
+
+        // Each row's cell, and how far from it the total of each axis is.
+        let (mut cells, mut steps) = (vec![0; rows], Vec::new());
+        for (axis, codes) in self.axes.iter().zip(codes) {
+            let place = |code: &u32| axis.span.digit(*code).unwrap_or(0) as usize * axis.stride;
+            cells.iter_mut().zip(*codes).for_each(|(cell, code)| *cell += place(code));
+            if let Some(total) = axis.total() {
+                steps.push(codes.iter().map(|code| total - place(code)).collect::<Vec<usize>>());
+            }
+        }
+        let mut difference = vec![0; self.width];
+        difference[0] = 1;
+        self.places.iter().filter_map(|places| places.count).for_each(|count| difference[count] = 1);
+        let sums: Vec<(usize, &[i64])> =
+            self.places.iter().zip(words).filter_map(|(places, words)| Some((places.sum?.word, &words[..]))).collect();
+        let mut touched = Vec::with_capacity(1 << steps.len());
+        for (row, &cell) in cells.iter().enumerate() {
+            sums.iter().for_each(|&(word, words)| difference[word] = words[row]);
+            touched.clear();
+            touched.push(cell);
+            for steps in &steps {
+                for at in 0..touched.len() {
+                    touched.push(touched[at] + steps[row]);
+                }
+            }
+            self.add_to(&touched, &difference);
+        }
+        true
+    }
+
+    /// Adds words to cells.
+    fn add_to(&mut self, cells: &[usize], difference: &[i64]) {
+        for cell in cells {
+            let words = &mut self.words[cell * self.width..][..self.width];
+            words.iter_mut().zip(difference).for_each(|(word, add)| *word = word.wrapping_add(*add));
+        }
     }
 
     /// Gives sums the words that they need to take rows in.
@@ -261,10 +316,7 @@ impl Cells {
                 }
             }
         }
-        for cell in &cells[1..] {
-            let words = &mut self.words[cell * self.width..][..self.width];
-            words.iter_mut().zip(difference).for_each(|(word, add)| *word = word.wrapping_add(*add));
-        }
+        self.add_to(&cells[1..], difference);
     }
 
     /// Adds up all axes that have totals, which must be empty.

@@ -20,7 +20,7 @@ mod visit;
 use super::code_set::CodeSet;
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::{BoxQuery, LevelFilter};
-use super::segments::{Answer, SegmentRows, answer};
+use super::segments::{Answer, SegmentRows, answer_apart};
 use super::totals::WantedMeasure;
 use crate::segment::Segment;
 use alluvia_space::LevelCodes;
@@ -35,6 +35,9 @@ use std::sync::Arc;
 
 /// Cells that are filled at a time: totals of rows take several times the memory of cells.
 const SLAB_CELLS_MAX: u64 = 4 << 20;
+
+/// Rows that are added column by column.
+const ROWS_AT_ONCE: usize = 1_024;
 
 /// Totals by the codes of some levels.
 #[derive(Debug)]
@@ -139,7 +142,7 @@ impl Cuboid {
         let is_first = !std::mem::replace(&mut self.has_rows, true);
         for slab in self.slabs(if is_first { u64::MAX } else { rows }) {
             let mut into = Answer::new(&slab.query, slab.keys);
-            if !answer(&slab.query, segments, threads, &mut into)? || !self.add_answer(&into, !is_first) {
+            if !answer_apart(&slab.query, segments, threads, &mut into)? || !self.add_answer(&into, !is_first) {
                 return Ok(false);
             }
         }
@@ -162,6 +165,27 @@ impl Cuboid {
             *has_nulls |= codes.levels[span.level][rows.clone()].contains(&0);
         }
         self.has_rows = true;
+        let mut first = rows.start;
+        while first < rows.end {
+            let some = first..rows.end.min(first + ROWS_AT_ONCE);
+            first = some.end;
+            if !self.add_words(codes, measures, some.clone()) && !self.add_one_by_one(codes, measures, some) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds rows of which each adds one word to each sum and nothing else, as nearly all do; `false` if these are others.
+    fn add_words(&mut self, codes: &LevelCodes, measures: &[Option<ArrayRef>], rows: Range<usize>) -> bool {
+        let words = self.query.measures.iter().zip(measures);
+        let words = words.map(|(of, values)| part::words_of_rows(of, values.as_ref(), rows.clone()));
+        let Some(words) = words.collect::<Option<Vec<Vec<i64>>>>() else { return false };
+        let codes: Vec<&[u32]> = self.spans.iter().map(|span| &codes.levels[span.level][rows.clone()]).collect();
+        self.cells.add_words(rows.len(), &codes, &words)
+    }
+
+    fn add_one_by_one(&mut self, codes: &LevelCodes, measures: &[Option<ArrayRef>], rows: Range<usize>) -> bool {
         let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::with_capacity(measures.len()));
         let mut scratch = Scratch::default();
         for row in rows {
@@ -170,14 +194,14 @@ impl Cuboid {
             }
             parts.clear();
             for (of, values) in self.query.measures.iter().zip(measures) {
-                let Some(part) = Part::of_row(of, values.as_ref(), row) else { return Ok(false) };
+                let Some(part) = Part::of_row(of, values.as_ref(), row) else { return false };
                 parts.push(part);
             }
             if !self.add(&digits, 1, &parts, true, &mut scratch) {
-                return Ok(false);
+                return false;
             }
         }
-        Ok(true)
+        true
     }
 
     /// Adds rows to a cell, and with `spread` to the totals of its axes. `false` if 128 bits do not hold a sum.

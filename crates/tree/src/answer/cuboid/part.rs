@@ -3,9 +3,10 @@
 use super::super::totals::{LARGE, MeasureTotals, WantedMeasure};
 use super::super::walk::integer_at;
 use crate::float_sum::Compensated;
-use crate::side::{SCALE_MAX, powi, scaled_integer};
+use crate::side::{scaled_integer, units};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use std::ops::Range;
 
 /// A part of a cell's totals; what is not wanted of the measure is nothing here.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -76,7 +77,7 @@ impl Part {
         let mut part = Part { count: 1, ..Part::NOTHING };
         if of.wanted.sum {
             match scaled_integer(float) {
-                Some((integer, scale)) => part.sum = i128::from(integer) * powi(SCALE_MAX - scale) as i128,
+                Some((integer, scale)) => part.sum = i128::from(integer) * i128::from(units(scale)),
                 None => part.raw = Compensated::of(float),
             }
         }
@@ -85,5 +86,27 @@ impl Part {
         }
         part.raw_bounds = of.wanted.min_max.then_some((float, float));
         Some(part)
+    }
+}
+
+/// What each of some rows adds to the sum of a measure (anything where no sum is wanted), if that is all there is to their parts: no row
+/// is NULL, and a word holds what it adds.
+pub(super) fn words_of_rows(of: &WantedMeasure, values: Option<&ArrayRef>, rows: Range<usize>) -> Option<Vec<i64>> {
+    let values = values.filter(|_| !of.wanted.squares && !of.wanted.min_max)?;
+    if values.null_count() > 0 && rows.clone().any(|row| values.is_null(row)) {
+        return None;
+    }
+    let decimal = |float: f64| {
+        let (integer, scale) = scaled_integer(float)?;
+        integer.checked_mul(units(scale))
+    };
+    match values.data_type() {
+        // Whatever is asked, totals hold no infinity.
+        DataType::Float32 => {
+            values.as_primitive::<Float32Type>().values()[rows].iter().map(|&value| decimal(value.into())).collect()
+        }
+        DataType::Float64 => values.as_primitive::<Float64Type>().values()[rows].iter().copied().map(decimal).collect(),
+        _ if !of.wanted.sum => Some(Vec::new()),
+        _ => rows.map(|row| integer_at(values, row).and_then(|value| i64::try_from(value).ok())).collect(),
     }
 }
