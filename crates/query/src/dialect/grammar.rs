@@ -112,6 +112,12 @@ fn quantifier_of_query(parser: &Parser) -> Option<(BinaryOperator, Keyword)> {
     is_query.then_some((op, quantifier))
 }
 
+/// Whether the parser stands before a text or a number that a list or a bracket ends with, or goes on after.
+fn is_value_of_list(parser: &Parser) -> bool {
+    matches!(parser.peek_token_ref().token, Token::SingleQuotedString(_) | Token::Number(..))
+        && matches!(parser.peek_nth_token_ref(1).token, Token::Comma | Token::RParen)
+}
+
 /// Counts expressions.
 struct Parts(usize);
 
@@ -218,11 +224,15 @@ impl Dialect for Grammar {
         POSTGRES.is_custom_operator_part(ch)
     }
 
-    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let left = self.expressions_left.get().saturating_sub(1);
         self.expressions_left.set(left);
-        // The one error that the parser does not take for a reason to try another meaning.
-        (left == 0).then_some(Err(ParserError::RecursionLimitExceeded))
+        if left == 0 {
+            // The one error that the parser does not take for a reason to try another meaning.
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        // Of each value of a list the parser would ask first whether it is the name of a type, and make an error of that it is not.
+        is_value_of_list(parser).then(|| parser.parse_value().map(Expr::Value))
     }
 
     /// `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; the parser would take `b AND c` for the right side. And of
@@ -252,5 +262,25 @@ impl Dialect for Grammar {
 
     fn prec_value(&self, precedence: Precedence) -> u8 {
         POSTGRES.prec_value(precedence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken from the parser for speed means what the parser makes of it.
+    #[test]
+    fn values_of_lists_are_what_the_parser_makes_of_them() {
+        for sql in [
+            "SELECT 1, 'a', (2), ('b'), f(3, 'x'), f('y'), -(1), - 1, ('1')::INT, '1'::INT, 1.5e3, (1) + 2, ('a' || 'b')",
+            "SELECT 'a' COLLATE \"C\", (DATE '2020-01-01'), INTERVAL '1' DAY, (INTERVAL '2 days'), (E'a\\n', 'b'), ('a'), (N'b')",
+            "SELECT a FROM t WHERE b IN ('x', 2, NULL, 'y', U&'z') AND (c, d) IN ((1, 'p'), (2, 'q')) AND e BETWEEN 1 AND (3)",
+            "INSERT INTO t VALUES (1, 'a', 2.5, -3), (4, 'it''s', 5, NULL), ($1, 'b', 6, 7)",
+            "SELECT extract(year FROM a), substring('abc' FROM 2), position('a' IN 'b'), trim('x'), ARRAY['a', 'b'], (1, 2) = (3, 4)",
+        ] {
+            let ours = Parser::parse_sql(&Grammar::for_tokens(1_000), sql).expect(sql);
+            assert_eq!(ours, Parser::parse_sql(&POSTGRES, sql).expect(sql), "{sql}");
+        }
     }
 }

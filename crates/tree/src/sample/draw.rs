@@ -23,6 +23,7 @@ use crate::side::{Value, value_at};
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, Result, Version};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Rows below which a second thread costs more than it saves.
@@ -228,13 +229,20 @@ fn in_threads(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result
         }
     }
     let Some((first, others)) = chunks.split_first() else { return Ok(Vec::new()) };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = others.iter().map(|tasks| scope.spawn(|| drawing.run(tasks))).collect();
-        let mut parts = vec![drawing.run(first)];
-        let panicked = |_| Err(Error::internal("a thread that drew rows panicked"));
-        parts.extend(others.into_iter().map(|part| part.join().unwrap_or_else(panicked)));
-        parts.into_iter().collect()
-    })
+    let panicked = || Error::internal("a thread that drew rows panicked");
+    let mut parts: Vec<Result<Part>> = others.iter().map(|_| Err(panicked())).collect();
+    // Threads that stay: one that is begun for this takes longer to get its first memory than to draw.
+    let own = rayon_core::in_place_scope(|scope| {
+        for (part, tasks) in parts.iter_mut().zip(others) {
+            scope.spawn(move |_| {
+                if let Ok(drawn) = catch_unwind(AssertUnwindSafe(|| drawing.run(tasks))) {
+                    *part = drawn;
+                }
+            });
+        }
+        drawing.run(first)
+    });
+    std::iter::once(own).chain(parts).collect()
 }
 
 /// What all threads share.
