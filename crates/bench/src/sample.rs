@@ -11,7 +11,7 @@ use crate::boxes::questions::{Bin, Generator, Question};
 use crate::machine::median;
 use crate::{Anything, Places, trials};
 use alluvia_node::{DatabaseOptions, parse_bytes};
-use alluvia_query::Session;
+use alluvia_query::{Prepared, Session};
 use arrow::array::{ArrayRef, AsArray};
 use clap::Args;
 use serde_json::{Value, json};
@@ -57,11 +57,11 @@ pub struct SampleArgs {
     memory_limit: Option<String>,
 }
 
-/// One question's figures.
+/// One question's figures, each as text and prepared.
 struct Measured {
     bin: Bin,
-    exact_ms: f64,
-    near_ms: f64,
+    exact_ms: [f64; 2],
+    near_ms: [f64; 2],
     /// Share of cut rows drawn; `None` if the answer was exact all the same.
     drawn: Option<f64>,
     /// The largest true error of a value.
@@ -126,28 +126,38 @@ fn questions(args: &SampleArgs, data: &Data, exact: &Session) -> Anything<Vec<Qu
     if questions.is_empty() { Err("no box matches enough rows: take more --rows".into()) } else { Ok(questions) }
 }
 
+/// How a question is put.
+const WAYS: [&str; 2] = ["text", "prepared"];
+
 async fn measure(args: &SampleArgs, question: &Question, exact: &Session, near: &Session) -> Anything<Measured> {
-    let (mut exact_ms, mut near_ms) = (Vec::new(), Vec::new());
+    let prepared = [exact.prepare(&question.sql)?, near.prepare(&question.sql)?];
+    let (mut exact_ms, mut near_ms) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let (mut drawn, mut error) = (None, 0.0f64);
     for turn in 0..=args.turns {
-        let (truth, took, _) = ask(exact, &question.sql).await?;
-        let (found, near_took, share) = ask(near, &question.sql).await?;
-        if turn > 0 {
-            exact_ms.push(took);
-            near_ms.push(near_took);
+        for way in 0..WAYS.len() {
+            let text = (way == 0).then_some(question.sql.as_str());
+            let (truth, took, _) = ask(exact, text, &prepared[0]).await?;
+            let (found, near_took, share) = ask(near, text, &prepared[1]).await?;
+            if turn > 0 {
+                exact_ms[way].push(took);
+                near_ms[way].push(near_took);
+            }
+            drawn = drawn.or(share);
+            let errors = found.iter().zip(&truth).map(|(found, truth)| ((found - truth) / truth).abs());
+            error = errors.fold(error, f64::max);
         }
-        drawn = share;
-        let errors = found.iter().zip(&truth).map(|(found, truth)| ((found - truth) / truth).abs());
-        error = errors.fold(error, f64::max);
     }
-    let (exact_ms, near_ms) = (median(&mut exact_ms), median(&mut near_ms));
+    let [exact_ms, near_ms] = [exact_ms, near_ms].map(|times| times.map(|mut times| median(&mut times)));
     Ok(Measured { bin: question.bin, exact_ms, near_ms, drawn, error })
 }
 
 /// The values of the only row, the milliseconds, and the share of cut rows that was drawn.
-async fn ask(session: &Session, sql: &str) -> Anything<(Vec<f64>, f64, Option<f64>)> {
+async fn ask(session: &Session, text: Option<&str>, prepared: &Prepared) -> Anything<(Vec<f64>, f64, Option<f64>)> {
     let start = Instant::now();
-    let outcome = session.sql(sql).await?;
+    let outcome = match text {
+        Some(sql) => session.sql(sql).await?,
+        None => session.execute_prepared(prepared, &[]).await?,
+    };
     let sample = outcome.used().and_then(|used| used.sample);
     let batches = outcome.collect().await?;
     let took = start.elapsed().as_secs_f64() * 1e3;
@@ -169,16 +179,20 @@ fn report(args: &SampleArgs, measured: &[Measured]) -> Value {
         }
         let middle =
             |pick: &dyn Fn(&Measured) -> f64| median(&mut of_bin.iter().map(|one| pick(one)).collect::<Vec<_>>());
-        let ratios: Vec<f64> = of_bin.iter().map(|one| one.exact_ms / one.near_ms).collect();
-        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-        let figures = json!({
+        let mut figures = json!({
             "coverage": bin.name(), "boxes": of_bin.len(),
             "sampled": of_bin.iter().filter(|one| one.drawn.is_some()).count(),
-            "exact_ms": middle(&|one| one.exact_ms), "estimate_ms": middle(&|one| one.near_ms),
-            "times_faster": median(&mut ratios.clone()), "times_faster_least": least,
             "drawn_share": middle(&|one| one.drawn.unwrap_or(1.0)),
             "beyond_max_error": of_bin.iter().filter(|one| one.error > args.max_error).count(),
         });
+        for (way, name) in WAYS.into_iter().enumerate() {
+            let mut ratios: Vec<f64> = of_bin.iter().map(|one| one.exact_ms[way] / one.near_ms[way]).collect();
+            figures[name] = json!({
+                "exact_ms": middle(&|one| one.exact_ms[way]), "estimate_ms": middle(&|one| one.near_ms[way]),
+                "times_faster_least": ratios.iter().copied().fold(f64::INFINITY, f64::min),
+                "times_faster": median(&mut ratios),
+            });
+        }
         eprintln!("{figures}");
         bins.push(figures);
     }

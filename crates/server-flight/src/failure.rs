@@ -77,7 +77,7 @@ pub(crate) fn of_flight(error: FlightError) -> Error {
                 Error::new(ErrorKind::TooLarge, format!("a message is longer than is taken: {}", status.message()))
                     .with_hint("send batches of fewer rows, or raise message_bytes_max")
             }
-            Code::Cancelled => alluvia_access::gone(),
+            Code::Cancelled | Code::Aborted => alluvia_access::gone(),
             Code::DeadlineExceeded => Error::new(ErrorKind::Timeout, status.message()),
             _ => malformed(format!("the stream ended before its end: {}", status.message())),
         },

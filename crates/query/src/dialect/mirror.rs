@@ -6,7 +6,23 @@
 
 use super::visit::visit_mut;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
+
+/// Whether a statement may have a comparison whose left side is a constant: what ends with a name is none, but for a cast's type.
+pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
+    use Token::{DoubleColon, DoubleEq, Eq, Gt, GtEq, Lt, LtEq, Neq, Whitespace, Word};
+    let mut is_after_name = false;
+    for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Whitespace(_))) {
+        let is_comparison = matches!(token, Eq | DoubleEq | Neq | Lt | LtEq | Gt | GtEq);
+        if is_comparison && !is_after_name || *token == DoubleColon {
+            return true;
+        }
+        is_after_name = matches!(token, Word(word) if word.quote_style.is_some() || word.keyword == Keyword::NoKeyword);
+    }
+    false
+}
 
 /// Turns comparisons around where only the left side is a constant.
 pub(crate) fn constants_right(query: &mut Query) {
@@ -97,5 +113,24 @@ mod tests {
         );
         assert_eq!(mirrored("SELECT 1 FROM t JOIN u ON 1 > t.a"), "SELECT 1 FROM t JOIN u ON t.a < 1");
         assert_eq!(mirrored("SELECT 1 WHERE 1 = 1"), "SELECT 1 WHERE 1 = 1");
+        assert_eq!(mirrored("SELECT 1 WHERE 'x' == a"), "SELECT 1 WHERE a = 'x'");
+        for constant in [
+            "5::oid",
+            "5::\"int\"",
+            "TRUE",
+            "(5)",
+            "CAST('5' AS INT)",
+            "'5'::INT",
+            "-(5)",
+            "2 + 3",
+            "DATE '2026-11-22'",
+            "$1",
+        ] {
+            let shown = mirrored(&format!("SELECT {constant}")).replacen("SELECT ", "", 1);
+            assert_eq!(mirrored(&format!("SELECT 1 WHERE {constant} = a")), format!("SELECT 1 WHERE a = {shown}"));
+            let explained = parse(&format!("EXPLAIN SELECT 1 WHERE {constant} < a")).unwrap().remove(0).kind;
+            let Kind::Explain { query, .. } = explained else { panic!("EXPLAIN") };
+            assert_eq!(query.to_string(), format!("SELECT 1 WHERE a > {shown}"));
+        }
     }
 }

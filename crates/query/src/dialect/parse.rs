@@ -40,6 +40,11 @@ const SHALLOW_DEPTH_MAX: usize = 16;
 const SHALLOW_TOKENS_MAX: usize = 128;
 const SHALLOW_STACK_BYTES: usize = 1 << 20;
 
+/// Bytes of text that a token takes, about: there is room for so many from the start.
+const BYTES_PER_TOKEN: usize = 6;
+/// Tokens for which there is room from the start, at most: of a long text it is not known whether it is one token or many.
+const ROOM_TOKENS_MAX: usize = 1 << 16;
+
 /// All statements of a script.
 pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
     cut(sql, |_| {})
@@ -47,8 +52,9 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
 
 /// All statements of a script; `each` is told what is between the semicolons around each of them.
 fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
-    let tokens = Tokenizer::new(&Grammar::for_tokens(0), sql)
-        .tokenize_with_location()
+    let mut tokens = Vec::with_capacity((sql.len() / BYTES_PER_TOKEN).min(ROOM_TOKENS_MAX));
+    Tokenizer::new(&Grammar::for_tokens(0), sql)
+        .tokenize_with_location_into_buf(&mut tokens)
         .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
     let mut offsets = Offsets::new(sql);
     let mut statements = Vec::new();
@@ -82,6 +88,11 @@ fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
             Ok(()) => match statement(tokens, &hints) {
                 Err(error) => Ok(Kind::Refused(refuse::older_version(tokens).ok_or(error)?)),
                 Ok(mut kind) => {
+                    if mirror::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                    {
+                        mirror::constants_right(query);
+                    }
                     if row_lists::may_have(tokens)
                         && let Some(query) = parameters::query_of(&mut kind)
                         && let Err(error) = row_lists::write_out(query)
@@ -345,7 +356,6 @@ fn checked(mut query: Box<Query>) -> Result<Box<Query>> {
     refuse::query(&query)?;
     sample::gather(&mut query)?;
     labels::distinguish(&mut query);
-    mirror::constants_right(&mut query);
     Ok(query)
 }
 

@@ -29,7 +29,7 @@ const PIECE_BLOCKS: usize = 8;
 /// Blocks of a segment that lie together.
 type Piece = (SegmentId, usize);
 
-/// The passes over the segments of one directory.
+/// The passes over the segments of one directory; or of one question that shares none.
 #[derive(Debug, Default)]
 pub(crate) struct Passes {
     state: Mutex<State>,
@@ -161,7 +161,7 @@ impl State {
 }
 
 impl Passes {
-    /// Adds the rows of cut blocks, with up to `threads` threads in all that read in this directory.
+    /// Adds the rows of cut blocks, with up to `threads` threads in all that read in these passes.
     pub(super) fn read(
         &self,
         query: &BoxQuery,

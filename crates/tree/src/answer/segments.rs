@@ -127,7 +127,7 @@ pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: 
     read_cut(query, segments, &cut, threads, into).map(|()| true)
 }
 
-/// As [`answer`], for what nobody waits for: nobody's threads read for it but its own.
+/// As [`answer`], for cuboids: nobody's threads read for it but its own, and those that ask are not held up by it.
 pub(crate) fn answer_apart(
     query: &BoxQuery,
     segments: &[SegmentRows],

@@ -229,6 +229,9 @@ fn in_threads(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result
         }
     }
     let Some((first, others)) = chunks.split_first() else { return Ok(Vec::new()) };
+    if others.is_empty() {
+        return Ok(vec![drawing.run(first)?]);
+    }
     let panicked = || Error::internal("a thread that drew rows panicked");
     let mut parts: Vec<Result<Part>> = others.iter().map(|_| Err(panicked())).collect();
     // Threads that stay: one that is begun for this takes longer to get its first memory than to draw.

@@ -5,7 +5,7 @@
 use super::Asked;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, SegmentRows};
+use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, NodeTree, SegmentRows};
 use crate::estimate::Known;
 use alluvia_types::Result;
 use std::ops::Range;
@@ -48,6 +48,20 @@ pub(super) struct Gathered {
 /// The least share expected: a cut node is expected to have matches.
 const SHARE_MIN: f64 = 1e-6;
 
+/// What summaries say of a segment, looked up once for many of its nodes.
+pub(super) struct Summaries<'a> {
+    rows: &'a SegmentRows,
+    nodes: Arc<NodeTree>,
+    knowns: Vec<Arc<NodeKnowns>>,
+}
+
+impl<'a> Summaries<'a> {
+    pub(super) fn new(question: &BoxQuery, rows: &'a SegmentRows) -> Result<Summaries<'a>> {
+        let knowns = question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect::<Result<_>>()?;
+        Ok(Summaries { rows, nodes: rows.segment.nodes()?, knowns })
+    }
+}
+
 /// What is known of nodes. `None`, with the answer as it was, if more groups are possible, over all nodes, than is worth looking for.
 pub(super) fn gather(
     asked: &Asked<'_>,
@@ -66,10 +80,10 @@ pub(super) fn gather(
             gathered.exact.extend_from_slice(of_segment);
             continue;
         }
-        let knowns = knowns_of(asked.shape(), rows)?;
+        let summaries = Summaries::new(asked.shape(), rows)?;
         let mut unknown = Vec::new();
         for &cut in of_segment {
-            match facts_of(asked, &possible, rows, &knowns, cut, None, into)? {
+            match facts_of(asked, &possible, &summaries, cut, None, into) {
                 Found::Facts(facts) => match cells_left.checked_sub(facts.groups.len()) {
                     Some(left) => {
                         cells_left = left;
@@ -83,7 +97,7 @@ pub(super) fn gather(
             }
         }
         for cut in unknown {
-            look_into(asked, &possible, rows, &knowns, cut, 1.0, into, &mut gathered)?;
+            look_into(asked, &possible, &summaries, (cut, 1.0), into, &mut gathered)?;
         }
     }
     gathered.facts.sort_by_key(|facts| (facts.cut.segment, facts.blocks.start));
@@ -100,43 +114,40 @@ pub(super) fn refine(
 ) -> Result<Gathered> {
     let mut gathered = Gathered { facts: Vec::with_capacity(facts.len()), exact: Vec::new() };
     let possible = Possible::new(asked, &into.keys);
+    let mut summaries: Option<(usize, Summaries<'_>)> = None;
     for facts in facts {
         if !facts.is_looked_into(rate) {
             gathered.facts.push(facts);
             continue;
         }
-        let rows = &segments[facts.cut.segment];
-        let knowns = knowns_of(asked.shape(), rows)?;
-        look_into(asked, &possible, rows, &knowns, facts.cut, facts.share, into, &mut gathered)?;
+        let at = facts.cut.segment;
+        let (_, summaries) = match summaries.take_if(|(of, _)| *of == at) {
+            Some(same) => summaries.insert(same),
+            None => summaries.insert((at, Summaries::new(asked.shape(), &segments[at])?)),
+        };
+        look_into(asked, &possible, summaries, (facts.cut, facts.share), into, &mut gathered)?;
     }
     Ok(gathered)
 }
 
-/// Gathers the blocks below a node instead of the node, of a question without groups.
-#[allow(clippy::too_many_arguments)]
+/// Gathers the blocks below a node, of whose rows a share is expected to match, instead of the node, of a question without groups.
 fn look_into(
     asked: &Asked<'_>,
     possible: &Possible<'_>,
-    rows: &SegmentRows,
-    knowns: &[Arc<NodeKnowns>],
-    node: CutNode,
-    share: f64,
+    summaries: &Summaries<'_>,
+    (node, share): (CutNode, f64),
     into: &mut Answer,
     gathered: &mut Gathered,
 ) -> Result<()> {
     let mut blocks = Vec::new();
-    asked.boxes.walk_below(rows, node, into, &mut blocks)?;
+    asked.boxes.walk_below(summaries.rows, node, into, &mut blocks)?;
     for cut in blocks {
-        match facts_of(asked, possible, rows, knowns, cut, Some(share), into)? {
+        match facts_of(asked, possible, summaries, cut, Some(share), into) {
             Found::Facts(facts) => gathered.facts.push(facts),
             Found::Unknown | Found::TooManyGroups => gathered.exact.push(cut),
         }
     }
     Ok(())
-}
-
-pub(super) fn knowns_of(question: &BoxQuery, rows: &SegmentRows) -> Result<Vec<Arc<NodeKnowns>>> {
-    question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect()
 }
 
 /// What is known of one node.
@@ -150,27 +161,25 @@ pub(super) enum Found {
 pub(super) fn facts_of(
     asked: &Asked<'_>,
     possible: &Possible<'_>,
-    rows: &SegmentRows,
-    knowns: &[Arc<NodeKnowns>],
+    Summaries { rows, nodes, knowns }: &Summaries<'_>,
     cut: CutNode,
     share: Option<f64>,
     into: &Answer,
-) -> Result<Found> {
+) -> Found {
     let CutNode { height, node, .. } = cut;
     if !cut.is_of_all_versions() {
-        return Ok(Found::Unknown);
+        return Found::Unknown;
     }
     let known: Option<Vec<Known>> = knowns.iter().map(|knowns| knowns.of(height, node)).collect();
-    let Some(known) = known else { return Ok(Found::Unknown) };
-    let nodes = rows.segment.nodes()?;
-    let Some(groups) = possible.groups(&into.keys, &nodes, height, node) else {
-        return Ok(Found::TooManyGroups);
+    let Some(known) = known else { return Found::Unknown };
+    let Some(groups) = possible.groups(&into.keys, nodes, height, node) else {
+        return Found::TooManyGroups;
     };
     let blocks = nodes.blocks_below(height, node);
     let count = rows.segment.block_rows(blocks.end - 1).end - rows.segment.block_rows(blocks.start).start;
     let share =
         share.unwrap_or_else(|| share_of(asked.boxes, &cut, |level, codes| nodes.share(height, node, level, codes)));
-    Ok(Found::Facts(Facts { cut, blocks, rows: count, share, known, groups }))
+    Found::Facts(Facts { cut, blocks, rows: count, share, known, groups })
 }
 
 /// The share of a node's rows that are of any of the boxes, which share none: of each what its open filters pass, as if they had nothing to

@@ -74,8 +74,8 @@ pub(super) fn glimpse(
     for at in chosen(nodes.len()) {
         let node = nodes[at];
         let rows = &segments[node.segment];
-        let knowns = facts::knowns_of(asked.shape(), rows)?;
-        match facts::facts_of(asked, &groups, rows, &knowns, node, None, into)? {
+        let summaries = facts::Summaries::new(asked.shape(), rows)?;
+        match facts::facts_of(asked, &groups, &summaries, node, None, into) {
             Found::Facts(facts) => {
                 cells += facts.groups.len();
                 rows_seen += facts.rows as f64;

@@ -129,9 +129,10 @@ impl Strata {
     fn strata_of(&self, segments: &[SegmentRows], measure: Option<(usize, ColumnId)>) -> Result<Vec<Stratum>> {
         let (mut light, mut heavy) = (Vec::with_capacity(2 * self.runs.len()), Vec::with_capacity(self.runs.len()));
         let whole = self.ladder.len() as u32 - 1;
+        let mut heavy_rows = measure.map(|(_, column)| HeavyRows { segments, column, last: None });
         for run in &self.runs {
             let segment = &segments[run.segment].segment;
-            let found = measure.map(|(_, column)| heavy_of(segment, column)).transpose()?.flatten();
+            let found = heavy_rows.as_mut().map(|rows| rows.of(run.segment)).transpose()?.flatten();
             let count = |heavy: Arc<Heavy>| run.places(segment, &heavy).map(|places| places.len() as u64).sum::<u64>();
             let apart = found.map_or(0, count);
             let mut own = Stratum::new(run.rows - apart, measure.map(|(at, _)| run.known[at]));
@@ -158,9 +159,10 @@ impl Strata {
     pub(super) fn add_heavy(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
         let question = asked.shape();
         for (measure, of) in question.measures.iter().enumerate() {
+            let mut heavy_rows = HeavyRows { segments, column: of.column, last: None };
             for (at, run) in self.runs.iter().enumerate() {
                 let segment = &segments[run.segment].segment;
-                let Some(heavy) = heavy_of(segment, of.column)? else { continue };
+                let Some(heavy) = heavy_rows.of(run.segment)? else { continue };
                 let of_box = |(_, bits): (usize, u64)| {
                     let filters = Boxes::open_of(bits, run.open).map(|place| &question.filters[place]);
                     let with_codes = filters.map(|filter| Ok((&filter.codes, heavy.codes(segment, filter.level)?)));
@@ -343,11 +345,26 @@ fn at_most(available: &[Vec<u32>], rung: u32) -> impl Fn(usize) -> u32 {
     move |segment| available[segment].iter().copied().filter(|&has| has <= rung).max().unwrap_or(0)
 }
 
-/// The heavy rows of a column in a segment, if there are any.
-fn heavy_of(segment: &Arc<Segment>, column: ColumnId) -> Result<Option<Arc<Heavy>>> {
-    let place = segment.index()?.table.measures.iter().position(|(id, _)| *id == column);
-    let heavy = place.map(|place| segment.heavy(place)).transpose()?;
-    Ok(heavy.filter(|heavy| !heavy.is_empty()))
+/// The heavy rows of a column, looked up once for neighbours of a segment.
+struct HeavyRows<'a> {
+    segments: &'a [SegmentRows],
+    column: ColumnId,
+    last: Option<(usize, Option<Arc<Heavy>>)>,
+}
+
+impl HeavyRows<'_> {
+    /// Those of a segment, if there are any.
+    fn of(&mut self, at: usize) -> Result<Option<Arc<Heavy>>> {
+        if let Some((last, heavy)) = &self.last
+            && *last == at
+        {
+            return Ok(heavy.clone());
+        }
+        let segment = &self.segments[at].segment;
+        let place = segment.index()?.table.measures.iter().position(|(id, _)| *id == self.column);
+        let heavy = place.map(|place| segment.heavy(place)).transpose()?.filter(|heavy| !heavy.is_empty());
+        Ok(self.last.insert((at, heavy)).1.clone())
+    }
 }
 
 impl Run {
