@@ -30,7 +30,7 @@ pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
 pub(crate) use multisets::CountedMultisets;
-pub(crate) use null_keys::JoinsKeepingNulls;
+pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
 pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use subqueries::SubqueriesKeepingNulls;

@@ -10,7 +10,7 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, LosslessCasts,
+    CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, KeysOfOneKind, LosslessCasts,
     PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
 };
 use crate::session::errors::wrap;
@@ -23,7 +23,6 @@ use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
-use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -86,10 +85,11 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     // The last: what it makes of subqueries has its types.
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
     let mut optimizers = Optimizer::new().rules;
-    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(SimplifyKeepingNulls::default()),
         Arc::new(PushDownKeepingConstants::default()),
         Arc::new(JoinsKeepingNulls::default()),
+        Arc::new(KeysOfOneKind::default()),
     ];
     for rule in &mut optimizers {
         if let Some(ours) = ours.iter().find(|ours| ours.name() == rule.name()) {
@@ -97,7 +97,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
         }
     }
     // What `JoinsKeepingNulls` made of keys is keys again.
-    optimizers.push(Arc::new(ExtractEquijoinPredicate::new()));
+    optimizers.push(Arc::new(KeysOfOneKind::default()));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
     builder
