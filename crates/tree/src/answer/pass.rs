@@ -85,6 +85,12 @@ struct Riding {
 struct Stop(Vec<(Arc<Ride>, Range<usize>)>);
 
 impl Riding {
+    /// Of which no piece was taken.
+    fn new(ride: Arc<Ride>, threads: usize, pieces: Vec<(Piece, Range<usize>)>) -> Riding {
+        let is_taken = vec![false; pieces.len()];
+        Riding { ride, threads, pieces, is_taken, next: 0, being_read: 0, failed: None, sleeps: false }
+    }
+
     /// The first piece that is left.
     fn first(&mut self) -> Option<Piece> {
         while self.is_taken.get(self.next) == Some(&true) {
@@ -227,17 +233,7 @@ impl Passes {
             answers: Mutex::new(vec![begun]),
             woken: Condvar::new(),
         });
-        let is_taken = vec![false; pieces.len()];
-        state.riding.push(Riding {
-            ride: Arc::clone(&ride),
-            threads,
-            pieces,
-            is_taken,
-            next: 0,
-            being_read: 0,
-            failed: None,
-            sleeps: false,
-        });
+        state.riding.push(Riding::new(Arc::clone(&ride), threads, pieces));
         ride
     }
 
@@ -343,18 +339,8 @@ mod tests {
             answers: Mutex::default(),
             woken: Condvar::new(),
         };
-        let pieces: Vec<_> = pieces.iter().map(|&piece| ((SegmentId(1), piece), piece..piece + 1)).collect();
-        let is_taken = vec![false; pieces.len()];
-        Riding {
-            ride: Arc::new(ride),
-            threads: 1,
-            pieces,
-            is_taken,
-            next: 0,
-            being_read: 0,
-            failed: None,
-            sleeps: false,
-        }
+        let pieces = pieces.iter().map(|&piece| ((SegmentId(1), piece), piece..piece + 1));
+        Riding::new(Arc::new(ride), 1, pieces.collect())
     }
 
     proptest! {
