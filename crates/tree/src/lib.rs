@@ -34,8 +34,9 @@ mod verify;
 mod writer;
 
 pub use answer::{
-    Ancestor, Answer, BoxQuery, Boxes, CodeMap, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter,
-    MeasureTotals, SegmentRows, Selection, Totals, Wanted, WantedMeasure, add_rows, answer,
+    Ancestor, Answer, BoxQuery, Boxes, CodeMap, CodeSet, Counters, Cuboid, EDGE_FILTERS_MAX, GroupKeys, GroupSpan,
+    LevelFilter, MeasureTotals, SegmentRows, Selection, TimeRange, Totals, Wanted, WantedMeasure, add_edge_rows,
+    add_rows, answer, answer_edge,
 };
 pub use chunk::{CodedColumn, RowChunk};
 pub use context::{TreeContext, segment_of_file};

@@ -19,7 +19,8 @@ use crate::summary::{BlockSummaries, BlockTable};
 use alluvia_space::VERSION_COLUMN;
 use alluvia_storage::CheckedFile;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
-use arrow::array::AsArray;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::concat;
 use arrow::datatypes::{DataType, UInt64Type};
 use parking_lot::Mutex;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
@@ -296,21 +297,30 @@ impl Segment {
 
     /// The versions of a block's rows.
     pub(crate) fn versions(self: &Arc<Segment>, block: usize) -> Result<Vec<u64>> {
+        if let Some(version) = self.meta.fixed_version {
+            let rows = self.block_rows(block);
+            return Ok(vec![version.0; (rows.end - rows.start) as usize]);
+        }
+        let versions = self.values(VERSION_COLUMN, &DataType::UInt64, block)?;
+        Ok(versions.as_primitive::<UInt64Type>().values().to_vec())
+    }
+
+    /// The values of a column of the Parquet file in a block's rows.
+    pub(crate) fn values(self: &Arc<Segment>, name: &str, data_type: &DataType, block: usize) -> Result<ArrayRef> {
         let rows = self.block_rows(block);
         let count = (rows.end - rows.start) as usize;
-        if let Some(version) = self.meta.fixed_version {
-            return Ok(vec![version.0; count]);
-        }
-        let mut reader = RowReader::open(self, &[(VERSION_COLUMN, DataType::UInt64)], rows, count)?;
-        let mut versions = Vec::with_capacity(count);
+        let mut reader = RowReader::open(self, &[(name, data_type.clone())], rows, count)?;
+        let mut parts = Vec::new();
         while let Some(batch) = reader.next_batch()? {
-            versions.extend_from_slice(batch.column(0).as_primitive::<UInt64Type>().values());
+            parts.push(Arc::clone(batch.column(0)));
         }
-        if versions.len() == count {
-            Ok(versions)
-        } else {
-            let message = format!("the Parquet file of segment {} ends within block {block}", self.meta.id);
-            Err(Error::new(ErrorKind::Corrupt, message))
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        match concat(&parts) {
+            Ok(values) if values.len() == count => Ok(values),
+            _ => {
+                let message = format!("the Parquet file of segment {} ends within block {block}", self.meta.id);
+                Err(Error::new(ErrorKind::Corrupt, message))
+            }
         }
     }
 

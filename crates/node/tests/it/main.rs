@@ -26,4 +26,5 @@ mod stages;
 mod stars;
 mod statements;
 mod support;
+mod times;
 mod tour;

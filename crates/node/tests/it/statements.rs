@@ -11,8 +11,8 @@ use alluvia_query::ScalarValue;
 
 pub(crate) const CREATE: &str = "CREATE TABLE sales (
     sold_at TIMESTAMP, day DATE, country TEXT, city TEXT, item TEXT NOT NULL, shelf INT, open BOOLEAN, weight DOUBLE,
-    price DOUBLE, quantity INT, cents BIGINT NOT NULL, amount DECIMAL(12, 2), share REAL)
-    WITH (dimensions = 'store(country, city); item; shelf; open; time(sold_at: year, month, day, hour); date(day: year, month, day); weight(weight: linear 0..100)',
+    price DOUBLE, quantity INT, cents BIGINT NOT NULL, amount DECIMAL(12, 2), share REAL, seen_at TIMESTAMPTZ)
+    WITH (dimensions = 'store(country, city); item; shelf; open; time(sold_at: year, month, day, hour); date(day: year, month, day); seen(seen_at: month, day); weight(weight: linear 0..100)',
           measures = 'price, quantity, cents, amount, share')";
 
 pub(crate) fn rows(random: &mut Random, count: u64) -> String {
@@ -32,6 +32,7 @@ pub(crate) fn rows(random: &mut Random, count: u64) -> String {
             let price = match random.below(20) {
                 0 => "NULL".to_owned(),
                 1 => format!("{}", random.below(1 << 50) as f64 / 7.0),
+                2 => random.pick(&["0", "-0.0"]).to_owned(),
                 _ => format!("{}.{:02}", random.below(500), random.below(100)),
             };
             let quantity = if random.below(9) == 0 { "NULL".to_owned() } else { (random.below(40) as i64 - 5).to_string() };
@@ -44,9 +45,10 @@ pub(crate) fn rows(random: &mut Random, count: u64) -> String {
             let open = random.pick(&["true", "false", "NULL"]);
             let item = if random.below(40) == 0 { 50 + random.below(2_000) } else { random.below(50) };
             format!(
-                "('{time}', '{}', {country}, {city}, 'item {item}', {shelf}, {open}, {weight}, {price}, {quantity}, {cents}, {amount}, {}.5)",
+                "('{time}', '{}', {country}, {city}, 'item {item}', {shelf}, {open}, {weight}, {price}, {quantity}, {cents}, {amount}, {}.5, {})",
                 &time[..10],
-                random.below(100)
+                random.below(100),
+                if random.below(9) == 0 { "NULL".to_owned() } else { format!("'{time}.{:03}+01:00'", random.below(1_000)) }
             )
         })
         .collect();
@@ -76,7 +78,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(33) {
+    match random.below(38) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -124,8 +126,25 @@ fn simple(random: &mut Random) -> String {
             let of = |item: u64| format!("country = {country} AND item = 'item {item}'");
             format!("({} OR {} OR city = {} AND shelf < 9)", of(item), of(item + 1), random.pick(&city))
         }
+        32 | 33 => {
+            // From moment to moment, wherever units begin.
+            let (low, end) = (moment(random), moment(random));
+            let (column, zone) = if random.below(2) == 0 { ("sold_at", "") } else { ("seen_at", "+02:00") };
+            let (from, to) = (random.pick(&[">", ">="]), random.pick(&["<", "<="]));
+            format!("{column} {from} '{}{zone}' AND {column} {to} '{}'", low.clone().min(end.clone()), low.max(end))
+        }
+        34 => format!("seen_at {op} '{}{}'", moment(random), random.pick(&["", "Z", "-03:30"])),
+        35 => format!("seen_at {op} {}", random.pick(&times)),
+        36 => format!("day {} '2025-0{}-{}'", random.pick(&[">=", "<"]), 1 + random.below(9), 10 + random.below(19)),
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }
+}
+
+/// A time somewhere in the three years that rows are of, mostly within an hour.
+fn moment(random: &mut Random) -> String {
+    let (year, month, day) = (2024 + random.below(3), 1 + random.below(12), 1 + random.below(28));
+    let (hour, minute) = (random.below(24), if random.below(3) == 0 { 0 } else { random.below(60) });
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:00")
 }
 
 /// A statement, and values for its parameters.
@@ -161,7 +180,7 @@ pub(crate) fn any(random: &mut Random) -> Asked {
 }
 
 /// Levels as keys.
-pub(crate) const GROUPS: [&str; 10] = [
+pub(crate) const GROUPS: [&str; 12] = [
     "country",
     "city",
     "item",
@@ -172,6 +191,8 @@ pub(crate) const GROUPS: [&str; 10] = [
     "date_trunc('year', sold_at)",
     "day",
     "s.country",
+    "date_trunc('month', day)",
+    "date_trunc('day', seen_at)",
 ];
 
 pub(crate) fn wheres(conditions: &[String]) -> String {

@@ -9,12 +9,16 @@
 //! a box is, for each level of the latter, the part outside at that level and inside at the levels before. Boxes that differ at one
 //! level only are one box, before and after: so a list of pairs of members makes no more boxes than one of the columns has members in it. There
 //! are few boxes where there are few `OR`s; where not, the scan is no slower.
+//!
+//! A range of times whose ends fall inside units of its calendar is a box of the units between, and an *edge* at either end: a box of one
+//! unit, of whose rows those count whose own values lie in the range.
 
 use super::conditions::{filter_of, last_code};
 use super::statement::{Condition, Test};
+use super::times;
 use alluvia_catalog::Dictionaries;
 use alluvia_space::TableDef;
-use alluvia_tree::{CodeSet, LevelFilter};
+use alluvia_tree::{CodeSet, LevelFilter, TimeRange};
 
 /// More boxes than this are left to the scan: each walks the tree by itself.
 const BOXES_MAX: usize = 16;
@@ -25,11 +29,49 @@ const MERGED_MAX: usize = 512;
 /// Filters, all of which hold, ascending by level.
 pub(super) type Filters = Vec<LevelFilter>;
 
-/// The rows for which all conditions hold, as at least one box; `None` if they are not few boxes.
-pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Vec<Filters>> {
+/// Rows in boxes.
+pub(super) struct Found {
+    /// At least one box that codes alone tell.
+    pub(super) boxes: Vec<Filters>,
+    /// Boxes of whose rows those count that lie in the ranges.
+    pub(super) edges: Vec<(Filters, Vec<TimeRange>)>,
+}
+
+impl Found {
+    /// The filters of each box.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Filters> {
+        self.boxes.iter().chain(self.edges.iter().map(|(filters, _)| filters))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Filters> {
+        self.boxes.iter_mut().chain(self.edges.iter_mut().map(|(filters, _)| filters))
+    }
+}
+
+/// The rows for which all conditions hold; `None` if they are not few boxes.
+pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Found> {
     let filter = |column: &str, test: &Test| filter_of(def, dictionaries, column, test);
-    let boxes = Maker { filter: &filter, last: &|level| last_code(dictionaries, level) }.all(conditions)?;
-    (!boxes.is_empty()).then_some(boxes)
+    let maker = Maker { filter: &filter, last: &|level| last_code(dictionaries, level) };
+    let (conditions, ranges) = times::split(def, dictionaries, conditions)?;
+    let boxes = maker.all(conditions)?;
+    let empty = boxes.first()?.clone();
+    let mut all: Vec<(Filters, Vec<TimeRange>)> = boxes.into_iter().map(|filters| (filters, Vec::new())).collect();
+    for pieces in &ranges {
+        let in_piece = |(filters, ranges): &(Filters, Vec<TimeRange>), piece: &times::Piece| {
+            let LevelFilter { level, codes } = &piece.filter;
+            (with(filters, *level, codes), ranges.iter().chain(&piece.range).cloned().collect())
+        };
+        all = all.iter().flat_map(|one| pieces.iter().map(move |piece| in_piece(one, piece))).collect();
+        all.retain(|(filters, _)| !is_empty(filters));
+        all = at_most_max(all)?;
+    }
+    let (boxes, edges): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, ranges)| ranges.is_empty());
+    let mut boxes: Vec<Filters> = boxes.into_iter().map(|(filters, _)| filters).collect();
+    if let (true, Some(pieces)) = (boxes.is_empty(), ranges.first()) {
+        boxes.push(with(&empty, pieces[0].filter.level, &CodeSet::of_codes(Vec::new())));
+    }
+    Some(Found { boxes, edges })
 }
 
 fn is_empty(filters: &[LevelFilter]) -> bool {
@@ -51,7 +93,7 @@ impl Maker<'_> {
         }
     }
 
-    fn all(&self, conditions: &[Condition]) -> Option<Vec<Filters>> {
+    fn all<'c>(&self, conditions: impl IntoIterator<Item = &'c Condition>) -> Option<Vec<Filters>> {
         let mut boxes = vec![Vec::new()];
         for condition in conditions {
             let others = self.of(condition)?;
@@ -106,7 +148,7 @@ impl Maker<'_> {
     }
 }
 
-fn at_most_max(boxes: Vec<Filters>) -> Option<Vec<Filters>> {
+fn at_most_max<B>(boxes: Vec<B>) -> Option<Vec<B>> {
     (boxes.len() <= BOXES_MAX).then_some(boxes)
 }
 

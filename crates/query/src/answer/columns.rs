@@ -8,14 +8,14 @@ use super::run::Bound;
 use super::statement::{Aggregate, Item, Order};
 use crate::dialect::Sureness;
 use alluvia_space::codes::calendar;
-use alluvia_space::{DataType, LevelSource};
+use alluvia_space::{CalendarUnit, DataType, LevelSource};
 use alluvia_tree::{Answer, CodeMap};
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    RecordBatch, TimestampMicrosecondArray, UInt32Array,
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,
+    Int64Array, RecordBatch, TimestampMicrosecondArray, TimestampNanosecondArray, UInt32Array,
 };
 use arrow::compute::{SortColumn, SortOptions, cast, filter_record_batch, lexsort_to_indices, take};
-use arrow::datatypes::{DataType as ArrowType, SchemaRef};
+use arrow::datatypes::{DataType as ArrowType, SchemaRef, TimeUnit};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -132,10 +132,28 @@ pub(super) fn group_column(
         // The first and the last code stand for all times before and after.
         LevelSource::Calendar(..) if codes.iter().any(|&code| code == 1 || code == u32::MAX) => None,
         LevelSource::Calendar(_, unit) => {
-            let start = |&code: &u32| calendar::units_of_code(code).map(|units| calendar::start_micros(units, unit));
-            let starts: TimestampMicrosecondArray = codes.iter().map(start).collect();
-            (*to == ArrowType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None))
-                .then(|| Arc::new(starts) as ArrayRef)
+            let units = codes.iter().map(|&code| calendar::units_of_code(code));
+            let micros = |units: Option<i64>| units.map(|units| calendar::start_micros(units, unit));
+            match to {
+                ArrowType::Timestamp(TimeUnit::Microsecond, zone) => {
+                    let starts: TimestampMicrosecondArray = units.map(micros).collect();
+                    Some(Arc::new(starts.with_timezone_opt(zone.clone())))
+                }
+                // A day is its own start; what is cut to larger units becomes a timestamp of the planner's.
+                ArrowType::Date32 if unit == CalendarUnit::Day => {
+                    let days = units.map(|units| units.map(|units| i32::try_from(units).ok()));
+                    let days = days.map(|day| day.map_or(Some(None), |fits| fits.map(Some)));
+                    Some(Arc::new(Date32Array::from(days.collect::<Option<Vec<Option<i32>>>>()?)))
+                }
+                ArrowType::Timestamp(TimeUnit::Nanosecond, None) => {
+                    let nanos = |units: Option<i64>| match micros(units) {
+                        None => Some(None),
+                        Some(micros) => micros.checked_mul(1_000).map(Some),
+                    };
+                    Some(Arc::new(TimestampNanosecondArray::from(units.map(nanos).collect::<Option<Vec<_>>>()?)))
+                }
+                _ => None,
+            }
         }
         _ => None,
     }
@@ -175,11 +193,8 @@ fn aggregate_column(
         Aggregate::Min | Aggregate::Max => {
             let least = aggregate == Aggregate::Min;
             if is_float {
-                let pick = |(min, max): (f64, f64)| if least { min } else { max };
-                // Which of the two zeros it is, the planner tells by another order.
-                if groups.iter().any(|&group| measured.float_bounds(group).map(pick) == Some(0.0)) {
-                    return None;
-                }
+                // The two zeros are equal: what is given is the one without a sign.
+                let pick = |(min, max): (f64, f64)| (if least { min } else { max }) + 0.0;
                 floats(groups.iter().map(|&group| measured.float_bounds(group).map(pick)), to)
             } else {
                 let pick = |(min, max): (i128, i128)| if least { min } else { max };

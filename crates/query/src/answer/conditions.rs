@@ -5,15 +5,15 @@
 //! the bounds of a range fall on.
 
 use super::statement::{Literal, Test, Values};
+use super::times;
 use alluvia_catalog::Dictionaries;
-use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{CodeSet, LevelFilter};
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar, StringArray};
+use arrow::array::{Array, ArrayRef, BooleanArray, Scalar, StringArray};
 use arrow::compute::kernels::cmp;
 use arrow::compute::kernels::comparison::like;
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType as ArrowType, Date32Type, TimestampMicrosecondType};
+use arrow::datatypes::DataType as ArrowType;
 use arrow::error::ArrowError;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -114,6 +114,9 @@ pub(crate) fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -
         (Literal::Text(text), DataType::Text) => Some(text.clone()),
         (Literal::Text(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
         (Literal::Text(text), DataType::Timestamp) if is_plain_time(text) => Some(text.clone()),
+        // The session's zone is UTC, as the column's.
+        (Literal::Text(text), DataType::TimestampTz) if is_plain_time(without_zone(text)) => Some(text.clone()),
+        (Literal::Time(text), DataType::TimestampTz) if is_plain_time(text) => Some(text.clone()),
         (Literal::Date(text), DataType::Date | DataType::Timestamp) if text.len() == 10 => Some(text.clone()),
         (Literal::Time(text), DataType::Timestamp) if is_plain_time(text) => Some(text.clone()),
         (Literal::Time(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
@@ -158,6 +161,19 @@ fn is_of_type(one: &ArrowType, other: &ArrowType) -> bool {
     one == other || (is_text(one) && is_text(other)) || (is_binary(one) && is_binary(other))
 }
 
+/// A time without the offset behind it: `Z`, or hours and minutes as in `+02:00`.
+fn without_zone(text: &str) -> &str {
+    if let Some(time) = text.strip_suffix('Z') {
+        return time;
+    }
+    let is_offset = |offset: &[u8]| matches!(offset, [b'+' | b'-', a, b, b':', c, d] if [a, b, c, d].iter().all(|digit| digit.is_ascii_digit()));
+    // A date alone ends as an offset does not: with two digits behind each of its dashes.
+    match text.len().checked_sub(6) {
+        Some(at) if text.is_char_boundary(at) && is_offset(&text.as_bytes()[at..]) => &text[..at],
+        _ => text,
+    }
+}
+
 /// Whether a time has no zone and no more than microseconds, so that reading it loses nothing.
 fn is_plain_time(text: &str) -> bool {
     let fraction = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
@@ -167,58 +183,16 @@ fn is_plain_time(text: &str) -> bool {
 
 /// Codes of a calendar unit, if a range of times begins and ends where units do.
 fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<CodeSet> {
-    let is_date = match column.data_type {
-        DataType::Date => true,
-        DataType::Timestamp => false,
-        _ => return None,
-    };
-    // In days or microseconds, as the column is.
-    let value = |literal: &Literal| -> Option<i64> {
-        let values = values_of(std::slice::from_ref(literal), column, &column.data_type.to_arrow())?;
-        Some(match is_date {
-            true => values.as_primitive_opt::<Date32Type>()?.value(0).into(),
-            false => values.as_primitive_opt::<TimestampMicrosecondType>()?.value(0),
-        })
-    };
-    // The code that begins at a value.
-    let begins = |value: i64| -> Option<u32> {
-        let (code, start) = match is_date {
-            true => (calendar::code_of_day(value, unit), calendar::truncate_day(value, unit)),
-            false => (calendar::code_of_micros(value, unit), calendar::truncate_micros(value, unit)),
-        };
-        // Hours and minutes of a date are its first: any of its days is one code, in order.
-        // The first and the last code stand for all times before and after.
-        (start == value && code > 1 && code < u32::MAX).then_some(code)
-    };
-    let range = |low: Option<i64>, end: Option<i64>| -> Option<CodeSet> {
-        let low = low.map_or(Some(1), begins)?;
-        let high = end.map_or(Some(u32::MAX), |end| begins(end).map(|code| code - 1))?;
-        Some(CodeSet::of_range(low, high))
-    };
     match test {
-        Test::Null => Some(CodeSet::of_codes(vec![0])),
-        Test::Known => Some(CodeSet::of_range(1, u32::MAX)),
-        Test::Not(test) => Some(known_others(&calendar_codes(column, unit, test)?, u32::MAX)),
-        Test::Range(low, high) => {
-            let after = |bound: &(Literal, bool), step: bool| -> Option<i64> {
-                let at = value(&bound.0)?;
-                if step { at.checked_add(1) } else { Some(at) }
-            };
-            // x > v is x >= v + 1, and x <= v is x < v + 1: values are whole days or microseconds.
-            let low = match low {
-                None => None,
-                Some(bound) => Some(after(bound, !bound.1)?),
-            };
-            let end = match high {
-                None => None,
-                Some(bound) => Some(after(bound, bound.1)?),
-            };
-            range(low, end)
-        }
-        Test::In(literals) if literals.len() == 1 => {
-            let at = value(&literals[0])?;
-            range(Some(at), Some(at.checked_add(1)?))
-        }
-        _ => None,
+        Test::Null => return Some(CodeSet::of_codes(vec![0])),
+        Test::Known => return Some(CodeSet::of_range(1, u32::MAX)),
+        Test::Not(test) => return Some(known_others(&calendar_codes(column, unit, test)?, u32::MAX)),
+        _ => {}
     }
+    let (low, end) = times::ends(column, test)?;
+    // The code that begins at a value.
+    let code = |value: i64| times::code_of(column, value, unit).filter(|_| times::begins(column, value, unit));
+    let low = low.map_or(Some(1), code)?;
+    let high = end.map_or(Some(u32::MAX), |end| code(end).map(|code| code - 1))?;
+    Some(CodeSet::of_range(low, high))
 }

@@ -23,6 +23,7 @@ mod sampled;
 mod schemas;
 mod statement;
 mod tail;
+mod times;
 mod verify;
 
 pub(crate) use aim::{Aim, Aims};

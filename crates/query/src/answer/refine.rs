@@ -53,7 +53,9 @@ pub(crate) fn refine(
     schema: SchemaRef,
     accuracy: Accuracy,
 ) -> Result<Option<Refining>> {
-    let Some(Begun { segments, questions, found }) = begin(&bound, read, version, &kept)? else { return Ok(None) };
+    let Some(Begun { segments, questions, found }) = begin(&bound, read, version, &kept, threads)? else {
+        return Ok(None);
+    };
     let Some(goals) = goals_of(&bound, &kept, &questions) else { return Ok(None) };
     let asked = Refine {
         group_codes: group_codes::of(&bound, &questions),

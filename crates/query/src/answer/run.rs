@@ -1,6 +1,6 @@
 //! Binding a recognised statement to a table of a snapshot, and answering it.
 
-use super::boxes::{Filters, boxes, with};
+use super::boxes::{Filters, Found, boxes, with};
 use super::cuboids::{Selected, Shape, dimensions};
 use super::having::Having;
 use super::mapped::Side;
@@ -11,8 +11,8 @@ use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{
-    Answer, BoxQuery, CodeMap, Counters, GroupKeys, GroupSpan, LevelFilter, SegmentRows, Wanted, WantedMeasure,
-    add_rows, answer,
+    Answer, BoxQuery, CodeMap, Counters, EDGE_FILTERS_MAX, GroupKeys, GroupSpan, LevelFilter, SegmentRows, TimeRange,
+    Wanted, WantedMeasure, add_edge_rows, add_rows, answer, answer_edge,
 };
 use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -20,9 +20,6 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Filters of a question: it has a bit for each.
-const FILTERS_MAX: usize = 64;
 
 /// A statement in the words of a table's index.
 #[derive(Debug)]
@@ -36,8 +33,9 @@ pub(crate) struct Bound {
     /// What makes a group's codes ordinals of a side; `None` for codes that are grouped by as they are.
     pub(super) maps: Vec<Option<Arc<CodeMap>>>,
     pub(super) measures: Vec<WantedMeasure>,
-    /// One for each box; boxes have no rows in common.
+    /// One for each box that codes alone tell; boxes have no rows in common.
     questions: Vec<BoxQuery>,
+    edges: Vec<Edge>,
     /// Joined small tables, and the levels that they are joined by. Those that are grouped by are the last groups, in this order.
     sides: Vec<(Side, usize)>,
     shape: Shape,
@@ -68,12 +66,14 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
         return None;
     }
     let members = member_counts(def, dictionaries);
-    let boxes = boxes(def, dictionaries, &statement.conditions)?;
+    let found = boxes(def, dictionaries, &statement.conditions)?;
     let groups: Vec<usize> = statement.groups.iter().map(|group| level_of(def, group)).collect::<Option<_>>()?;
-    let mut levels = boxes.iter().flatten().map(|filter| filter.level).chain(groups.iter().copied());
-    if boxes.iter().any(|filters| filters.len() > FILTERS_MAX) || levels.any(|level| !has_level_codes(def, level)) {
+    let mut filtered = found.each().flatten().map(|filter| filter.level);
+    let is_known = |level: usize| has_level_codes(def, level);
+    if has_too_many_filters(&found) || !filtered.all(is_known) || !groups.iter().all(|&level| is_known(level)) {
         return None;
     }
+    drop(filtered);
     let mut measures = Vec::new();
     let mut item_measures = Vec::with_capacity(statement.items.len());
     for item in &statement.items {
@@ -89,7 +89,7 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
             }
         });
     }
-    let questions = questions(boxes, &groups, &measures);
+    let (questions, edges) = questions(found, &groups, &measures);
     Some(Bound {
         def: Arc::clone(def),
         items: statement.items.clone(),
@@ -98,6 +98,7 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
         dimensions: dimensions(def),
         shape: Shape::of(def, &questions),
         questions,
+        edges,
         maps: vec![None; groups.len()],
         groups,
         sides: Vec::new(),
@@ -111,6 +112,18 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
         dictionaries: Arc::clone(dictionaries),
         selected: Mutex::default(),
     })
+}
+
+/// The rows at an end of a range of times: of a box those whose own values lie in ranges.
+#[derive(Clone, Debug)]
+pub(super) struct Edge {
+    question: BoxQuery,
+    ranges: Arc<[TimeRange]>,
+}
+
+/// Whether a box has more filters than there are bits.
+fn has_too_many_filters(found: &Found) -> bool {
+    found.each().any(|filters| filters.len() > EDGE_FILTERS_MAX)
 }
 
 /// Whether rows of the tail have codes at a level.
@@ -129,6 +142,11 @@ impl Bound {
         &self.questions
     }
 
+    /// Whether codes alone tell its rows, as a cuboid has to.
+    pub(super) fn is_told_by_codes(&self) -> bool {
+        self.edges.is_empty()
+    }
+
     /// Its levels and measures.
     pub(super) fn shape(&self) -> &Shape {
         &self.shape
@@ -143,24 +161,27 @@ impl Bound {
     /// codes. `None` if the conditions cannot be filters any more.
     pub(super) fn now(&self) -> Option<Now<'_>> {
         if self.knows_all_members() {
-            return Some(Now { questions: Cow::Borrowed(&self.questions), maps: self.maps.clone() });
+            let (questions, edges) = (Cow::Borrowed(&*self.questions), Cow::Borrowed(&*self.edges));
+            return Some(Now { questions, edges, maps: self.maps.clone() });
         }
         self.made()
     }
 
     fn made(&self) -> Option<Now<'static>> {
-        let mut boxes = boxes(&self.def, &self.dictionaries, &self.conditions)?;
+        let mut found = boxes(&self.def, &self.dictionaries, &self.conditions)?;
         let mut maps = Vec::with_capacity(self.sides.len());
         for (side, level) in &self.sides {
             let (codes, map) = side.codes(&self.dictionaries, *level)?;
-            boxes.iter_mut().for_each(|filters| *filters = with(filters, *level, &codes));
+            found.each_mut().for_each(|filters| *filters = with(filters, *level, &codes));
             maps.extend(map.map(Some));
         }
         let mut all = vec![None; self.groups.len() - maps.len()];
         all.extend(maps);
-        let is_asked = boxes.iter().all(|filters| filters.len() <= FILTERS_MAX);
-        let questions = Cow::Owned(questions(boxes, &self.groups, &self.measures));
-        is_asked.then_some(Now { questions, maps: all })
+        if has_too_many_filters(&found) {
+            return None;
+        }
+        let (questions, edges) = questions(found, &self.groups, &self.measures);
+        Some(Now { questions: Cow::Owned(questions), edges: Cow::Owned(edges), maps: all })
     }
 
     /// The level of a column that a small table may be joined by; `None` if codes do not tell its values apart.
@@ -183,8 +204,8 @@ impl Bound {
             self.groups.extend(side.groups.is_some().then_some(level));
             self.sides.push((side, level));
         }
-        let Now { questions, maps } = self.made()?;
-        (self.questions, self.maps) = (questions.into_owned(), maps);
+        let Now { questions, edges, maps } = self.made()?;
+        (self.questions, self.edges, self.maps) = (questions.into_owned(), edges.into_owned(), maps);
         self.shape = Shape::of(&self.def, &self.questions);
         Some(self)
     }
@@ -202,7 +223,10 @@ impl Bound {
             count => format!("{} ({count} codes)", name(filter.level)),
         };
         let filters = |question: &BoxQuery| question.filters.iter().map(filter).collect::<Vec<_>>().join(", ");
-        let boxes: Vec<String> = self.questions.iter().map(filters).collect();
+        let named =
+            |range: &TimeRange| self.def.column_by_id(range.column).map(|column| format!(", {} in range", column.name));
+        let edge = |edge: &Edge| filters(&edge.question) + &edge.ranges.iter().filter_map(named).collect::<String>();
+        let boxes: Vec<String> = self.questions.iter().map(filters).chain(self.edges.iter().map(edge)).collect();
         let groups: Vec<String> = self.groups.iter().map(|&level| name(level)).collect();
         let measures: Vec<&str> = self
             .measures
@@ -223,13 +247,16 @@ impl Bound {
 /// What is asked, by the members that there are at a moment.
 pub(super) struct Now<'a> {
     pub(super) questions: Cow<'a, [BoxQuery]>,
+    edges: Cow<'a, [Edge]>,
     /// By group.
     pub(super) maps: Vec<Option<Arc<CodeMap>>>,
 }
 
-fn questions(boxes: Vec<Filters>, groups: &[usize], measures: &[WantedMeasure]) -> Vec<BoxQuery> {
-    let question = |filters| BoxQuery { filters, groups: groups.to_vec(), measures: measures.to_vec() };
-    boxes.into_iter().map(question).collect()
+fn questions(found: Found, groups: &[usize], measures: &[WantedMeasure]) -> (Vec<BoxQuery>, Vec<Edge>) {
+    let question = |filters: Filters| BoxQuery { filters, groups: groups.to_vec(), measures: measures.to_vec() };
+    let edges = found.edges.into_iter();
+    let edges = edges.map(|(filters, ranges)| Edge { question: question(filters), ranges: ranges.into() }).collect();
+    (found.boxes.into_iter().map(question).collect(), edges)
 }
 
 /// The level whose codes make a group.
@@ -242,10 +269,15 @@ fn level_of(def: &TableDef, group: &Group) -> Option<usize> {
             if matches!(column.data_type, DataType::Real | DataType::Double) {
                 return None;
             }
-            def.levels().position(|(_, _, level)| level.source == LevelSource::Column(column.id))
+            let is_own = |source: &LevelSource| match source {
+                LevelSource::Calendar(id, CalendarUnit::Day) => *id == column.id && column.data_type == DataType::Date,
+                source => *source == LevelSource::Column(column.id),
+            };
+            def.levels().position(|(_, _, level)| is_own(&level.source))
         }
         Group::Truncated(unit, name) => {
-            let column = find(name).filter(|column| column.data_type == DataType::Timestamp)?;
+            let is_time = |of: DataType| matches!(of, DataType::Date | DataType::Timestamp | DataType::TimestampTz);
+            let column = find(name).filter(|column| is_time(column.data_type))?;
             let unit = match unit.as_str() {
                 "year" => CalendarUnit::Year,
                 "quarter" => CalendarUnit::Quarter,
@@ -300,7 +332,9 @@ pub(crate) fn run(
     threads: usize,
     schema: &SchemaRef,
 ) -> Result<Option<(RecordBatch, Counters)>> {
-    let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept)? else { return Ok(None) };
+    let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept, threads)? else {
+        return Ok(None);
+    };
     for question in questions.iter() {
         if !answer(question, &segments, threads, &mut found)? {
             return Ok(None);
@@ -309,23 +343,24 @@ pub(crate) fn run(
     Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
 }
 
-/// An answer that has the tail's rows, and lacks those of segments.
+/// An answer that has the tail's rows and those of edges, and lacks the rows of segments that boxes tell.
 pub(super) struct Begun<'a> {
     pub(super) segments: Vec<SegmentRows>,
     pub(super) questions: Cow<'a, [BoxQuery]>,
     pub(super) found: Answer,
 }
 
-/// Adds up the tail; `None` where the general way must answer.
+/// Adds up the tail and the edges; `None` where the general way must answer.
 pub(super) fn begin<'a>(
     bound: &'a Bound,
     read: &TableRead,
     version: Version,
     kept: &Kept,
+    threads: usize,
 ) -> Result<Option<Begun<'a>>> {
     let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
     let segments = segment_rows(read, None);
-    let Some(Now { questions, maps }) = bound.now() else { return Ok(None) };
+    let Some(Now { questions, edges, maps }) = bound.now() else { return Ok(None) };
     let mut spans = Vec::with_capacity(bound.groups.len());
     for &level in &bound.groups {
         spans.push(span_of(bound, level, &segments, &tail)?);
@@ -337,9 +372,19 @@ pub(super) fn begin<'a>(
         for question in questions.iter() {
             add_rows(question, &chunk.codes, &measures, rows.clone(), &mut found)?;
         }
+        for Edge { question, ranges } in edges.iter() {
+            let times: Vec<_> =
+                ranges.iter().map(|range| chunk.rows.column_by_name(&range.storage_name).cloned()).collect();
+            add_edge_rows(question, (ranges, &times), &chunk.codes, &measures, rows.clone(), &mut found)?;
+        }
     }
     // Each box has looked at them.
     found.counters.tail_rows = tail.iter().map(|(_, rows)| rows.len() as u64).sum();
+    for Edge { question, ranges } in edges.iter() {
+        if !answer_edge(question, ranges, &segments, threads, &mut found)? {
+            return Ok(None);
+        }
+    }
     Ok(Some(Begun { segments, questions, found }))
 }
 

@@ -58,7 +58,9 @@ pub(crate) fn run_within(
     schema: &SchemaRef,
     accuracy: &Accuracy,
 ) -> Result<Option<Answered>> {
-    let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept)? else { return Ok(None) };
+    let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept, threads)? else {
+        return Ok(None);
+    };
     let goals = goals_of(bound, kept, &questions);
     let Some(goals) = goals else {
         for question in questions.iter() {

@@ -25,7 +25,7 @@ const JOINED_ROWS: usize = 8_192;
 /// Rows of the tail with their codes.
 #[derive(Debug)]
 pub(crate) struct CodedRows {
-    /// The measures, as in the tail.
+    /// The measures and the times of calendars, as in the tail.
     pub(crate) rows: RecordBatch,
     versions: UInt64Array,
     /// At every level of dimensions whose codes need no learnt range; the other levels have none.
@@ -236,15 +236,20 @@ fn version_column(rows: &RecordBatch) -> Result<&UInt64Array> {
 
 fn code(entry: &TableEntry, dictionaries: &Dictionaries, rows: &RecordBatch) -> Result<Arc<CodedRows>> {
     let codes = dictionaries.remap_dimensions(&entry.def, rows, has_codes)?;
-    let is_measure = |name: &str| {
-        let mut measures = entry.def.measures.iter().filter_map(|id| entry.def.column_by_id(*id));
-        measures.any(|column| column.storage_name == name)
+    let timed = entry.def.levels().filter_map(|(_, _, level)| match level.source {
+        LevelSource::Calendar(column, _) => Some(column),
+        _ => None,
+    });
+    let kept: Vec<_> = entry.def.measures.iter().copied().chain(timed).collect();
+    let is_kept = |name: &str| {
+        let mut columns = kept.iter().filter_map(|id| entry.def.column_by_id(*id));
+        columns.any(|column| column.storage_name == name)
     };
     let fields = rows.schema_ref().fields().iter().enumerate();
-    let measures: Vec<usize> = fields.filter(|(_, field)| is_measure(field.name())).map(|(at, _)| at).collect();
-    let failed = |error| Error::internal(format!("rows of the tail have no measures: {error}"));
-    let measured = rows.project(&measures).map_err(failed)?;
-    Ok(Arc::new(CodedRows { rows: measured, versions: version_column(rows)?.clone(), codes }))
+    let places: Vec<usize> = fields.filter(|(_, field)| is_kept(field.name())).map(|(at, _)| at).collect();
+    let failed = |error| Error::internal(format!("rows of the tail lack columns: {error}"));
+    let rows_kept = rows.project(&places).map_err(failed)?;
+    Ok(Arc::new(CodedRows { rows: rows_kept, versions: version_column(rows)?.clone(), codes }))
 }
 
 #[cfg(test)]

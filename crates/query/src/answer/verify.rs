@@ -50,7 +50,7 @@ pub(crate) fn verify(
     stopped: impl Fn() -> Result<()>,
 ) -> Result<Verified> {
     let refused = |what: &str| Err(Error::new(ErrorKind::NotSupported, format!("verify: {what} is not supported")));
-    let Some(Begun { segments, questions, found: tail }) = begin(bound, read, version, kept)? else {
+    let Some(Begun { segments, questions, found: tail }) = begin(bound, read, version, kept, threads)? else {
         return refused("a statement of so many groups");
     };
     let Some(goals) = goals_of(bound, kept, &questions) else {

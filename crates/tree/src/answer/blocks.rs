@@ -1,6 +1,7 @@
 //! Reading of cut blocks.
 
-use super::code_set::CodeSet;
+use super::code_set::{CodeSet, Overlap};
+use super::edges::TimeRange;
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, Versions};
 use super::totals::Wanted;
@@ -27,6 +28,8 @@ pub(crate) struct Reading {
     pub(crate) groups: Vec<Arc<PackedStream>>,
     /// By measure; `None` where the segment does not have the column, whose values are all NULL then.
     pub(crate) measures: Vec<Option<(usize, Arc<PackedStream>)>>,
+    /// What rows' own values must be beside that, of an edge.
+    pub(crate) times: Arc<[TimeRange]>,
 }
 
 impl Reading {
@@ -53,7 +56,7 @@ impl Reading {
                 None => None,
             });
         }
-        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures })
+        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times: Arc::default() })
     }
 }
 
@@ -144,6 +147,17 @@ fn filter_block(
     if cut.versions != Versions::ALL {
         let versions = reading.segment.versions(cut.block)?;
         mask.retain(|row| cut.versions.contains(versions[row]));
+    }
+    for range in reading.times.iter() {
+        match range.overlap(&reading.index, cut.block) {
+            _ if mask.is_empty() => return Ok(()),
+            Overlap::Disjoint => mask.clear(),
+            Overlap::Covered => {}
+            Overlap::Cut => {
+                let values = reading.segment.values(&range.storage_name, &range.data_type, cut.block)?;
+                range.narrow(&values, 0, mask);
+            }
+        }
     }
     Ok(())
 }

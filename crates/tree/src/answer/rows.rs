@@ -1,6 +1,7 @@
 //! Answering from rows that are in no segment yet.
 
 use super::code_set::CodeSet;
+use super::edges::TimeRange;
 use super::question::BoxQuery;
 use super::segments::Answer;
 use super::walk::integer_at;
@@ -21,6 +22,39 @@ pub fn add_rows(
     rows: Range<usize>,
     into: &mut Answer,
 ) -> Result<()> {
+    add_where(query, codes, measures, rows, |_, _| {}, into)
+}
+
+/// As [`add_rows`], of those rows whose own values lie in ranges, too. `times` has the values of each range's column, `None` for one that
+/// the rows lack, which is NULL.
+pub fn add_edge_rows(
+    query: &BoxQuery,
+    (ranges, times): (&[TimeRange], &[Option<ArrayRef>]),
+    codes: &LevelCodes,
+    measures: &[Option<ArrayRef>],
+    rows: Range<usize>,
+    into: &mut Answer,
+) -> Result<()> {
+    let narrow = |first: usize, mask: &mut Mask| {
+        for (range, values) in ranges.iter().zip(times) {
+            match values {
+                Some(values) => range.narrow(values, first, mask),
+                None => mask.clear(),
+            }
+        }
+    };
+    add_where(query, codes, measures, rows, narrow, into)
+}
+
+/// Adds the rows that the box's filters and `narrow` leave, which is given a mask and which row is its first.
+fn add_where(
+    query: &BoxQuery,
+    codes: &LevelCodes,
+    measures: &[Option<ArrayRef>],
+    rows: Range<usize>,
+    narrow: impl Fn(usize, &mut Mask),
+    into: &mut Answer,
+) -> Result<()> {
     into.counters.tail_rows += rows.len() as u64;
     let (mut first, mut words) = (rows.start, Vec::new());
     while first < rows.end {
@@ -33,6 +67,7 @@ pub fn add_rows(
                 break;
             }
         }
+        narrow(piece.start, &mut mask);
         add_selected(query, codes, measures, piece.start, &mask, into)?;
     }
     Ok(())

@@ -149,7 +149,7 @@ fn walk_all(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Re
     }
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
-        walk(query, at, rows, into, &mut cut)?;
+        walk(query, 0, at, rows, into, &mut cut)?;
     }
     Ok(Some(cut))
 }
@@ -172,7 +172,7 @@ pub(crate) fn read_cut(
 }
 
 /// What is read of each segment that has cut blocks.
-fn readings(query: &BoxQuery, segments: &[SegmentRows], cut: &[CutBlock]) -> Result<Vec<Option<Reading>>> {
+pub(super) fn readings(query: &BoxQuery, segments: &[SegmentRows], cut: &[CutBlock]) -> Result<Vec<Option<Reading>>> {
     // Of each segment with cut blocks, the filters that any of them needs.
     let mut opens: Vec<Option<u64>> = vec![None; segments.len()];
     for block in cut {

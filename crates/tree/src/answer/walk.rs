@@ -14,9 +14,10 @@ use arrow::datatypes::{
 };
 use std::sync::Arc;
 
-/// Answers what summaries can, and lists the blocks that are cut.
+/// Answers what summaries can, and lists the blocks that are cut. Bits beyond the filters' that are always open cover nothing.
 pub(crate) fn walk(
     query: &BoxQuery,
+    always_open: u64,
     at: usize,
     rows: &SegmentRows,
     into: &mut Answer,
@@ -27,7 +28,7 @@ pub(crate) fn walk(
     }
     let (covered, before) = (into.counters.covered, cut.len());
     let top = rows.segment.nodes()?.heights() - 1;
-    walk_below(query, at, rows, (top, 0, all_filters(query)), into, cut)?;
+    walk_below(query, at, rows, (top, 0, all_filters(query) | always_open), into, cut)?;
     if into.counters.covered == covered && cut.len() == before {
         into.counters.segments_skipped += 1;
     } else {

@@ -20,6 +20,9 @@ impl Cuboids {
 
     /// Of the cuboids that can answer a statement, the one that visits the fewest cells for it.
     fn find(&self, bound: &Bound) -> Option<Arc<Resident>> {
+        if !bound.is_told_by_codes() {
+            return None;
+        }
         let shape = bound.shape();
         let fits = |resident: &&Arc<Resident>| {
             Arc::ptr_eq(&resident.entry.def, &bound.def) && resident.shape.contains(shape, &bound.dimensions)
@@ -53,7 +56,9 @@ impl Cuboids {
         schema: &SchemaRef,
     ) -> Result<Option<(RecordBatch, Version)>> {
         let Some(resident) = self.find(bound) else {
-            self.want(bound.shape());
+            if bound.is_told_by_codes() {
+                self.want(bound.shape());
+            }
             return Ok(None);
         };
         if !resident.catch_up(read, snapshot.version, &kept.tails)? {

@@ -1,0 +1,70 @@
+//! Ranges of times that begin and end anywhere are answered by the index, and as the general plan answers them.
+
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use crate::index_answers::{compared, explained};
+use crate::nested::set;
+use crate::statements::Asked;
+use crate::support::Random;
+use alluvia_node::Database;
+use alluvia_snapshot::Store;
+use alluvia_types::Stage;
+
+/// From 2026-01-01 on, a row every 97 seconds; some without a time.
+fn insert(from: u64, rows: u64) -> String {
+    let seconds = "n * INTERVAL '97 seconds'";
+    format!(
+        "INSERT INTO seen SELECT CASE WHEN n % 50 = 0 THEN NULL ELSE TIMESTAMP '2026-01-01' + {seconds} END,
+             TIMESTAMP '2026-01-01' + {seconds}, CAST(TIMESTAMP '2026-01-01' + {seconds} AS DATE), 'kind ' || (n * 7 % 11), n % 1000, n % 13 - 6.0
+         FROM (SELECT value AS n FROM generate_series({from}, {})) AS numbers",
+        from + rows - 1
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_that_end_anywhere_are_answered_by_the_index() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open(dir.path().join("db")).expect("opens");
+    let (fast, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    let create = "CREATE TABLE seen (at TIMESTAMPTZ, local TIMESTAMP NOT NULL, day DATE NOT NULL, kind TEXT NOT NULL, v INT NOT NULL, x DOUBLE)
+        WITH (dimensions = 'at(at: year, month, day); local(local: month, hour); day(day: year, month); kind', measures = 'v, x')";
+    general.sql(create).await.expect("creates");
+    // Several blocks in a merged segment, one in a sorted one, and rows in the tail: a third of a year.
+    general.sql(&insert(0, 90_000)).await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    general.sql(&insert(90_000, 5_000)).await.expect("inserts");
+    db.core().organise(Stage::Sorted).expect("organises");
+    general.sql(&insert(95_000, 300)).await.expect("inserts");
+    let mut random = Random(7);
+    for round in 0..60 {
+        let moment = |random: &mut Random| {
+            let (month, day) = (1 + random.below(5), 1 + random.below(28));
+            format!("2026-{month:02}-{day:02} {:02}:{:02}:{:02}", random.below(24), random.below(60), random.below(60))
+        };
+        let (a, b) = (moment(&mut random), moment(&mut random));
+        let (low, end) = (a.clone().min(b.clone()), a.max(b));
+        let condition = match round % 6 {
+            0 => format!("at >= '{low}' AND at < '{end}+02:00'"),
+            1 => format!("local BETWEEN '{low}' AND '{end}' AND kind IN ('kind 3', 'kind 5')"),
+            2 => format!("local > '{low}'"),
+            3 => format!("at <= '{end}Z' AND kind <> 'kind 1'"),
+            4 => format!("day >= '{}' AND day < '{}'", &low[..10], &end[..10]),
+            // Within a day, and two columns at once.
+            _ => format!("local >= '{low}' AND local < '{} 23:59:59' AND day > '2026-01-17'", &low[..10]),
+        };
+        for select in ["count(*), sum(v), min(x), max(x), avg(x)", "kind, count(*), min(x)"] {
+            let group = if select.starts_with("kind") { " GROUP BY kind" } else { "" };
+            let asked = Asked::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
+            assert!(compared(&asked, &fast, &general).await, "{asked:?}");
+            let plan = explained(&fast, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
+        }
+    }
+    for group in ["day", "date_trunc('month', day)", "date_trunc('day', at)"] {
+        let asked = Asked::of(format!(
+            "SELECT {group} AS k, count(*), sum(v) FROM seen WHERE local >= '2026-02-03 04:05:06' GROUP BY 1"
+        ));
+        assert!(compared(&asked, &fast, &general).await, "{asked:?}");
+    }
+}
