@@ -6,7 +6,7 @@
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
-use crate::checked;
+use crate::checked::{self, StatementLimits};
 use crate::copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use crate::dialect::definitions::data_type_of;
 use crate::dialect::names::{PUBLIC, SYSTEM};
@@ -14,7 +14,7 @@ use crate::rights::{LogIns, Refusals, Trust};
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
 use crate::session::settings::{Settings, show_bytes};
-use crate::session::{QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
+use crate::session::{Executor, QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
 use crate::skipping::{PredicateCache, Tended};
 use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
@@ -89,6 +89,7 @@ pub struct Engine {
     predicates: Arc<PredicateCache>,
     predicates_tended: Tended,
     kept: Arc<Kept>,
+    executor: Arc<Executor>,
     numbers: AtomicU64,
     /// How many sessions there have been.
     sessions_made: AtomicU64,
@@ -135,6 +136,7 @@ impl Engine {
             predicates: Arc::new(predicates),
             predicates_tended: Tended::default(),
             kept: Arc::default(),
+            executor: Executor::new(options.threads),
             numbers: AtomicU64::new(0),
             sessions_made: AtomicU64::new(0),
             sessions: Arc::default(),
@@ -335,6 +337,11 @@ impl Engine {
         &self.kept
     }
 
+    /// Where plans are computed.
+    pub(crate) fn executor(&self) -> &Arc<Executor> {
+        &self.executor
+    }
+
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -385,7 +392,11 @@ impl Engine {
     pub(crate) fn statement_state(&self, settings: &Settings) -> (SessionState, Arc<RuntimeEnv>) {
         let mut state = self.base.clone();
         let config = std::mem::take(state.config_mut());
-        *state.config_mut() = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
+        let mut config = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
+        let mut limits = StatementLimits::default();
+        limits.memory_bytes = settings.memory_limit_bytes;
+        config.options_mut().extensions.insert(limits);
+        *state.config_mut() = config;
         state.mark_start_execution();
         (state, self.statement_runtime(settings))
     }

@@ -134,3 +134,36 @@ fn describing_is_stopped_and_leaves_a_suspended_statement_stoppable() {
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
     });
 }
+
+/// A join that holds all against all and finds nothing, so that it never has a row to give: days of it.
+const FINDS_NOTHING: &str =
+    "SELECT count(*) FROM generate_series(1, 6000000) a(x), generate_series(1, 6000000) b(y) WHERE x + y = -7";
+
+#[test]
+fn what_finds_nothing_is_stopped_and_holds_nobody_up() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    // One thread for all clients.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let session = Arc::new(db.session());
+        session.sql("SET statement_timeout = '300ms'").await.unwrap();
+        // More often than there are threads for plans: each must be given back.
+        for _ in 0..2 + std::thread::available_parallelism().map_or(1, usize::from) {
+            let (error, others) = tokio::join!(async { session.sql(FINDS_NOTHING).await?.collect().await }, async {
+                let other = db.session();
+                let mut answers = 0;
+                for _ in 0..20 {
+                    let shown = other.sql("SHOW statement_timeout").await.unwrap().collect().await.unwrap();
+                    answers += shown.len();
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                answers
+            });
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::Timeout);
+            assert_eq!(others, 20);
+        }
+        session.sql("SET statement_timeout = 0").await.unwrap();
+        assert_eq!(count(&session, "generate_series(1, 10)").await, 10);
+    });
+}

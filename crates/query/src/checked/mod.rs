@@ -22,6 +22,7 @@ mod multisets;
 mod null_keys;
 mod rounding;
 mod simplify;
+mod sizes;
 mod subqueries;
 mod sum;
 
@@ -33,6 +34,7 @@ pub(crate) use multisets::CountedMultisets;
 pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
 pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
+pub(crate) use sizes::StatementLimits;
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 
 use datafusion::common::Result;
@@ -41,9 +43,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::AggregateUDF;
 use std::sync::Arc;
 
-/// Replaces `sum`, and plans dates with intervals.
+/// Replaces `sum`, plans dates with intervals, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
-    Ok(())
+    sizes::register(state)
 }

@@ -4,7 +4,8 @@
 //! - An unquoted field that equals the `NULL` text is NULL; a quoted one never is, except that `""` is NULL in a column that
 //!   cannot hold an empty text (writers that quote everything mean that).
 //! - A record has exactly as many fields as are expected; a line with nothing on it is passed over, unless one field is expected.
-//! - A header is taken only for what it is: with `HEADER auto`, a first record all of whose fields are names of columns.
+//! - A header is taken only for what it is: with `HEADER auto`, a first record all of whose fields are names of columns. One that is
+//!   partly that, and whose other fields could be names, is refused.
 //!
 //! One thread cuts the file into blocks of whole records; several parse them.
 
@@ -15,7 +16,7 @@ use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, S
 use crate::copy::rows::{Part, Place, TextRows};
 use crate::session::progress::CancelToken;
 use alluvia_space::{DataType, TableDef};
-use alluvia_types::Result;
+use alluvia_types::{Error, ErrorKind, Result};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -68,7 +69,15 @@ impl CsvInput {
         if self.header == Header::Auto {
             let all = Wanted::new(&self.table, &[])?;
             let known = all.names(&self.table);
-            if !names.iter().all(|name| known.find(name).is_some()) {
+            let (named, others): (Vec<&String>, Vec<&String>) =
+                names.iter().partition(|name| known.find(name).is_some());
+            if let (Some(one), Some(other), true) = (named.first(), others.first(), others.iter().all(may_be_name)) {
+                let message = format!("{name}, line {}: {one} is a column, and {other} is none", first.line);
+                return Err(Error::new(ErrorKind::InvalidValue, message).with_hint(
+                    "is this a header? then mend its names and say HEADER true; if it is a row, say HEADER false",
+                ));
+            }
+            if !others.is_empty() {
                 return Ok(self.wanted.columns.clone());
             }
         }
@@ -82,6 +91,12 @@ impl CsvInput {
         first.bytes.drain(..record.end);
         Ok(columns)
     }
+}
+
+/// Whether a field looks like a column's name: a letter, and then letters, digits, and what joins them.
+fn may_be_name(field: &&String) -> bool {
+    field.starts_with(|first: char| first.is_alphabetic() || first == '_')
+        && field.chars().all(|each| each.is_alphanumeric() || matches!(each, '_' | '-' | '.' | ' '))
 }
 
 impl Dialect {
@@ -191,6 +206,8 @@ mod tests {
         assert_eq!(read(&auto, "b,A\nx,1\n").unwrap().0, [["1", "x"]]);
         assert_eq!(read(&auto, "1,a\n").unwrap().0, [["1", "a"]]);
         assert_eq!(read(&auto, "b\nx\n").unwrap().0, [["NULL", "x"]]);
+        let error = read(&auto, "a,bee\n1,x\n").unwrap_err();
+        assert!(error.message().contains("line 1: a is a column, and bee is none"), "{error}");
         assert_eq!(read(&auto, "").unwrap().0.len(), 0);
         assert_eq!(read(&auto, "a,b").unwrap().0.len(), 0);
         let yes = input("a INT, b TEXT", &[], &CopyOptions { header: Header::Yes, ..CopyOptions::default() });

@@ -236,6 +236,11 @@ fn constraint_error(constraint: &TableConstraint) -> Error {
 fn column(column: &ColumnDef) -> Result<ColumnSpec> {
     let name = name_of(&column.name);
     let mut nullable = true;
+    let says = |of: &ColumnOption| column.options.iter().any(|option| option.option == *of);
+    if says(&ColumnOption::Null) && says(&ColumnOption::NotNull) {
+        let message = format!("column {name} is declared both NULL and NOT NULL");
+        return Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave one of them out"));
+    }
     for option in &column.options {
         let refused = match &option.option {
             ColumnOption::NotNull => {
@@ -262,6 +267,42 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
         data_type => Some(data_type_of(data_type).map_err(|error| error.at(format!("column {name}")))?),
     };
     Ok(ColumnSpec { name, data_type, nullable })
+}
+
+/// What the parser reads behind a column's type and drops without a word.
+const DROPPED: [&str; 5] = ["AUTO_INCREMENT", "AUTOINCREMENT", "IDENTITY", "ASC", "DESC"];
+
+/// Refuses a definition of columns that says what the parser drops (sqlparser 0.62, `parse_optional_column_option`): what is written
+/// has its effect, or is an error.
+pub(super) fn refuse_dropped(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut before: Option<&Token> = None;
+    for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
+        // Where a column's name stands, the word is one.
+        let is_name = match before {
+            Some(Token::LParen | Token::Comma) => true,
+            Some(Token::Word(word)) => matches!(
+                word.keyword,
+                Keyword::COLUMN
+                    | Keyword::ADD
+                    | Keyword::DROP
+                    | Keyword::RENAME
+                    | Keyword::TABLE
+                    | Keyword::TO
+                    | Keyword::EXISTS
+            ),
+            _ => false,
+        };
+        if let Token::Word(word) = token
+            && word.quote_style.is_none()
+            && !is_name
+            && let Some(dropped) = DROPPED.iter().find(|dropped| word.value.eq_ignore_ascii_case(dropped))
+        {
+            return Err(not_supported(format!("{dropped} on a column"))
+                .with_hint("NOT NULL is the only constraint that is kept; rows are numbered by who inserts them"));
+        }
+        before = Some(token);
+    }
+    Ok(())
 }
 
 /// Our type for a written one.

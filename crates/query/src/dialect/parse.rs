@@ -10,7 +10,7 @@ use crate::dialect::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
     transaction_mode,
 };
-use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, without_column_names};
+use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped, without_column_names};
 use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
@@ -202,6 +202,7 @@ pub(super) fn syntax(error: ParserError) -> Error {
 
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
+    let given = tokens;
     let (tokens, names) = without_column_names(tokens);
     let grammar = Grammar::for_tokens(tokens.len());
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
@@ -214,6 +215,14 @@ fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
         Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(Kind::Refused(error)),
         kind => kind?,
     };
+    let defines_columns = match &kind {
+        Kind::CreateTable(create) => create.query.is_none(),
+        Kind::AlterTable(_) => true,
+        _ => false,
+    };
+    if defines_columns && let Err(error) = refuse_dropped(given) {
+        return Ok(Kind::Refused(error));
+    }
     if let Kind::CreateTable(create) = &mut kind {
         create.columns.extend(names.into_iter().map(|name| ColumnSpec { name, data_type: None, nullable: true }));
     }

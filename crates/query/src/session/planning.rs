@@ -16,6 +16,7 @@ use crate::checked::{
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
 use crate::session::progress::CancelToken;
+use crate::session::stoppable_joins::StoppableJoins;
 use alluvia_types::{Error, Result};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -67,6 +68,11 @@ impl Drop for Planned {
     }
 }
 
+/// The token of the statement that is planned on this thread.
+pub(super) fn planned_token() -> Option<CancelToken> {
+    PLANNED.with_borrow(Clone::clone)
+}
+
 fn check() -> PlanResult<()> {
     PLANNED.with_borrow(|planned| planned.as_ref().map_or(Ok(()), CancelToken::check)).map_err(wrap)
 }
@@ -100,6 +106,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     optimizers.push(Arc::new(KeysOfOneKind::default()));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
+    physical.push(Arc::new(StoppableJoins));
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
         .with_optimizer_rules(all(optimizers, |rule| Arc::new(rule) as _))
@@ -214,6 +221,7 @@ mod tests {
         };
         let mut expected = names(&plain);
         let physical = expected.len() - plain.physical_optimizers().len();
+        expected.push(StoppableJoins.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();

@@ -12,6 +12,7 @@ use crate::sample::SamplePlanner;
 use crate::session::calls::refuse_ignored;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
+use crate::session::execution::{Again, Execution, Executor};
 use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
 use crate::session::planning::plan_apart;
@@ -31,7 +32,6 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::{ExplainStatement, Statement as Tree};
 use datafusion::sql::resolve::resolve_table_references;
@@ -42,20 +42,19 @@ use tracing::{Instrument, info_span};
 
 /// A planned query.
 pub(crate) struct Planned {
-    plan: Arc<dyn ExecutionPlan>,
-    task: Arc<TaskContext>,
+    execution: Execution,
     used: Arc<UsedCounters>,
 }
 
 impl Planned {
     /// The columns it gives.
     pub(crate) fn schema(&self) -> SchemaRef {
-        self.plan.schema()
+        self.execution.plan.schema()
     }
 
     /// Starts it.
     pub(crate) fn execute(&self) -> Result<SendableRecordBatchStream> {
-        execute_stream(Arc::clone(&self.plan), Arc::clone(&self.task)).map_err(|error| error_of(&error))
+        self.execution.start()
     }
 
     /// What it reads.
@@ -72,19 +71,21 @@ pub(crate) struct Unplanned {
     runtime: Arc<RuntimeEnv>,
     used: Arc<UsedCounters>,
     token: CancelToken,
+    executor: Arc<Executor>,
 }
 
 impl Unplanned {
     /// Plans it.
     pub(crate) async fn plan(self) -> Result<Planned> {
-        let Unplanned { tree, snapshot, state, runtime, used, token } = self;
+        let Unplanned { tree, snapshot, state, runtime, used, token, executor } = self;
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog, &state);
             let plan = state.statement_to_plan(tree).await.map_err(planning)?;
             refuse_writes(&plan)?;
-            let plan = state.create_physical_plan(&plan).await.map_err(planning)?;
-            let task = TaskContext::from(&state).with_runtime(runtime);
-            Ok(Planned { plan, task: Arc::new(task), used })
+            let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
+            let again = Again::of(plan, &state, &physical);
+            let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
+            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
         })
         .instrument(info_span!("planning"))
         .await
@@ -179,7 +180,8 @@ impl Session {
                 pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
             registered.map_err(|error| error_of(&error))?;
         }
-        Ok(Unplanned { tree, snapshot, state, runtime, used, token: run.token.clone() })
+        let (token, executor) = (run.token.clone(), Arc::clone(self.engine.executor()));
+        Ok(Unplanned { tree, snapshot, state, runtime, used, token, executor })
     }
 
     /// Brings a query to what can be planned.

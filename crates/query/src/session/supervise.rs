@@ -25,10 +25,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tracing::{Span, field, info_span};
 
-/// Stack of one poll of a stream: plans that are deep recurse through their operators.
-const POLL_STACK_BYTES: usize = 16 << 20;
-const POLL_RED_ZONE_BYTES: usize = 512 << 10;
-
 /// Completes when a statement should stop.
 pub(crate) struct Stop {
     token: CancelToken,
@@ -175,9 +171,7 @@ impl Stream for SupervisedRows {
             this.finish(Err(&error));
             return Poll::Ready(Some(Err(wrap(error))));
         }
-        let polled = stacker::maybe_grow(POLL_RED_ZONE_BYTES, POLL_STACK_BYTES, || {
-            guarded_poll(|| rows.as_mut().poll_next(context))
-        });
+        let polled = guarded_poll(|| rows.as_mut().poll_next(context));
         match &polled {
             Poll::Ready(Some(Ok(batch))) => this.count += batch.num_rows() as u64,
             Poll::Ready(Some(Err(error))) => {

@@ -1,0 +1,142 @@
+//! Joins that can be stopped where they find nothing.
+//!
+//! Invariant: a join's filter is evaluated as it was, and asks before each batch whether the statement still wants rows.
+//!
+//! A nested loop join (and a hash join with many rows of one key) holds each batch of one side against all of the other within one poll, and
+//! gives way only when it has rows to give. Where its filter leaves none, that may take hours (DataFusion 55.2).
+
+use super::planning::planned_token;
+use super::progress::CancelToken;
+use crate::session::errors::wrap;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The rule. It must be the last one: others look into filters.
+#[derive(Debug)]
+pub(crate) struct StoppableJoins;
+
+impl PhysicalOptimizerRule for StoppableJoins {
+    fn name(&self) -> &str {
+        "stoppable_joins"
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(token) = planned_token() else { return Ok(plan) };
+        let asking = |filter: &JoinFilter| {
+            let expression = Asking { token: token.clone(), inner: Arc::clone(filter.expression()) };
+            JoinFilter::new(Arc::new(expression), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+        };
+        let stoppable = plan.transform_up(|plan| {
+            if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>()
+                && let Some(filter) = join.filter()
+            {
+                let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(asking(filter))).build()?;
+                return Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>));
+            }
+            if let Some(join) = plan.downcast_ref::<HashJoinExec>()
+                && let Some(filter) = join.filter()
+            {
+                return join.builder().with_filter(Some(asking(filter))).build_exec().map(Transformed::yes);
+            }
+            Ok(Transformed::no(plan))
+        })?;
+        Ok(stoppable.data)
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// An expression that fails once its statement is stopped.
+#[derive(Debug)]
+struct Asking {
+    token: CancelToken,
+    inner: Arc<dyn PhysicalExpr>,
+}
+
+impl PartialEq for Asking {
+    fn eq(&self, other: &Asking) -> bool {
+        self.inner.eq(&other.inner)
+    }
+}
+
+impl Eq for Asking {}
+
+impl Hash for Asking {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+impl fmt::Display for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.inner, f)
+    }
+}
+
+impl PhysicalExpr for Asking {
+    fn data_type(&self, input: &Schema) -> Result<DataType> {
+        self.inner.data_type(input)
+    }
+
+    fn nullable(&self, input: &Schema) -> Result<bool> {
+        self.inner.nullable(input)
+    }
+
+    fn return_field(&self, input: &Schema) -> Result<FieldRef> {
+        self.inner.return_field(input)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.token.check().map_err(wrap)?;
+        self.inner.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        let inner = children.into_iter().next().unwrap_or_else(|| Arc::clone(&self.inner));
+        Ok(Arc::new(Asking { token: self.token.clone(), inner }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_types::ErrorKind;
+    use arrow::array::Int32Array;
+    use datafusion::physical_expr::expressions::col;
+
+    #[test]
+    fn a_filter_fails_once_its_statement_is_stopped() {
+        let numbers = Arc::new(Int32Array::from(vec![1, 2])) as _;
+        let batch = RecordBatch::try_from_iter([("a", numbers)]).expect("one column");
+        let token = CancelToken::new();
+        let inner = col("a", &batch.schema()).expect("a column");
+        let asking = Asking { token: token.clone(), inner: Arc::clone(&inner) };
+        assert_eq!(asking.to_string(), inner.to_string());
+        assert!(asking.evaluate(&batch).is_ok());
+        token.cancel();
+        let error = asking.evaluate(&batch).expect_err("is stopped");
+        assert_eq!(crate::session::error_of(&error).kind(), ErrorKind::Cancelled);
+    }
+}
