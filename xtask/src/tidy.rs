@@ -123,9 +123,9 @@ fn source(file: &Path, broken: &mut Vec<String>) {
     if in_src && !text.starts_with("//!") {
         broken.push(format!("{shown}:1: a module opens with what it is and its invariants (//! ...)"));
     }
-    let mut in_tests = !in_src;
+    let mut tests = Tests::default();
     for (at, line) in text.lines().enumerate() {
-        in_tests |= line.contains("#[cfg(test)]");
+        let in_tests = tests.hold(line) || !in_src;
         let code = line.split("//").next().unwrap_or_default();
         for (banned, rooms, instead) in BANNED {
             let exempt = in_tests
@@ -142,6 +142,27 @@ fn source(file: &Path, broken: &mut Vec<String>) {
     let lines = text.lines().count();
     if lines > LINES_MAX {
         eprintln!("    warning: {shown} has {lines} lines; is there a second concept in it?");
+    }
+}
+
+/// Which lines are a test's: what stands behind `#[cfg(test)]`, to the brace or the semicolon that ends it, which is indented as it is.
+#[derive(Default)]
+struct Tests {
+    /// The indentation of the item that is passed over.
+    item: Option<usize>,
+}
+
+impl Tests {
+    fn hold(&mut self, line: &str) -> bool {
+        let indent = line.len() - line.trim_start().len();
+        let Some(item) = self.item else {
+            self.item = line.trim_start().starts_with("#[cfg(test)]").then_some(indent);
+            return self.item.is_some();
+        };
+        if indent == item && line.ends_with([';', '}', ',']) {
+            self.item = None;
+        }
+        true
     }
 }
 

@@ -13,6 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Rows of a user's file that are kept to be sent over and over.
+const FILE_ROWS_MAX: usize = 1_000_000;
+
 /// Rows of one durable batch.
 const BATCH_ROWS: usize = 10_000;
 
@@ -22,7 +25,7 @@ pub struct Feed {
     pub table: &'static str,
     pub create: String,
     pub question: String,
-    /// Rows of the user's file, sent over and over; `None` for the retail stream.
+    /// The first rows of the user's file, sent over and over; `None` for the retail stream.
     rows: Option<Arc<RecordBatch>>,
 }
 
@@ -52,7 +55,7 @@ impl Feed {
         session.sql(&create("file")).await?;
         let tag = session.sql(&inferred.copy_from("file", &source)).await?.tag;
         println!("{path}: {tag} (one atomic batch)");
-        let batches = session.sql("SELECT * FROM file").await?.collect().await?;
+        let batches = session.sql(&format!("SELECT * FROM file LIMIT {FILE_ROWS_MAX}")).await?.collect().await?;
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::InvalidValue, format!("{path} has no rows to stream")));
         };

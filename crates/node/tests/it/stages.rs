@@ -299,7 +299,8 @@ fn the_sum_is_always_zero_and_no_session_goes_back() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
     let (committed, last) = runtime.block_on(async {
         let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(writer))).collect();
-        let readers = ["0s", "0s", "100ms", "500ms", "1h", "merged"].map(|freshness| tokio::spawn(read(freshness)));
+        let readers = ["0s", "0s", "0s", "100ms", "500ms", "5s", "1h", "merged"];
+        let readers = readers.map(|freshness| tokio::spawn(read(freshness)));
         let mut committed = BTreeSet::new();
         for writer in writers {
             committed.extend(writer.await.unwrap());
