@@ -224,6 +224,8 @@ async fn what_a_sample_does_not_reach_is_exact_or_refused_or_marked() {
     let (found, used) = ask(&near, sql).await;
     assert!((float(&found, 0, 0) / float(&expected, 0, 0) - 1.0).abs() < 0.2);
     assert!(used.to_string().contains("NOT within max_error"), "{used}");
+    let outcome = near.sql(sql).await.expect("answers");
+    assert!(outcome.notices().iter().any(|notice| notice.contains("NOT within max_error")), "{:?}", outcome.notices());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,7 +63,10 @@ impl Found {
         let Found { batch, by_cuboid, used, .. } = self;
         *run.aim.lock() = aim_of(ready, hints, by_cuboid)?.map(Arc::new);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
-        Ok(Outcome::rows("SELECT", Box::pin(rows)).with_used(used))
+        // Who takes what was reached is told that it is not what was asked for.
+        let missed = used.sample().filter(|sample| !sample.holds).map(|sample| sample.to_string());
+        let outcome = Outcome::rows("SELECT", Box::pin(rows)).with_used(used);
+        Ok(missed.into_iter().fold(outcome, Outcome::with_notice))
     }
 }
 

@@ -197,6 +197,11 @@ impl UsedCounters {
         *self.sample.lock() = Some(sample);
     }
 
+    /// The sample that the answer is from.
+    pub(crate) fn sample(&self) -> Option<SampleUsed> {
+        *self.sample.lock()
+    }
+
     pub(crate) fn add_bytes(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
