@@ -78,7 +78,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(38) {
+    match random.below(41) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -136,6 +136,11 @@ fn simple(random: &mut Random) -> String {
         34 => format!("seen_at {op} '{}{}'", moment(random), random.pick(&["", "Z", "-03:30"])),
         35 => format!("seen_at {op} {}", random.pick(&times)),
         36 => format!("day {} '2025-0{}-{}'", random.pick(&[">=", "<"]), 1 + random.below(9), 10 + random.below(19)),
+        37 => format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days)),
+        38 | 39 => {
+            let (unit, column) = (random.pick(&["year", "month", "day", "hour"]), random.pick(&["sold_at", "seen_at"]));
+            format!("date_trunc('{unit}', {column}) {op} TIMESTAMP {}", random.pick(&times))
+        }
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }
 }

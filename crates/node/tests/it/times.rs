@@ -12,10 +12,10 @@ use alluvia_types::Stage;
 
 /// From 2026-01-01 on, a row every 97 seconds; some without a time.
 fn insert(from: u64, rows: u64) -> String {
-    let seconds = "n * INTERVAL '97 seconds'";
+    let at = "arrow_cast(1767225600000000 + n * 97000000, 'Timestamp(Microsecond, None)')";
     format!(
-        "INSERT INTO seen SELECT CASE WHEN n % 50 = 0 THEN NULL ELSE TIMESTAMP '2026-01-01' + {seconds} END,
-             TIMESTAMP '2026-01-01' + {seconds}, CAST(TIMESTAMP '2026-01-01' + {seconds} AS DATE), 'kind ' || (n * 7 % 11), n % 1000, n % 13 - 6.0
+        "INSERT INTO seen SELECT CASE WHEN n % 50 = 0 THEN NULL ELSE {at} END AS a, {at} AS b, CAST({at} AS DATE) AS c,
+             'kind ' || (n * 7 % 11), n % 1000, n % 13 - 6.0
          FROM (SELECT value AS n FROM generate_series({from}, {})) AS numbers",
         from + rows - 1
     )

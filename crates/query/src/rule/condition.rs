@@ -4,6 +4,7 @@
 //! predicate is false. Constants have the types of the columns that they are compared with: the planner has seen to that, and
 //! where it left a cast on the column, the predicate is refused.
 
+use super::times::condition_of_unit;
 use crate::answer::{Condition, Literal, Test};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
@@ -50,7 +51,9 @@ fn condition_of(expr: &Expr) -> Option<Condition> {
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (column_of(left), literal_of(right)) {
             (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
-            _ => Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?)),
+            _ => condition_of_unit(left, *op, right)
+                .or_else(|| condition_of_unit(right, op.swap()?, left))
+                .or_else(|| Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?))),
         },
         Expr::InList(InList { expr, list, negated: is_negated }) => {
             let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;

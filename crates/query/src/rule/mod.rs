@@ -22,6 +22,7 @@ mod node;
 mod small;
 mod source;
 mod star;
+mod times;
 mod whole;
 
 use crate::table::StatementContext;
