@@ -393,8 +393,7 @@ impl Engine {
         let mut state = self.base.clone();
         let config = std::mem::take(state.config_mut());
         let mut config = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
-        let mut limits = StatementLimits::default();
-        limits.memory_bytes = settings.memory_limit_bytes;
+        let limits = StatementLimits { memory_bytes: settings.memory_limit_bytes };
         config.options_mut().extensions.insert(limits);
         *state.config_mut() = config;
         state.mark_start_execution();
