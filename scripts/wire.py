@@ -69,6 +69,8 @@ def with_psycopg(port):
             with connection.cursor(binary=binary) as cursor:
                 cursor.execute("SELECT %s::int[], %s::text[], %s::float8[], array_agg(a ORDER BY a) FROM p", ([1, None], ['a,"', ""], [0.5]))
                 check(cursor.fetchone(), ([1, None], ['a,"', ""], [0.5], [1, None]), f"psycopg, lists, binary={binary}")
+                cursor.execute("SELECT [[1,2],[3,4]]")
+                check(cursor.fetchone(), ([[1, 2], [3, 4]],), f"psycopg, lists of lists, binary={binary}")
         connection.execute("CREATE TABLE n (a INT, b TEXT)")
         with connection.transaction():
             connection.execute("INSERT INTO n VALUES (-1, 'outer')")
@@ -142,6 +144,12 @@ async def with_asyncpg(port):
         check(await connection.fetchval(f"SELECT count(*) FROM y WHERE {condition}", values), 1, f"asyncpg, {condition}")
     lists = await connection.fetchrow("SELECT $1::int[], $2::text[], $3::float8[], array_agg(b) FROM y", [1, None], ['a,"', ""], [])
     check(tuple(lists), ([1, None], ['a,"', ""], [], [2**40]), "asyncpg, lists")
+    check(await connection.fetchval("SELECT [[1,2],[3,4]]"), [[1, 2], [3, 4]], "asyncpg, lists of lists")
+    try:
+        await connection.fetchval("SELECT [[1,2],[3]]")
+        raise AssertionError("asyncpg, a list of lists without a binary form")
+    except asyncpg.FeatureNotSupportedError:
+        pass
     await connection.execute("INSERT INTO y (a, c) SELECT * FROM unnest($1::int[], $2::text[])", [-1, -2], ["p", None])
     check(await connection.fetchval("SELECT count(*) FROM y WHERE a < 0"), 2, "asyncpg, unnest")
     async with connection.transaction():

@@ -110,12 +110,13 @@ fn put_escaped(value: &[u8], delimiter: u8, out: &mut BytesMut) {
 }
 
 impl Rows {
-    /// Appends rows `from..to`, each as a message of its own.
+    /// Appends rows `from..to`, each as a message of its own. Of an error's row nothing is appended; those before it are.
     pub(crate) fn copy(&self, from: usize, to: usize, form: &mut RowForm, out: &mut Out) -> Result<()> {
         let binary = matches!(form, RowForm::Binary { .. });
         let columns: Vec<Column<'_>> = self.columns(binary)?;
         let mut value = BytesMut::new();
         for row in from..to {
+            let begin = out.bytes.len();
             let mut written = Ok(());
             let is_first = match form {
                 RowForm::Binary { begun } => !std::mem::replace(begun, true),
@@ -146,7 +147,10 @@ impl Rows {
                     Ok(())
                 })();
             });
-            written?;
+            if let Err(error) = written {
+                out.bytes.truncate(begin);
+                return Err(error);
+            }
         }
         Ok(())
     }

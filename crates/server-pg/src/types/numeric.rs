@@ -45,6 +45,29 @@ pub(crate) fn put_binary(out: &mut BytesMut, value: i128, scale: u8) {
     groups.iter().for_each(|group| out.put_u16(*group));
 }
 
+/// Appends a number that is written out, such as `-12.50`, however many digits it has; without a length.
+pub(crate) fn put_binary_of_text(out: &mut BytesMut, text: &str) {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (NEGATIVE, digits),
+        None => (0, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    // Groups are counted from the point: zeros fill up the first and the last one.
+    let filled = |digits: usize| "0".repeat(digits.next_multiple_of(4) - digits);
+    let all = [filled(whole.len()).as_str(), whole, fraction, filled(fraction.len()).as_str()].concat();
+    let group = |four: &[u8]| four.iter().fold(0, |group: u16, digit| group * 10 + u16::from(digit & 15));
+    let groups: Vec<u16> = all.as_bytes().chunks(4).map(group).collect();
+    let leading = groups.iter().take_while(|group| **group == 0).count();
+    let trailing = groups[leading..].iter().rev().take_while(|group| **group == 0).count();
+    let kept = &groups[leading..groups.len() - trailing];
+    let weight = whole.len().div_ceil(4) as i32 - 1 - leading as i32;
+    out.put_u16(kept.len() as u16);
+    out.put_i16(if kept.is_empty() { 0 } else { weight as i16 });
+    out.put_u16(if kept.is_empty() { 0 } else { sign });
+    out.put_u16(fraction.len() as u16);
+    kept.iter().for_each(|group| out.put_u16(*group));
+}
+
 /// Reads a value and its scale.
 pub(crate) fn read_binary(mut bytes: Bytes) -> Result<(i128, u8)> {
     let broken = || Error::new(ErrorKind::Protocol, "a binary NUMERIC cannot be read");
@@ -155,6 +178,9 @@ mod tests {
                 put_text(&mut out, value, scale);
                 let text = String::from_utf8(out.to_vec()).unwrap();
                 assert_eq!(read_text(&text), Some((value, scale)), "{text}");
+                let mut out = BytesMut::new();
+                put_binary_of_text(&mut out, &text);
+                assert_eq!(read_binary(out.freeze()).unwrap(), (value, scale), "{text}");
             }
         }
     }
