@@ -6,7 +6,6 @@ Usage: wire.py PATH_TO_ALLUVIA
 import asyncio
 import datetime
 import decimal
-import os
 import pathlib
 import shutil
 import subprocess
@@ -261,28 +260,39 @@ def with_psql(port):
     if shutil.which("psql") is None:
         serving.apt("postgresql-client", "psql")
 
-    def psql(*args, stdin=None):
+    def asked(*args, stdin=None):
         command = ["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-v", "ON_ERROR_STOP=1", *args, "alluvia"]
-        done = subprocess.run(command, input=stdin, text=True, capture_output=True, env={**os.environ, "PGOPTIONS": "-c client_min_messages=warning"})
+        done = subprocess.run(command, input=stdin, text=True, capture_output=True)
         assert done.returncode == 0, f"psql {args}: {done.stderr}"
+        return done
+
+    def psql(*args, stdin=None):
+        return asked(*args, stdin=stdin).stdout
+
+    # What a query used is told of tables, and not of what psql asks the catalog by itself.
+    def silent(command):
+        done = asked("-c", command)
+        check("NOTICE" in done.stderr, False, f"psql, {command} without notices: {done.stderr}")
         return done.stdout
 
     psql("-c", "CREATE TABLE q (id BIGINT NOT NULL, name TEXT, price DECIMAL(10, 2))")
     for database, state in (("postgres", 0), ("alluvia", 0), ("sales", 2)):
-        asked = subprocess.run(["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-At", "-c", "SELECT current_database()", database],
-                               capture_output=True, text=True)
-        check(asked.returncode, state, f"psql, database {database}: {asked.stderr}")
-        check("alluvia" in (asked.stderr if state else asked.stdout), True, f"psql, the database that there is instead of {database}")
+        done = subprocess.run(["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-At", "-c", "SELECT current_database()", database],
+                              capture_output=True, text=True)
+        check(done.returncode, state, f"psql, database {database}: {done.stderr}")
+        check("alluvia" in (done.stderr if state else done.stdout), True, f"psql, the database that there is instead of {database}")
     check(psql("-At", "-c", "COPY q FROM STDIN", stdin="1\tone\t1.50\n2\t\\N\t\\N\n"), "COPY 2\n", "psql, COPY in")
     check(psql("-At", "-c", "SELECT * FROM q ORDER BY id"), "1|one|1.50\n2||\n", "psql, rows")
     check(psql("-At", "-c", "COPY q TO STDOUT (FORMAT csv)").splitlines().__len__(), 2, "psql, COPY out")
-    described = psql("-c", r"\d q")
+    check("NOTICE:  used version" in asked("-c", "SELECT * FROM q").stderr, True, "psql, what a query used")
+    check("NOTICE" in asked("-c", "SELECT 1").stderr, False, "psql, a query of no table")
+    described = silent(r"\d q")
     for words in ("Table \"public.q\"", "id     | bigint", "not null", "numeric(10,2)"):
         check(words in described, True, f"psql, \\d shows {words}")
     check("q" in psql("-At", "-c", r"\dt"), True, "psql, \\dt")
     check("alluvia" in psql("-At", "-c", r"\l"), True, "psql, \\l")
     for command in (r"\d", r"\df", r"\dn", r"\du", r"\di", r"\dv", r"\d+ q", r"\dT", r"\dx", r"\dt+", r"\l+", r"\conninfo", r"\encoding"):
-        psql("-c", command)
+        silent(command)
     timed = psql("-c", r"\timing on", "-c", "SELECT 1")
     check("Time:" in timed, True, "psql, \\timing")
 
