@@ -33,7 +33,7 @@ pub fn code_of(kind: ErrorKind) -> Code {
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,
         OutOfMemory | DiskFull | TooLarge | Busy => Code::ResourceExhausted,
-        Locked | Poisoned | Shutdown => Code::Unavailable,
+        Locked | Poisoned | Shutdown | IdleTransaction => Code::Unavailable,
         Corrupt => Code::DataLoss,
         Io | IncompatibleFormat | Internal => Code::Internal,
     }

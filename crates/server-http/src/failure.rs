@@ -32,7 +32,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         Timeout => StatusCode::GATEWAY_TIMEOUT,
         NotSupported => StatusCode::NOT_IMPLEMENTED,
         OutOfMemory | DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-        Busy | Locked | Poisoned | Shutdown => StatusCode::SERVICE_UNAVAILABLE,
+        Busy | Locked | Poisoned | Shutdown | IdleTransaction => StatusCode::SERVICE_UNAVAILABLE,
         Io | Corrupt | IncompatibleFormat | Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
