@@ -125,6 +125,12 @@ def with_psycopg(port):
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
         connection.execute("SELECT count(*) FROM n WHERE b = 'row 5'").fetchall()
         check(any("version" in notice and "stage" in notice for notice in notices), True, "psycopg, what a query used")
+        for place in ("%t", "%b"):
+            try:
+                connection.execute(f"SELECT {place}", (decimal.Decimal("1234567890123456789012345678901234567890.5"),))
+                raise AssertionError("a number of more digits than a DECIMAL has was taken")
+            except psycopg.errors.NumericValueOutOfRange as error:
+                check("more digits" in str(error), True, f"psycopg, too many digits as {place}")
         check(connection.info.server_version // 10000, 16, "psycopg, server_version")
         check(connection.info.parameter_status("TimeZone"), "UTC", "psycopg, TimeZone")
 

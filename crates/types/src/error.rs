@@ -35,6 +35,8 @@ pub enum ErrorKind {
     InvalidValue,
     /// A text is not written as values of its type are.
     InvalidText,
+    /// Bytes are no value of their type in its binary format.
+    InvalidBinary,
     /// A text is no regular expression.
     InvalidPattern,
     /// A value, or the result of arithmetic, does not fit its type.
@@ -121,7 +123,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 53] = [
+    pub const ALL: [ErrorKind; 54] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -134,6 +136,7 @@ impl ErrorKind {
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
+        ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
         ErrorKind::DivisionByZero,
@@ -193,6 +196,7 @@ impl ErrorKind {
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
+            InvalidBinary => "22P03",
             InvalidPattern => "2201B",
             OutOfRange => "22003",
             DivisionByZero => "22012",

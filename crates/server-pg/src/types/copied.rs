@@ -283,7 +283,9 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
         _ => length,
     };
     if length != wanted {
-        return Err(broken(&format!("a value has {length} bytes where its column's type has {wanted}"))
+        let message =
+            format!("the binary COPY cannot be read: a value has {length} bytes where its column's type has {wanted}");
+        return Err(Error::new(ErrorKind::InvalidBinary, message)
             .with_hint("in the binary format values must be of exactly the columns' types"));
     }
     let mut digits = itoa::Buffer::new();
@@ -376,6 +378,8 @@ mod tests {
         // After the header and after each row.
         assert_eq!(ends, [19, 53, 67]);
         assert!(BinaryAsText::new(&types[..2]).take(&bytes).is_err());
+        let wider = [DataType::Int64, DataType::Utf8, DataType::Float64];
+        assert_eq!(BinaryAsText::new(&wider).take(&bytes).unwrap_err().kind(), ErrorKind::InvalidBinary);
         assert!(BinaryAsText::new(&types).take(b"1\tx\n").is_err());
     }
 }

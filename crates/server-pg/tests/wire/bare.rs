@@ -174,6 +174,32 @@ async fn lists_of_lists_are_sent_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn values_that_cannot_be_read_have_their_sqlstate() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    // Types by their numbers: 23 is INT, 1700 is NUMERIC. A format of 0 is text, of 1 binary.
+    let cases: [(u32, u16, &[u8], &str); 6] = [
+        (23, 1, b"\0\0\0", "22P03"),
+        (23, 1, b"\0\0\0\0\0", "22P03"),
+        (1700, 1, b"\0\x01\0\0", "22P03"),
+        (23, 0, b"seven", "22P02"),
+        (1700, 0, b"1234567890123456789012345678901234567890.5", "22003"),
+        (1700, 1, b"\0\x01\0\x0b\0\0\0\0\0\x01", "22003"),
+    ];
+    for (type_oid, format, value, expected) in cases {
+        let parse = message(b'P', &[&b"\0SELECT $1\0\0\x01"[..], &type_oid.to_be_bytes()].concat());
+        let values = [&[0u8, 1][..], &(value.len() as u32).to_be_bytes(), value, b"\0\0"].concat();
+        let bind = message(b'B', &[&b"\0\0\0\x01"[..], &format.to_be_bytes(), &values].concat());
+        bare.send_raw(&[parse, bind, message(b'S', b"")].concat()).await;
+        let messages = bare.until_ready().await;
+        let kinds: String = messages.iter().map(|(kind, _)| char::from(*kind)).collect();
+        assert_eq!(kinds, "1EZ");
+        let told = String::from_utf8_lossy(&messages[1].1);
+        assert!(told.contains(&format!("\0C{expected}\0Mparameter $1: ")), "{expected}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn broken_messages_end_their_connection_alone() {
     let served = serve_with(ServerOptions { message_bytes_max: 1 << 20, ..ServerOptions::default() }).await;
     let client = served.client().await;
