@@ -6,7 +6,6 @@ Usage: wire.py PATH_TO_ALLUVIA
 import asyncio
 import datetime
 import decimal
-import os
 import pathlib
 import shutil
 import subprocess
@@ -69,6 +68,8 @@ def with_psycopg(port):
             with connection.cursor(binary=binary) as cursor:
                 cursor.execute("SELECT %s::int[], %s::text[], %s::float8[], array_agg(a ORDER BY a) FROM p", ([1, None], ['a,"', ""], [0.5]))
                 check(cursor.fetchone(), ([1, None], ['a,"', ""], [0.5], [1, None]), f"psycopg, lists, binary={binary}")
+                cursor.execute("SELECT [[1,2],[3,4]]")
+                check(cursor.fetchone(), ([[1, 2], [3, 4]],), f"psycopg, lists of lists, binary={binary}")
         connection.execute("CREATE TABLE n (a INT, b TEXT)")
         with connection.transaction():
             connection.execute("INSERT INTO n VALUES (-1, 'outer')")
@@ -124,6 +125,12 @@ def with_psycopg(port):
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
         connection.execute("SELECT count(*) FROM n WHERE b = 'row 5'").fetchall()
         check(any("version" in notice and "stage" in notice for notice in notices), True, "psycopg, what a query used")
+        for place in ("%t", "%b"):
+            try:
+                connection.execute(f"SELECT {place}", (decimal.Decimal("1234567890123456789012345678901234567890.5"),))
+                raise AssertionError("a number of more digits than a DECIMAL has was taken")
+            except psycopg.errors.NumericValueOutOfRange as error:
+                check("more digits" in str(error), True, f"psycopg, too many digits as {place}")
         check(connection.info.server_version // 10000, 16, "psycopg, server_version")
         check(connection.info.parameter_status("TimeZone"), "UTC", "psycopg, TimeZone")
 
@@ -142,6 +149,12 @@ async def with_asyncpg(port):
         check(await connection.fetchval(f"SELECT count(*) FROM y WHERE {condition}", values), 1, f"asyncpg, {condition}")
     lists = await connection.fetchrow("SELECT $1::int[], $2::text[], $3::float8[], array_agg(b) FROM y", [1, None], ['a,"', ""], [])
     check(tuple(lists), ([1, None], ['a,"', ""], [], [2**40]), "asyncpg, lists")
+    check(await connection.fetchval("SELECT [[1,2],[3,4]]"), [[1, 2], [3, 4]], "asyncpg, lists of lists")
+    try:
+        await connection.fetchval("SELECT [[1,2],[3]]")
+        raise AssertionError("asyncpg, a list of lists without a binary form")
+    except asyncpg.FeatureNotSupportedError:
+        pass
     await connection.execute("INSERT INTO y (a, c) SELECT * FROM unnest($1::int[], $2::text[])", [-1, -2], ["p", None])
     check(await connection.fetchval("SELECT count(*) FROM y WHERE a < 0"), 2, "asyncpg, unnest")
     async with connection.transaction():
@@ -253,28 +266,39 @@ def with_psql(port):
     if shutil.which("psql") is None:
         serving.apt("postgresql-client", "psql")
 
-    def psql(*args, stdin=None):
+    def asked(*args, stdin=None):
         command = ["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-v", "ON_ERROR_STOP=1", *args, "alluvia"]
-        done = subprocess.run(command, input=stdin, text=True, capture_output=True, env={**os.environ, "PGOPTIONS": "-c client_min_messages=warning"})
+        done = subprocess.run(command, input=stdin, text=True, capture_output=True)
         assert done.returncode == 0, f"psql {args}: {done.stderr}"
+        return done
+
+    def psql(*args, stdin=None):
+        return asked(*args, stdin=stdin).stdout
+
+    # What a query used is told of tables, and not of what psql asks the catalog by itself.
+    def silent(command):
+        done = asked("-c", command)
+        check("NOTICE" in done.stderr, False, f"psql, {command} without notices: {done.stderr}")
         return done.stdout
 
     psql("-c", "CREATE TABLE q (id BIGINT NOT NULL, name TEXT, price DECIMAL(10, 2))")
     for database, state in (("postgres", 0), ("alluvia", 0), ("sales", 2)):
-        asked = subprocess.run(["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-At", "-c", "SELECT current_database()", database],
-                               capture_output=True, text=True)
-        check(asked.returncode, state, f"psql, database {database}: {asked.stderr}")
-        check("alluvia" in (asked.stderr if state else asked.stdout), True, f"psql, the database that there is instead of {database}")
+        done = subprocess.run(["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-At", "-c", "SELECT current_database()", database],
+                              capture_output=True, text=True)
+        check(done.returncode, state, f"psql, database {database}: {done.stderr}")
+        check("alluvia" in (done.stderr if state else done.stdout), True, f"psql, the database that there is instead of {database}")
     check(psql("-At", "-c", "COPY q FROM STDIN", stdin="1\tone\t1.50\n2\t\\N\t\\N\n"), "COPY 2\n", "psql, COPY in")
     check(psql("-At", "-c", "SELECT * FROM q ORDER BY id"), "1|one|1.50\n2||\n", "psql, rows")
     check(psql("-At", "-c", "COPY q TO STDOUT (FORMAT csv)").splitlines().__len__(), 2, "psql, COPY out")
-    described = psql("-c", r"\d q")
+    check("NOTICE:  used version" in asked("-c", "SELECT * FROM q").stderr, True, "psql, what a query used")
+    check("NOTICE" in asked("-c", "SELECT 1").stderr, False, "psql, a query of no table")
+    described = silent(r"\d q")
     for words in ("Table \"public.q\"", "id     | bigint", "not null", "numeric(10,2)"):
         check(words in described, True, f"psql, \\d shows {words}")
     check("q" in psql("-At", "-c", r"\dt"), True, "psql, \\dt")
     check("alluvia" in psql("-At", "-c", r"\l"), True, "psql, \\l")
     for command in (r"\d", r"\df", r"\dn", r"\du", r"\di", r"\dv", r"\d+ q", r"\dT", r"\dx", r"\dt+", r"\l+", r"\conninfo", r"\encoding"):
-        psql("-c", command)
+        silent(command)
     timed = psql("-c", r"\timing on", "-c", "SELECT 1")
     check("Time:" in timed, True, "psql, \\timing")
 

@@ -17,10 +17,9 @@ pub fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
-        | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | UndefinedParameter | Protocol
-        | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => {
-            Code::InvalidArgument
-        }
+        | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
+        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
+        | TooManyRows | OutOfRange | DivisionByZero => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
@@ -33,7 +32,7 @@ pub fn code_of(kind: ErrorKind) -> Code {
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,
         OutOfMemory | DiskFull | TooLarge | Busy => Code::ResourceExhausted,
-        Locked | Poisoned | Shutdown => Code::Unavailable,
+        Locked | Poisoned | Shutdown | IdleTransaction => Code::Unavailable,
         Corrupt => Code::DataLoss,
         Io | IncompatibleFormat | Internal => Code::Internal,
     }

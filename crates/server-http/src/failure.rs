@@ -15,9 +15,9 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
-        | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction
-        | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
-        | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
+        | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction
+        | FailedTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample
+        | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
@@ -32,7 +32,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         Timeout => StatusCode::GATEWAY_TIMEOUT,
         NotSupported => StatusCode::NOT_IMPLEMENTED,
         OutOfMemory | DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-        Busy | Locked | Poisoned | Shutdown => StatusCode::SERVICE_UNAVAILABLE,
+        Busy | Locked | Poisoned | Shutdown | IdleTransaction => StatusCode::SERVICE_UNAVAILABLE,
         Io | Corrupt | IncompatibleFormat | Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -21,6 +21,30 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tracing::{Instrument, Span, info_span};
 
+/// What says how long a connection may be idle.
+#[derive(Clone, Copy)]
+enum Patience {
+    /// The session, of its transactions.
+    Session,
+    /// This setting of the server.
+    Server(&'static str),
+}
+
+/// The error that ends a connection which was idle for longer than that lets it.
+fn idle_for_too_long(patience: Patience) -> Error {
+    match patience {
+        Patience::Session => Error::new(
+            ErrorKind::IdleTransaction,
+            "the connection was idle in a transaction for too long",
+        )
+        .with_hint(
+            "what the transaction did is rolled back; idle_in_transaction_session_timeout says how long it may wait",
+        ),
+        Patience::Server(setting) => Error::new(ErrorKind::Shutdown, "the connection was idle for too long")
+            .with_hint(format!("the server ends connections that are idle for {setting}")),
+    }
+}
+
 /// A connection that has logged in.
 pub(crate) struct Connection {
     pub(crate) io: Io,
@@ -98,32 +122,38 @@ impl Connection {
 
     /// The next message, unless the connection was idle for too long or the server stops.
     async fn next(&mut self) -> Result<Message> {
-        let (idle, setting) = self.idle_limit();
+        let limit = self.idle_limit();
         let mut stop = self.shared.stop.clone();
         let too_long = async {
-            match idle.is_zero() {
-                true => std::future::pending().await,
-                false => sleep(idle).await,
+            match limit {
+                Some((time, patience)) => {
+                    sleep(time).await;
+                    idle_for_too_long(patience)
+                }
+                None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
             message = self.io.next() => message,
             () = reached(&mut stop, Stopping::Idle) => Err(stopped()),
-            () = too_long => Err(Error::new(ErrorKind::Shutdown, "the connection was idle for too long")
-                .with_hint(format!("the server ends connections that are idle for {setting}"))),
+            error = too_long => Err(error),
         }
     }
 
-    /// How long the connection may be idle, and which setting says so: less where others wait for what it holds.
-    fn idle_limit(&self) -> (Duration, &'static str) {
+    /// How long the connection may be idle, and what says so: less where others wait for what it holds. `None` is for ever.
+    fn idle_limit(&self) -> Option<(Duration, Patience)> {
         let ServerOptions { idle_timeout, transaction_idle_timeout, .. } = self.shared.options;
-        let is_shorter =
-            !transaction_idle_timeout.is_zero() && (idle_timeout.is_zero() || transaction_idle_timeout < idle_timeout);
-        if is_shorter && (self.session.in_transaction() || self.portals.values().any(|portal| portal.begun.is_some())) {
-            return (transaction_idle_timeout, "transaction_idle_timeout, with an open transaction or portal");
-        }
-        (idle_timeout, "idle_timeout")
+        let in_transaction = self.session.in_transaction();
+        let holds_something = in_transaction || self.portals.values().any(|portal| portal.begun.is_some());
+        let with_something = Patience::Server("transaction_idle_timeout, with an open transaction or portal");
+        let limits = [
+            (in_transaction, self.session.idle_transaction_timeout(), Patience::Session),
+            (true, idle_timeout, Patience::Server("idle_timeout")),
+            (holds_something, transaction_idle_timeout, with_something),
+        ];
+        let holding = limits.into_iter().filter(|(holds, time, _)| *holds && !time.is_zero());
+        holding.map(|(_, time, patience)| (time, patience)).min_by_key(|(time, _)| *time)
     }
 
     async fn messages(&mut self) -> Result<()> {

@@ -56,7 +56,8 @@ impl Connection {
         self.reported.warnings = !matches!(least.as_str(), "error" | "fatal" | "panic");
     }
 
-    /// Tells what a statement has to tell, once it is over: its notices, and what it used.
+    /// Tells what a statement has to tell, once it is over: its notices, and what it used of tables. Tools ask the catalog in many
+    /// statements that nobody wrote: of those there is nothing to tell.
     pub(crate) fn tell(&mut self, outcome: &Outcome) {
         if !self.reported.notices {
             return;
@@ -64,9 +65,7 @@ impl Connection {
         for notice in outcome.notices() {
             self.io.out.notice(Severity::Notice, "00000", notice);
         }
-        if let Some(used) = outcome.used()
-            && (used.segments + used.segments_skipped + used.rows_read > 0 || used.version.0 > 0)
-        {
+        if let Some(used) = outcome.used().filter(|used| used.of_tables) {
             self.io.out.notice(Severity::Notice, "00000", &format!("used {used}"));
         }
     }

@@ -35,6 +35,8 @@ pub enum ErrorKind {
     InvalidValue,
     /// A text is not written as values of its type are.
     InvalidText,
+    /// Bytes are no value of their type in its binary format.
+    InvalidBinary,
     /// A text is no regular expression.
     InvalidPattern,
     /// A value, or the result of arithmetic, does not fit its type.
@@ -59,6 +61,8 @@ pub enum ErrorKind {
     Transaction,
     /// A statement in a transaction that has failed.
     FailedTransaction,
+    /// A transaction in which nothing came for longer than its session lets it wait.
+    IdleTransaction,
     /// No savepoint of that name in the transaction.
     UndefinedSavepoint,
     /// The statement has a parameter that no value was given for.
@@ -119,7 +123,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 52] = [
+    pub const ALL: [ErrorKind; 54] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -132,6 +136,7 @@ impl ErrorKind {
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
+        ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
         ErrorKind::DivisionByZero,
@@ -144,6 +149,7 @@ impl ErrorKind {
         ErrorKind::InvalidSetting,
         ErrorKind::Transaction,
         ErrorKind::FailedTransaction,
+        ErrorKind::IdleTransaction,
         ErrorKind::UndefinedSavepoint,
         ErrorKind::UndefinedParameter,
         ErrorKind::UndefinedStatement,
@@ -190,6 +196,7 @@ impl ErrorKind {
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
+            InvalidBinary => "22P03",
             InvalidPattern => "2201B",
             OutOfRange => "22003",
             DivisionByZero => "22012",
@@ -202,6 +209,7 @@ impl ErrorKind {
             InvalidSetting => "22023",
             Transaction => "25000",
             FailedTransaction => "25P02",
+            IdleTransaction => "25P03",
             UndefinedSavepoint => "3B001",
             UndefinedParameter => "42P02",
             UndefinedStatement => "26000",

@@ -231,6 +231,12 @@ impl Session {
         self.state.lock().settings.statement_timeout
     }
 
+    /// How long the session's transactions may wait for their next statement; zero is no limit. It is for whoever serves the session
+    /// to end one that waits longer.
+    pub fn idle_transaction_timeout(&self) -> Duration {
+        self.state.lock().settings.idle_transaction_timeout
+    }
+
     /// DISCARD ALL.
     pub(crate) fn discard(&self) -> Result<Outcome> {
         self.cursors.clear();

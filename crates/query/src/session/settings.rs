@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     /// Zero is no limit.
     pub(crate) statement_timeout: Duration,
+    /// How long a connection of PostgreSQL's protocol may be idle in a transaction; zero is no limit.
+    pub(crate) idle_transaction_timeout: Duration,
     /// Of one query.
     pub(crate) memory_limit_bytes: u64,
     /// What all queries of the database together may hold, so the most that one can be given. No session changes it.
@@ -62,13 +64,17 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 21] = [
+const SETTINGS: [(&str, &str); 22] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
     ("error_action", "What becomes of a statement whose sample does not reach max_error: escalate, error or mark."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
+    (
+        "idle_in_transaction_session_timeout",
+        "How long a connection of PostgreSQL's protocol may be idle in a transaction before it is ended; 0 for no limit.",
+    ),
     ("index_rule", "Whether aggregates inside larger statements are answered by the index where it can: on or off."),
     ("max_error", "The largest error of a value relative to the exact one, from 0 (exact) to below 1."),
     ("memory_limit", "Memory that one query may hold before it spills."),
@@ -110,6 +116,7 @@ impl Settings {
             freshness: None,
             durability: Durability::Sync,
             statement_timeout: Duration::ZERO,
+            idle_transaction_timeout: Duration::ZERO,
             memory_limit_bytes: memory_limit_bytes.min(memory_limit_max_bytes),
             memory_limit_max_bytes,
             batch_size: 8192,
@@ -165,6 +172,14 @@ impl Settings {
             let takes = format!("a whole number from {least} to {most}");
             let number = text.parse::<u64>().map_err(|_| wrong(&takes))?;
             if (least..=most).contains(&number) { Ok(number) } else { Err(wrong(&takes)) }
+        };
+        // As in PostgreSQL, a number without a unit is one of milliseconds.
+        let limit = || -> Result<Duration> {
+            match text.parse::<u64>() {
+                Ok(millis) => Ok(Duration::from_millis(millis)),
+                Err(_) => parse_duration(text)
+                    .ok_or_else(|| wrong("a time, such as '30s' or '5min', or a number of milliseconds")),
+            }
         };
         match name {
             "batch_size" => self.batch_size = number(1, 1 << 20)? as usize,
@@ -241,13 +256,8 @@ impl Settings {
                     _ => return Err(wrong("escalate, error or mark")),
                 }
             }
-            "statement_timeout" => {
-                let takes = "a time, such as '30s' or '5min', or a number of milliseconds";
-                self.statement_timeout = match text.parse::<u64>() {
-                    Ok(millis) => Duration::from_millis(millis),
-                    Err(_) => parse_duration(text).ok_or_else(|| wrong(takes))?,
-                }
-            }
+            "idle_in_transaction_session_timeout" => self.idle_transaction_timeout = limit()?,
+            "statement_timeout" => self.statement_timeout = limit()?,
             "threads" => self.threads = number(1, 1024)? as usize,
             "timezone" => match text.to_ascii_uppercase().as_str() {
                 "UTC" | "ETC/UTC" | "GMT" | "Z" | "+00" | "+00:00" | "0" => {}
@@ -295,6 +305,7 @@ impl Settings {
                 Missed::Error => "error".to_owned(),
                 Missed::Mark => "mark".to_owned(),
             },
+            "idle_in_transaction_session_timeout" => show_duration(self.idle_transaction_timeout),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
             "timezone" => "UTC".to_owned(),
@@ -328,6 +339,7 @@ impl Settings {
             "max_error" => self.max_error = other.max_error,
             "confidence" => self.confidence = other.confidence,
             "error_action" => self.error_action = other.error_action,
+            "idle_in_transaction_session_timeout" => self.idle_transaction_timeout = other.idle_transaction_timeout,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
             _ => match other.client.get_key_value(name) {
@@ -509,6 +521,7 @@ mod tests {
             ("durability", "relaxed"),
             ("error_action", "mark"),
             ("freshness", "250ms"),
+            ("idle_in_transaction_session_timeout", "90s"),
             ("index_rule", "off"),
             ("max_error", "0.01"),
             ("memory_limit", "512MB"),
@@ -569,6 +582,8 @@ mod tests {
             ("threads", "two"),
             ("timezone", "Europe/Berlin"),
             ("statement_timeout", "-1"),
+            ("idle_in_transaction_session_timeout", "-1"),
+            ("idle_in_transaction_session_timeout", "soon"),
             ("progress", "0"),
             ("progress", "9ms"),
             ("progress", "often"),

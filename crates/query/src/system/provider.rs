@@ -95,6 +95,7 @@ impl TableProvider for SystemTable {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = StatementContext::of(session)?;
+        context.used.read_system_table();
         let rows = match self.rows {
             Rows::Of(rows) => rows(&context),
             Rows::Asked(rows) => rows(&context).map_err(wrap)?,

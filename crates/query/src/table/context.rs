@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tracing::Span;
 use tracing::span::Id;
@@ -100,6 +100,7 @@ pub struct UsedCounters {
     rows_to_read: AtomicU64,
     tail_rows: AtomicU64,
     bytes_read: AtomicU64,
+    of_tables: AtomicBool,
     sample: Mutex<Option<SampleUsed>>,
     /// The statement's span, if it is traced: its number, which does not keep it open.
     span: Option<Id>,
@@ -108,10 +109,12 @@ pub struct UsedCounters {
 impl UsedCounters {
     /// Nothing read of this snapshot yet.
     pub fn new(snapshot: &Snapshot) -> Arc<UsedCounters> {
-        UsedCounters::at(snapshot.version, snapshot.lag, snapshot.stage)
+        let counters = UsedCounters::at(snapshot.version, snapshot.lag, snapshot.stage);
+        counters.of_tables.store(!snapshot.tables.is_empty(), Ordering::Relaxed);
+        counters
     }
 
-    /// Nothing read yet of a snapshot of this version.
+    /// Nothing read yet of a table at this version.
     pub(crate) fn at(version: Version, lag: Duration, stage: Stage) -> Arc<UsedCounters> {
         Arc::new(UsedCounters {
             version,
@@ -126,6 +129,7 @@ impl UsedCounters {
             rows_to_read: AtomicU64::new(0),
             tail_rows: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
+            of_tables: AtomicBool::new(true),
             sample: Mutex::default(),
             span: Span::current().id(),
         })
@@ -152,8 +156,14 @@ impl UsedCounters {
             rows_to_read: get(&self.rows_to_read),
             tail_rows: get(&self.tail_rows),
             bytes_read: get(&self.bytes_read),
+            of_tables: self.of_tables.load(Ordering::Relaxed),
             sample: *self.sample.lock(),
         }
+    }
+
+    /// It reads a table of schema `alluvia`, which no snapshot names.
+    pub(crate) fn read_system_table(&self) {
+        self.of_tables.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn add_segments(&self, read: u64, skipped: u64) {
@@ -234,6 +244,8 @@ pub struct Used {
     pub tail_rows: u64,
     /// Bytes fetched from segments, compressed.
     pub bytes_read: u64,
+    /// Whether it read tables: users', or those of schema `alluvia`. PostgreSQL's catalog alone is none.
+    pub of_tables: bool,
     /// The sample that the answer is from; `None` of an exact answer.
     pub sample: Option<SampleUsed>,
 }

@@ -110,12 +110,13 @@ fn put_escaped(value: &[u8], delimiter: u8, out: &mut BytesMut) {
 }
 
 impl Rows {
-    /// Appends rows `from..to`, each as a message of its own.
+    /// Appends rows `from..to`, each as a message of its own. Of an error's row nothing is appended; those before it are.
     pub(crate) fn copy(&self, from: usize, to: usize, form: &mut RowForm, out: &mut Out) -> Result<()> {
         let binary = matches!(form, RowForm::Binary { .. });
         let columns: Vec<Column<'_>> = self.columns(binary)?;
         let mut value = BytesMut::new();
         for row in from..to {
+            let begin = out.bytes.len();
             let mut written = Ok(());
             let is_first = match form {
                 RowForm::Binary { begun } => !std::mem::replace(begun, true),
@@ -146,7 +147,10 @@ impl Rows {
                     Ok(())
                 })();
             });
-            written?;
+            if let Err(error) = written {
+                out.bytes.truncate(begin);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -279,7 +283,9 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
         _ => length,
     };
     if length != wanted {
-        return Err(broken(&format!("a value has {length} bytes where its column's type has {wanted}"))
+        let message =
+            format!("the binary COPY cannot be read: a value has {length} bytes where its column's type has {wanted}");
+        return Err(Error::new(ErrorKind::InvalidBinary, message)
             .with_hint("in the binary format values must be of exactly the columns' types"));
     }
     let mut digits = itoa::Buffer::new();
@@ -372,6 +378,8 @@ mod tests {
         // After the header and after each row.
         assert_eq!(ends, [19, 53, 67]);
         assert!(BinaryAsText::new(&types[..2]).take(&bytes).is_err());
+        let wider = [DataType::Int64, DataType::Utf8, DataType::Float64];
+        assert_eq!(BinaryAsText::new(&wider).take(&bytes).unwrap_err().kind(), ErrorKind::InvalidBinary);
         assert!(BinaryAsText::new(&types).take(b"1\tx\n").is_err());
     }
 }

@@ -70,6 +70,7 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
         oid::FLOAT8 => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "DOUBLE"))?)),
         oid::NUMERIC => match numeric::read_text(trimmed) {
             Some((value, scale)) => ScalarValue::Decimal128(Some(value), 38, scale as i8),
+            None if numeric::is_too_long(trimmed) => return Err(numeric::too_long()),
             // An exponent, NaN: only a float can hold what it says.
             None => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "NUMERIC"))?)),
         },
@@ -118,7 +119,11 @@ fn list(element: u32, values: Vec<ScalarValue>) -> Result<ScalarValue> {
         };
     }
     let same = |value: ScalarValue| {
-        value.cast_to(&data_type).map_err(|_| wrong(&value.to_string(), "element of such an array"))
+        value.cast_to(&data_type).map_err(|_| match element {
+            // It fits by itself, and not with as many digits after the point as others of the array have.
+            oid::NUMERIC => numeric::too_long(),
+            _ => wrong(&value.to_string(), "element of such an array"),
+        })
     };
     let values = values.into_iter().map(same).collect::<Result<Vec<ScalarValue>>>()?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &data_type)))
@@ -161,7 +166,7 @@ fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
     let length = bytes.len();
     let wants = |wanted: usize| {
         let message = format!("a binary value of {length} bytes, where its type has {wanted}");
-        if length == wanted { Ok(()) } else { Err(Error::new(ErrorKind::Protocol, message)) }
+        if length == wanted { Ok(()) } else { Err(Error::new(ErrorKind::InvalidBinary, message)) }
     };
     Ok(match type_oid {
         oid::BOOL => {
@@ -226,7 +231,7 @@ fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
         }
         oid::JSONB => match bytes.split_first() {
             Some((1, text)) => ScalarValue::Utf8(Some(utf8(text)?.to_owned())),
-            _ => return Err(Error::new(ErrorKind::Protocol, "a binary JSONB of an unknown version")),
+            _ => return Err(Error::new(ErrorKind::InvalidBinary, "a binary JSONB of an unknown version")),
         },
         0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN => {
             ScalarValue::Utf8(Some(utf8(&bytes)?.to_owned()))
@@ -245,7 +250,7 @@ fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
 }
 
 fn binary_array(element: u32, mut bytes: Bytes) -> Result<ScalarValue> {
-    let broken = || Error::new(ErrorKind::Protocol, "a binary array cannot be read");
+    let broken = || Error::new(ErrorKind::InvalidBinary, "a binary array cannot be read");
     if bytes.len() < 12 {
         return Err(broken());
     }
@@ -312,6 +317,11 @@ mod tests {
             (oid::INT4, "", ErrorKind::InvalidText),
             (oid::INT2, "40000", ErrorKind::OutOfRange),
             (oid::INT8, "-9223372036854775809", ErrorKind::OutOfRange),
+            (oid::NUMERIC, "1234567890123456789012345678901234567890.5", ErrorKind::OutOfRange),
+            (oid::NUMERIC, "1234567890123456789012345678901234567890e3", ErrorKind::OutOfRange),
+            (oid::NUMERIC, "12x", ErrorKind::InvalidText),
+            (1231, "{1,1234567890123456789012345678901234567890}", ErrorKind::OutOfRange),
+            (1231, "{0.5,12345678901234567890123456789012345678}", ErrorKind::OutOfRange),
             (oid::DATE, "soon", ErrorKind::InvalidText),
             (1007, "{1,{2}}", ErrorKind::InvalidText),
             (oid::BYTEA, "\\x0", ErrorKind::InvalidText),
@@ -329,8 +339,18 @@ mod tests {
         {
             for length in [0, 3, 5, 9] {
                 let value = parameter(2, type_oid, true, Some(Bytes::from(vec![0; length])));
-                assert_eq!(value.unwrap_err().kind(), ErrorKind::Protocol);
+                let kind = value.unwrap_err().kind();
+                assert_eq!((kind, kind.sqlstate()), (ErrorKind::InvalidBinary, "22P03"));
             }
+        }
+        // A list that is cut, one whose element is too short, a number without its digits, and a version that is not known.
+        let cut = [0u8, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 1];
+        let short = [&cut[..], &[0, 0, 0, 1, 0, 0, 0, 1, 7]].concat();
+        for (type_oid, bytes) in
+            [(1007, cut.to_vec()), (1007, short), (oid::NUMERIC, vec![0, 1, 0, 0]), (oid::JSONB, vec![2])]
+        {
+            let error = parameter(1, type_oid, true, Some(Bytes::from(bytes))).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidBinary, "{error}");
         }
         assert!(parameter(1, 1007, true, Some(Bytes::from(vec![0xff; 20]))).is_err());
         assert_eq!(parameter(1, oid::INT8, true, None).unwrap(), ScalarValue::Int64(None));

@@ -2,9 +2,12 @@
 //!
 //! Columns are brought to their wire types a batch at a time; then rows are written one after the other, each value straight into
 //! the buffer that goes to the socket.
+//!
+//! Invariant: the buffer holds whole messages. A row that cannot be written leaves none, so that the error behind it is read as one.
 
 use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_float, put_interval, put_time, put_timestamp};
-use crate::types::{numeric, oid_of, sent_type};
+use crate::types::shape::{range, shape};
+use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::array::{
@@ -42,20 +45,22 @@ impl Rows {
         self.len
     }
 
-    /// Appends rows `from..to` as DataRow messages.
+    /// Appends rows `from..to` as DataRow messages. Of an error's row nothing is appended; those before it are.
     pub(crate) fn write(&self, from: usize, to: usize, out: &mut BytesMut) -> Result<()> {
         let columns: Vec<Column<'_>> =
             self.columns.iter().map(|(array, binary)| Column::new(array.as_ref(), *binary)).collect::<Result<_>>()?;
         for row in from..to {
+            let begin = out.len();
             out.put_u8(b'D');
-            let start = out.len();
             out.put_u32(0);
             out.put_u16(columns.len() as u16);
-            for column in &columns {
-                column.put(row, out)?;
+            let written = columns.iter().try_for_each(|column| column.put(row, out));
+            if let Err(error) = written {
+                out.truncate(begin);
+                return Err(error);
             }
-            let length = (out.len() - start) as u32;
-            out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+            let length = (out.len() - begin - 1) as u32;
+            out[begin + 1..begin + 5].copy_from_slice(&length.to_be_bytes());
         }
         Ok(())
     }
@@ -100,6 +105,9 @@ enum Values<'a> {
     Interval(&'a IntervalMonthDayNanoArray),
     Duration(&'a DurationMicrosecondArray),
     Decimal(&'a Decimal128Array, u8),
+    /// Decimals of more digits than that, as they print.
+    WideDecimal(ArrayFormatter<'a>),
+    /// Its values, and the type of the elements: of lists of lists, of the innermost.
     List(&'a ListArray, Box<Column<'a>>, u32),
     Shown(ArrayFormatter<'a>),
 }
@@ -113,9 +121,10 @@ pub(super) struct Column<'a> {
 
 impl<'a> Column<'a> {
     fn new(array: &'a dyn Array, binary: bool) -> Result<Column<'a>> {
+        let binary = binary && dimensions(array.data_type()) <= DIMENSIONS_MAX;
         let shown = || {
             let options = FormatOptions::new().with_display_error(true);
-            ArrayFormatter::try_new(array, &options).map(Values::Shown).map_err(|error| {
+            ArrayFormatter::try_new(array, &options).map_err(|error| {
                 Error::new(
                     ErrorKind::NotSupported,
                     format!("values of type {} cannot be sent: {error}", array.data_type()),
@@ -144,9 +153,14 @@ impl<'a> Column<'a> {
             DataType::List(element) => {
                 let list = array.as_list::<i32>();
                 let inner = Column::new(list.values().as_ref(), binary)?;
-                Values::List(list, Box::new(inner), oid_of(element.data_type()))
+                let element_oid = match &inner.values {
+                    Values::List(_, _, innermost) => *innermost,
+                    _ => oid_of(element.data_type()),
+                };
+                Values::List(list, Box::new(inner), element_oid)
             }
-            _ => shown()?,
+            DataType::Decimal256(..) => Values::WideDecimal(shown()?),
+            _ => Values::Shown(shown()?),
         };
         Ok(Column { array, values, binary })
     }
@@ -211,21 +225,18 @@ impl<'a> Column<'a> {
             Values::Duration(values) => put_interval(out, 0, 0, values.value(row)),
             Values::Decimal(values, scale) => numeric::put_text(out, values.value(row), *scale),
             Values::List(list, inner, _) => {
-                let (from, to) = range(list, row);
+                let elements = range(list, row);
                 out.put_u8(b'{');
-                for at in from..to {
-                    if at > from {
+                for at in elements.clone() {
+                    if at > elements.start {
                         out.put_u8(b',');
                     }
                     inner.put_element(at, out)?;
                 }
                 out.put_u8(b'}');
             }
-            Values::Shown(formatter) => {
-                let text = formatter.value(row).try_to_string().map_err(|error| {
-                    Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}"))
-                })?;
-                out.put_slice(text.as_bytes());
+            Values::WideDecimal(formatter) | Values::Shown(formatter) => {
+                out.put_slice(printed(formatter, row)?.as_bytes());
             }
         }
         Ok(())
@@ -281,28 +292,30 @@ impl<'a> Column<'a> {
             }
             Values::Decimal(values, scale) => numeric::put_binary(out, values.value(row), *scale),
             Values::List(list, inner, element) => {
-                let (from, to) = range(list, row);
-                if from == to {
+                let Some((lengths, mut elements)) = shape(list, row) else { return Err(shapeless()) };
+                if elements.is_empty() {
                     // No dimensions: that is what an empty array is.
                     out.put_u32(0);
                     out.put_u32(0);
                     out.put_u32(*element);
                     return Ok(());
                 }
-                if matches!(inner.values, Values::List(..)) {
-                    return Err(Error::new(ErrorKind::NotSupported, "lists of lists in binary are not supported")
-                        .with_hint("ask for the result as text, or UNNEST it"));
+                let mut innermost: &Column<'_> = inner;
+                while let Values::List(_, inner, _) = &innermost.values {
+                    innermost = inner;
                 }
-                let has_nulls = (from..to).any(|at| inner.array.is_null(at));
-                out.put_u32(1);
+                let has_nulls = elements.clone().any(|at| innermost.is_null(at));
+                out.put_u32(lengths.len() as u32);
                 out.put_u32(u32::from(has_nulls));
                 out.put_u32(*element);
-                out.put_u32((to - from) as u32);
-                out.put_u32(1);
-                for at in from..to {
-                    inner.put(at, out)?;
+                for length in lengths {
+                    out.put_u32(length as u32);
+                    // Places count from 1.
+                    out.put_u32(1);
                 }
+                elements.try_for_each(|at| innermost.put(at, out))?;
             }
+            Values::WideDecimal(formatter) => numeric::put_binary_of_text(out, &printed(formatter, row)?),
             // Text is the same in both formats, and so is what is only text.
             Values::Null | Values::Text(_) | Values::Shown(_) => self.put_text(row, out)?,
         }
@@ -310,19 +323,32 @@ impl<'a> Column<'a> {
     }
 }
 
-fn range(list: &ListArray, row: usize) -> (usize, usize) {
-    let offsets = list.value_offsets();
-    (offsets[row] as usize, offsets[row + 1] as usize)
+/// A value as it prints.
+fn printed(formatter: &ArrayFormatter<'_>, row: usize) -> Result<String> {
+    formatter
+        .value(row)
+        .try_to_string()
+        .map_err(|error| Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}")))
+}
+
+/// The error of a list of lists that is no array of PostgreSQL's.
+fn shapeless() -> Error {
+    Error::new(
+        ErrorKind::NotSupported,
+        "a list of lists that differ in length, or of which some are NULL, has no binary form",
+    )
+    .with_hint("ask for the result as text, or UNNEST it")
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use arrow::array::{StringArray, UInt64Array};
-    use arrow::datatypes::{Field, Int64Type, Schema};
+    use arrow::array::{Decimal256Array, StringArray, UInt64Array};
+    use arrow::datatypes::{Field, Int64Type, Schema, i256};
     use std::sync::Arc;
 
-    fn rows(array: ArrayRef, binary: bool) -> Result<Vec<Option<Vec<u8>>>> {
+    /// The values of a column as they are sent; `None` for NULL.
+    pub(in crate::types) fn rows(array: ArrayRef, binary: bool) -> Result<Vec<Option<Vec<u8>>>> {
         let schema = Arc::new(Schema::new(vec![Field::new("a", array.data_type().clone(), true)]));
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![array]).unwrap();
         let rows = Rows::new(&batch, &schema, &[i16::from(binary)])?;
@@ -352,6 +378,29 @@ mod tests {
         let binary = rows(Arc::new(numbers), true).unwrap().remove(0).unwrap();
         assert_eq!(&binary[..20], &[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 1]);
         assert_eq!(&binary[32..], &[255; 4]);
+    }
+
+    #[test]
+    fn decimals_of_any_width_are_numeric() {
+        let digits = "1234567890123456789012345678901234567890123456";
+        let values = [Some(i256::from_string(digits).unwrap()), Some(i256::from_i128(-5)), None];
+        let wide = Decimal256Array::from_iter(values).with_precision_and_scale(50, 2).unwrap();
+        let wide: ArrayRef = Arc::new(wide);
+        assert_eq!(
+            crate::types::of_field(&Field::new("a", wide.data_type().clone(), true)).0,
+            crate::types::oid::NUMERIC
+        );
+        let text = rows(wide.clone(), false).unwrap();
+        assert_eq!(text[0].as_deref(), Some(&b"12345678901234567890123456789012345678901234.56"[..]));
+        let binary = rows(wide, true).unwrap();
+        // Twelve groups of four digits, the first of which has weight 10.
+        let first: Vec<u16> =
+            binary[0].as_deref().unwrap().chunks(2).map(|two| u16::from_be_bytes([two[0], two[1]])).collect();
+        assert_eq!(first, [12, 10, 0, 2, 1234, 5678, 9012, 3456, 7890, 1234, 5678, 9012, 3456, 7890, 1234, 5600]);
+        let mut narrow = BytesMut::new();
+        numeric::put_binary(&mut narrow, -5, 2);
+        assert_eq!(binary[1].as_deref(), Some(&narrow[..]));
+        assert_eq!(binary[2], None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod copied;
 mod decode;
 mod encode;
 mod numeric;
+mod shape;
 
 pub(crate) use copied::{BinaryAsText, RowForm};
 pub(crate) use decode::parameter;
@@ -70,14 +71,29 @@ const ARRAYS: [(u32, u32); 22] = [
     (oid::JSONB, 3807),
 ];
 
-/// The type of arrays of a type; text for what has none.
+/// The type of arrays of a type; text for what has none. Arrays of arrays are arrays of the same type: it says nothing of how many
+/// dimensions a value has.
 fn array_of(element: u32) -> u32 {
+    if element_of(element).is_some() {
+        return element;
+    }
     ARRAYS.iter().find(|(known, _)| *known == element).map_or(oid::TEXT, |(_, array)| *array)
 }
 
 /// The type of an array's elements.
 fn element_of(array: u32) -> Option<u32> {
     ARRAYS.iter().find(|(_, known)| *known == array).map(|(element, _)| *element)
+}
+
+/// Dimensions that an array of PostgreSQL's may have.
+const DIMENSIONS_MAX: usize = 6;
+
+/// The dimensions of a wire type's values: how deep it is a list of lists.
+fn dimensions(wire: &DataType) -> usize {
+    match wire {
+        DataType::List(element) => 1 + dimensions(element.data_type()),
+        _ => 0,
+    }
 }
 
 /// The metadata key by which a column of the catalog says which of PostgreSQL's types it is: `oid`, `name`, `char`.
@@ -148,6 +164,8 @@ fn oid_of(wire: &DataType) -> u32 {
         DataType::Timestamp(_, Some(_)) => oid::TIMESTAMPTZ,
         DataType::Interval(_) | DataType::Duration(_) => oid::INTERVAL,
         DataType::Decimal128(..) | DataType::Decimal256(..) => oid::NUMERIC,
+        // What no array of PostgreSQL's can hold is only text.
+        DataType::List(_) if dimensions(wire) > DIMENSIONS_MAX => oid::TEXT,
         DataType::List(element) => array_of(oid_of_field(element)),
         _ => oid::TEXT,
     }

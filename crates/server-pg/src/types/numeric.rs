@@ -45,9 +45,53 @@ pub(crate) fn put_binary(out: &mut BytesMut, value: i128, scale: u8) {
     groups.iter().for_each(|group| out.put_u16(*group));
 }
 
+/// Appends a number that is written out, such as `-12.50`, however many digits it has; without a length.
+pub(crate) fn put_binary_of_text(out: &mut BytesMut, text: &str) {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (NEGATIVE, digits),
+        None => (0, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    // Groups are counted from the point: zeros fill up the first and the last one.
+    let filled = |digits: usize| "0".repeat(digits.next_multiple_of(4) - digits);
+    let all = [filled(whole.len()).as_str(), whole, fraction, filled(fraction.len()).as_str()].concat();
+    let group = |four: &[u8]| four.iter().fold(0, |group: u16, digit| group * 10 + u16::from(digit & 15));
+    let groups: Vec<u16> = all.as_bytes().chunks(4).map(group).collect();
+    let leading = groups.iter().take_while(|group| **group == 0).count();
+    let trailing = groups[leading..].iter().rev().take_while(|group| **group == 0).count();
+    let kept = &groups[leading..groups.len() - trailing];
+    let weight = whole.len().div_ceil(4) as i32 - 1 - leading as i32;
+    out.put_u16(kept.len() as u16);
+    out.put_i16(if kept.is_empty() { 0 } else { weight as i16 });
+    out.put_u16(if kept.is_empty() { 0 } else { sign });
+    out.put_u16(fraction.len() as u16);
+    kept.iter().for_each(|group| out.put_u16(*group));
+}
+
+/// The error of a number that no DECIMAL holds.
+pub(crate) fn too_long() -> Error {
+    Error::new(ErrorKind::OutOfRange, "a NUMERIC value has more digits than a DECIMAL can hold").with_hint(format!(
+        "a DECIMAL has at most {DIGITS_MAX} digits, all in all and after the point: round it, or send a DOUBLE"
+    ))
+}
+
+/// Whether a text is a number of more digits than a DECIMAL has. A float would take it, and keep half of them.
+pub(crate) fn is_too_long(text: &str) -> bool {
+    let (mantissa, has_exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, _)) => (mantissa, true),
+        None => (text, false),
+    };
+    let digits = mantissa.strip_prefix(['-', '+']).unwrap_or(mantissa);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = [whole, fraction].concat();
+    let is_longer = |digits: &str| digits.len() > DIGITS_MAX as usize;
+    all.bytes().all(|byte| byte.is_ascii_digit())
+        && (is_longer(all.trim_start_matches('0')) || is_longer(fraction) && !has_exponent)
+}
+
 /// Reads a value and its scale.
 pub(crate) fn read_binary(mut bytes: Bytes) -> Result<(i128, u8)> {
-    let broken = || Error::new(ErrorKind::Protocol, "a binary NUMERIC cannot be read");
+    let broken = || Error::new(ErrorKind::InvalidBinary, "a binary NUMERIC cannot be read");
     if bytes.len() < 8 {
         return Err(broken());
     }
@@ -61,10 +105,7 @@ pub(crate) fn read_binary(mut bytes: Bytes) -> Result<(i128, u8)> {
     if sign & NOT_A_NUMBER == NOT_A_NUMBER {
         return Err(Error::new(ErrorKind::InvalidValue, "NaN and infinity are no DECIMAL"));
     }
-    let range = || {
-        Error::new(ErrorKind::InvalidValue, "a NUMERIC value is out of range")
-            .with_hint("a DECIMAL has at most 38 digits")
-    };
+    let range = too_long;
     if scale > DIGITS_MAX {
         return Err(range());
     }
@@ -155,6 +196,9 @@ mod tests {
                 put_text(&mut out, value, scale);
                 let text = String::from_utf8(out.to_vec()).unwrap();
                 assert_eq!(read_text(&text), Some((value, scale)), "{text}");
+                let mut out = BytesMut::new();
+                put_binary_of_text(&mut out, &text);
+                assert_eq!(read_binary(out.freeze()).unwrap(), (value, scale), "{text}");
             }
         }
     }
@@ -169,5 +213,38 @@ mod tests {
         assert_eq!(&out[..], &[0, 1, 0xff, 0xff, 0x40, 0, 0, 1, 0x13, 0x88]);
         assert!(read_binary(Bytes::from_static(&[0, 0, 0, 0, 0xc0, 0, 0, 0])).is_err());
         assert!(read_binary(Bytes::from_static(&[0, 1, 0x7f, 0xff, 0, 0, 0, 0, 0, 1])).is_err());
+    }
+
+    #[test]
+    fn numbers_of_too_many_digits_are_told_from_what_is_no_decimal() {
+        let nines = "9".repeat(38);
+        for (text, is_too_long_for_it) in [
+            (nines.clone(), false),
+            (format!("-0{nines}"), false),
+            (format!("{nines}.0"), true),
+            (format!("+1{nines}"), true),
+            (format!("0.{nines}"), false),
+            (format!("0.{nines}1"), true),
+            (format!("0.{}1", "0".repeat(38)), true),
+            (format!("{nines}9e-3"), true),
+            (format!("0.{}1e50", "0".repeat(38)), false),
+            ("1e100".to_owned(), false),
+            ("NaN".to_owned(), false),
+            ("-Infinity".to_owned(), false),
+            (".".to_owned(), false),
+            (format!("{nines}9x"), false),
+        ] {
+            assert_eq!(is_too_long(&text), is_too_long_for_it, "{text}");
+            // What is too long is not read, and what is read is not too long.
+            assert!(read_text(&text).is_none() || !is_too_long_for_it, "{text}");
+        }
+        // 38 digits, and one more: the first group has two of them, or three, and nine whole groups follow.
+        let groups = |first: u16| {
+            let mut out = BytesMut::new();
+            [10, 9, 0, 0, first].into_iter().chain([9_999; 9]).for_each(|group| out.put_u16(group));
+            read_binary(out.freeze())
+        };
+        assert_eq!(groups(99).unwrap(), (10i128.pow(38) - 1, 0));
+        assert_eq!(groups(100).unwrap_err().kind(), ErrorKind::OutOfRange);
     }
 }

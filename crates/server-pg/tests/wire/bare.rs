@@ -141,6 +141,65 @@ async fn portals_go_with_the_savepoint_after_which_they_were_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lists_of_lists_are_sent_whole_or_not_at_all() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    let in_binary = |sql: &str| {
+        let parse = message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"].concat());
+        let bind = message(b'B', b"\0\0\0\0\0\0\0\x01\0\x01");
+        [parse, bind, message(b'D', b"P\0"), message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat()
+    };
+    bare.send_raw(&in_binary("SELECT [[1,2],[3]]")).await;
+    let messages = bare.until_ready().await;
+    let kinds: String = messages.iter().map(|(kind, _)| char::from(*kind)).collect();
+    assert_eq!(kinds, "12TEZ");
+    let error = String::from_utf8_lossy(&messages[3].1);
+    assert!(error.contains("C0A000\0") && error.contains("has no binary form"), "{error}");
+    // Rows before it are sent; of its own nothing is.
+    let sql = "SELECT CASE WHEN value < 300 THEN [[1,2],[3,4]] ELSE [[1,2],[3]] END FROM generate_series(1, 400)";
+    bare.send_raw(&in_binary(sql)).await;
+    assert_eq!(bare.kinds().await, format!("12T{}EZ", "D".repeat(299)));
+    bare.send(b'Q', b"COPY (SELECT [[1,2],[3]]) TO STDOUT (FORMAT binary)\0").await;
+    assert_eq!(bare.kinds().await, "HEZ");
+    // An array of BIGINT, of two dimensions, without NULLs, with two from 1 on in each.
+    bare.send_raw(&in_binary("SELECT [[1,2],[3,4]]")).await;
+    let messages = bare.until_ready().await;
+    let row = &messages.iter().find(|(kind, _)| *kind == b'D').unwrap().1;
+    let words: Vec<u32> = row[6..].chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap())).collect();
+    assert_eq!(words, [2, 0, 20, 2, 1, 2, 1, 8, 0, 1, 8, 0, 2, 8, 0, 3, 8, 0, 4]);
+    let client = served.client().await;
+    assert_eq!(texts(&client, "SELECT [[1,2],[3]]").await, ["{{1,2},{3}}"]);
+    let described = client.prepare("SELECT [[1,2],[3,4]]").await.unwrap();
+    assert_eq!(described.columns()[0].type_(), &tokio_postgres::types::Type::INT8_ARRAY);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_cannot_be_read_have_their_sqlstate() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    // Types by their numbers: 23 is INT, 1700 is NUMERIC. A format of 0 is text, of 1 binary.
+    let cases: [(u32, u16, &[u8], &str); 6] = [
+        (23, 1, b"\0\0\0", "22P03"),
+        (23, 1, b"\0\0\0\0\0", "22P03"),
+        (1700, 1, b"\0\x01\0\0", "22P03"),
+        (23, 0, b"seven", "22P02"),
+        (1700, 0, b"1234567890123456789012345678901234567890.5", "22003"),
+        (1700, 1, b"\0\x01\0\x0b\0\0\0\0\0\x01", "22003"),
+    ];
+    for (type_oid, format, value, expected) in cases {
+        let parse = message(b'P', &[&b"\0SELECT $1\0\0\x01"[..], &type_oid.to_be_bytes()].concat());
+        let values = [&[0u8, 1][..], &(value.len() as u32).to_be_bytes(), value, b"\0\0"].concat();
+        let bind = message(b'B', &[&b"\0\0\0\x01"[..], &format.to_be_bytes(), &values].concat());
+        bare.send_raw(&[parse, bind, message(b'S', b"")].concat()).await;
+        let messages = bare.until_ready().await;
+        let kinds: String = messages.iter().map(|(kind, _)| char::from(*kind)).collect();
+        assert_eq!(kinds, "1EZ");
+        let told = String::from_utf8_lossy(&messages[1].1);
+        assert!(told.contains(&format!("\0C{expected}\0Mparameter $1: ")), "{expected}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn broken_messages_end_their_connection_alone() {
     let served = serve_with(ServerOptions { message_bytes_max: 1 << 20, ..ServerOptions::default() }).await;
     let client = served.client().await;

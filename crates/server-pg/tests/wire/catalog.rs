@@ -1,5 +1,6 @@
 //! The catalog as tools ask for it: what psql 15 sends, as its `-E` shows it, and what drivers send.
 
+use crate::bare::Bare;
 use crate::support::{serve, texts};
 use tokio_postgres::SimpleQueryMessage;
 
@@ -27,6 +28,45 @@ async fn what_psql_asks_is_answered() {
         }
     }
     assert!(asked > 30, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_used_is_told_of_tables_alone() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE sales (id BIGINT NOT NULL, country TEXT)").await.unwrap();
+    client.batch_execute("INSERT INTO sales VALUES (1, 'fr')").await.unwrap();
+    let oid = texts(&client, "SELECT 'sales'::regclass::oid").await.remove(0);
+    let mut bare = Bare::start(&served).await;
+    let mut notices = async |sql: &str| {
+        bare.send(b'Q', &[sql.as_bytes(), b"\0"].concat()).await;
+        let messages = bare.until_ready().await;
+        assert!(messages.iter().all(|(kind, _)| *kind != b'E'), "{sql}");
+        let told = messages.iter().filter(|(kind, _)| *kind == b'N');
+        told.map(|(_, body)| String::from_utf8_lossy(body).into_owned()).collect::<Vec<String>>()
+    };
+    for (sql, is_told) in [
+        ("SELECT country FROM sales", true),
+        ("SELECT count(*) FROM sales", true),
+        ("SELECT s.id, c.relname FROM sales s, pg_class c WHERE c.relname = 'sales'", true),
+        ("INSERT INTO sales SELECT id + 1, country FROM sales", true),
+        ("SELECT table_name FROM alluvia.tables", true),
+        ("INSERT INTO sales VALUES (7, 'cl')", false),
+        ("SELECT 1", false),
+        ("SELECT value FROM generate_series(1, 3)", false),
+        ("SHOW freshness", false),
+        ("SELECT relname FROM pg_class", false),
+        ("SELECT column_name FROM information_schema.columns WHERE table_name = 'sales'", false),
+        ("SELECT version(), current_schema()", false),
+    ] {
+        let told = notices(sql).await;
+        let of_use = told.iter().filter(|told| told.contains("Mused version ")).count();
+        assert_eq!((told.len(), of_use), (usize::from(is_told), usize::from(is_told)), "{sql}: {told:?}");
+    }
+    for query in PSQL.split("-- META ").skip(1).flat_map(|part| part.split_once('\n').unwrap().1.split(";\n")) {
+        let query = query.trim().replace("16384", &oid);
+        assert!(notices(&query).await.is_empty(), "{query}");
+    }
 }
 
 async fn rows(client: &tokio_postgres::Client, sql: &str) -> Vec<Vec<String>> {

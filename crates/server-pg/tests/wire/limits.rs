@@ -116,6 +116,55 @@ async fn idle_connections_end_sooner_with_something_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_says_how_long_its_transactions_may_be_idle() {
+    let served = serve_with(ServerOptions::default()).await;
+    let (idle, failed, unlimited) = (served.client().await, served.client().await, served.client().await);
+    idle.batch_execute("CREATE TABLE t (a INT)").await.unwrap();
+    idle.batch_execute("SET idle_in_transaction_session_timeout = 300").await.unwrap();
+    assert_eq!(texts(&idle, "SHOW idle_in_transaction_session_timeout").await, ["300ms"]);
+    unlimited.batch_execute("SET idle_in_transaction_session_timeout = '300ms'").await.unwrap();
+    unlimited.batch_execute("SET idle_in_transaction_session_timeout = 0").await.unwrap();
+    unlimited.batch_execute("BEGIN").await.unwrap();
+    failed.batch_execute("SET idle_in_transaction_session_timeout = '300ms'").await.unwrap();
+    failed.batch_execute("BEGIN").await.unwrap();
+    failed.batch_execute("SELECT nothing").await.unwrap_err();
+    let mut bare = Bare::start(&served).await;
+    for sql in [
+        &b"SET idle_in_transaction_session_timeout = '1s'\0"[..],
+        b"BEGIN\0",
+        b"INSERT INTO t VALUES (1)\0",
+        b"SELECT a FROM t\0",
+    ] {
+        bare.send(b'Q', sql).await;
+        assert!(bare.kinds().await.ends_with("CZ"));
+    }
+    let (kind, body) = bare.receive().await.unwrap();
+    let told = String::from_utf8_lossy(&body);
+    assert_eq!(kind, b'E');
+    assert!(told.starts_with("SFATAL\0") && told.contains("\0C25P03\0"), "{told}");
+    assert_eq!(bare.receive().await, None);
+    ends(&failed).await;
+    // What it did is rolled back; whoever has no transaction, or no limit, stays.
+    assert_eq!(texts(&idle, "SELECT count(*) FROM t").await, ["0"]);
+    assert_eq!(texts(&unlimited, "SELECT 1").await, ["1"]);
+    // A role has it, too, and the server's own limit holds where it is the shorter one.
+    let session = served.db.session();
+    session.sql("CREATE ROLE hasty LOGIN").await.unwrap();
+    session.sql("ALTER ROLE hasty SET idle_in_transaction_session_timeout = '300ms'").await.unwrap();
+    let mut config = served.config();
+    config.user("hasty");
+    let hasty = served.client_with(&config).await.unwrap();
+    hasty.batch_execute("BEGIN").await.unwrap();
+    ends(&hasty).await;
+    let transaction_idle_timeout = Duration::from_millis(300);
+    let served = serve_with(ServerOptions { transaction_idle_timeout, ..ServerOptions::default() }).await;
+    let patient = served.client().await;
+    patient.batch_execute("SET idle_in_transaction_session_timeout = '1h'").await.unwrap();
+    patient.batch_execute("BEGIN").await.unwrap();
+    ends(&patient).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_end_in_time() {
     let options = ServerOptions {
         idle_timeout: Duration::from_millis(300),
