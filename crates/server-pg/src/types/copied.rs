@@ -121,6 +121,7 @@ impl Rows {
                 RowForm::Binary { begun } => !std::mem::replace(begun, true),
                 _ => false,
             };
+            let start = out.bytes.len();
             out.message(b'd', |out| {
                 if is_first {
                     put_signature(out);
@@ -146,7 +147,11 @@ impl Rows {
                     Ok(())
                 })();
             });
-            written?;
+            if let Err(error) = written {
+                // Half a row is no data.
+                out.bytes.truncate(start);
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -42,7 +42,8 @@ impl Rows {
         self.len
     }
 
-    /// Appends rows `from..to` as DataRow messages.
+    /// Appends rows `from..to` as DataRow messages. Where one cannot be written, the whole ones before it are: what is half a message
+    /// would swallow the error that comes after it.
     pub(crate) fn write(&self, from: usize, to: usize, out: &mut BytesMut) -> Result<()> {
         let columns: Vec<Column<'_>> =
             self.columns.iter().map(|(array, binary)| Column::new(array.as_ref(), *binary)).collect::<Result<_>>()?;
@@ -51,8 +52,9 @@ impl Rows {
             let start = out.len();
             out.put_u32(0);
             out.put_u16(columns.len() as u16);
-            for column in &columns {
-                column.put(row, out)?;
+            if let Err(error) = columns.iter().try_for_each(|column| column.put(row, out)) {
+                out.truncate(start - 1);
+                return Err(error);
             }
             let length = (out.len() - start) as u32;
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
@@ -114,7 +116,8 @@ pub(super) struct Column<'a> {
 impl<'a> Column<'a> {
     fn new(array: &'a dyn Array, binary: bool) -> Result<Column<'a>> {
         let shown = || {
-            let options = FormatOptions::new().with_display_error(true);
+            // Else the reason why a value has no form would be written in its place, within what it is part of.
+            let options = FormatOptions::new().with_display_error(false);
             ArrayFormatter::try_new(array, &options).map(Values::Shown).map_err(|error| {
                 Error::new(
                     ErrorKind::NotSupported,
@@ -222,8 +225,10 @@ impl<'a> Column<'a> {
                 out.put_u8(b'}');
             }
             Values::Shown(formatter) => {
-                let text = formatter.value(row).try_to_string().map_err(|error| {
-                    Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}"))
+                // Arrow's reason is "Format error", whatever it is.
+                let text = formatter.value(row).try_to_string().map_err(|_| {
+                    let message = "a value cannot be written as text: something in it is out of its type's range";
+                    Error::new(ErrorKind::InvalidValue, message).with_hint("select its parts one by one")
                 })?;
                 out.put_slice(text.as_bytes());
             }
@@ -379,6 +384,24 @@ mod tests {
         let expected: [u32; 9] = [36, 1, 0, 26, 2, 1, 4, 23, 4];
         let found: Vec<u32> = out[15..51].chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap())).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_has_no_form_is_an_error_and_no_half_row_is_left() {
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, i64::MAX]));
+        let field = Arc::new(Field::new("t", times.data_type().clone(), true));
+        let parts: ArrayRef = Arc::new(arrow::array::StructArray::from(vec![(field, times)]));
+        let first = rows(parts.slice(0, 1), false).unwrap();
+        assert_eq!(first[0].as_deref(), Some(&b"{t: 1970-01-01T00:00:00}"[..]));
+        for binary in [false, true] {
+            let schema = Arc::new(Schema::new(vec![Field::new("a", parts.data_type().clone(), true)]));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(&parts)]).unwrap();
+            let written = Rows::new(&batch, &schema, &[i16::from(binary)]).unwrap();
+            let (mut out, mut one) = (BytesMut::new(), BytesMut::new());
+            assert_eq!(written.write(0, 2, &mut out).unwrap_err().kind(), ErrorKind::InvalidValue);
+            written.write(0, 1, &mut one).unwrap();
+            assert_eq!(out, one);
+        }
     }
 
     #[test]
