@@ -35,6 +35,7 @@ mod savepoint;
 mod select;
 pub(crate) mod settings;
 mod sibling;
+mod signatures;
 mod stream_in;
 mod supervise;
 mod transaction;
