@@ -8,10 +8,11 @@
 
 use crate::failure::Failure;
 use crate::server::Shared;
+use crate::statuses::Refusal;
 use alluvia_access::{Access, LogIn, Shown, Turned};
 use alluvia_types::{Error, ErrorKind};
+use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -42,9 +43,7 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
     let shown = Shown { user: &user, password: &password, protocol: PROTOCOL, peer, kind: LogIn::Request };
     match shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now()).await {
         Ok(()) => Ok(user),
-        Err(Turned { error, is_for_many: true }) => {
-            Err(Failure::from(error).with_status(StatusCode::TOO_MANY_REQUESTS))
-        }
+        Err(Turned { error, is_for_many: true }) => Err(Failure::from(error).with_refusal(Refusal::Guessing)),
         Err(Turned { error, .. }) => Err(Failure::from(error).of("header Authorization")),
     }
 }
@@ -78,7 +77,7 @@ pub(crate) async fn watcher(shared: &Arc<Shared>, headers: &HeaderMap, peer: Pee
 }
 
 fn forbidden(place: &str, message: &str) -> Failure {
-    Failure::from(Error::new(ErrorKind::Authentication, message)).of(place).with_status(StatusCode::FORBIDDEN)
+    Failure::from(Error::new(ErrorKind::Authentication, message)).of(place).with_refusal(Refusal::Origin)
 }
 
 fn refuse_other_origins(headers: &HeaderMap) -> Result<(), Failure> {

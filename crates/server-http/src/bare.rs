@@ -9,6 +9,7 @@
 //! - What is replaced has no body and ends the connection: nothing comes after it. No handler answers so.
 
 use crate::failure::Failure;
+use crate::statuses::Refusal;
 use alluvia_types::{Error, ErrorKind};
 use std::io;
 use std::pin::Pin;
@@ -43,6 +44,7 @@ fn with_body(bytes: &[u8]) -> Option<Vec<u8>> {
             let message = "the request's head is too long";
             Failure::from(Error::new(ErrorKind::TooLarge, message))
                 .of("the request's head")
+                .with_refusal(Refusal::Head)
                 .with_hint("send statements, and what belongs to them, in the body")
         }
         _ => return None,

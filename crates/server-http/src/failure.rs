@@ -1,8 +1,8 @@
 //! Errors as clients get them: a status, and `{"error": {"code", "message", "hint", "where"}}`.
 //!
-//! Invariant: [`status_of`] is the only mapping from kinds to statuses; docs/OPERATIONS.md has the same table, and a test
-//! compares them.
+//! Invariant: a status is the error's kind's, or a [`Refusal`]'s.
 
+use crate::statuses::{Refusal, status_of};
 use alluvia_types::{Error, ErrorKind};
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -10,46 +10,19 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
-/// The HTTP status of an error of this kind.
-pub fn status_of(kind: ErrorKind) -> StatusCode {
-    use ErrorKind::*;
-    match kind {
-        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
-        | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction
-        | FailedTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample
-        | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
-        Authentication => StatusCode::UNAUTHORIZED,
-        Forbidden => StatusCode::FORBIDDEN,
-        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
-            StatusCode::NOT_FOUND
-        }
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
-        | Producer => StatusCode::CONFLICT,
-        TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
-        // What nginx says of a client that does not wait for its answer.
-        Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
-        Timeout => StatusCode::GATEWAY_TIMEOUT,
-        NotSupported => StatusCode::NOT_IMPLEMENTED,
-        OutOfMemory | DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-        Busy | Locked | Poisoned | Shutdown | IdleTransaction => StatusCode::SERVICE_UNAVAILABLE,
-        Io | Corrupt | IncompatibleFormat | Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
 /// A request that is refused, or a statement that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
-    /// Where another status says more than the kind's.
-    status: Option<StatusCode>,
+    /// Where its status says more than the kind's.
+    refusal: Option<Refusal>,
     /// The part of the request that is wrong.
     place: Option<String>,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure { error, status: None, place: None }
+        Failure { error, refusal: None, place: None }
     }
 }
 
@@ -66,8 +39,8 @@ impl Failure {
     }
 
     /// With another status than its kind's.
-    pub(crate) fn with_status(mut self, status: StatusCode) -> Failure {
-        self.status = Some(status);
+    pub(crate) fn with_refusal(mut self, refusal: Refusal) -> Failure {
+        self.refusal = Some(refusal);
         self
     }
 
@@ -78,7 +51,7 @@ impl Failure {
     }
 
     pub(crate) fn status(&self) -> StatusCode {
-        self.status.unwrap_or_else(|| status_of(self.error.kind()))
+        self.refusal.map_or_else(|| status_of(self.error.kind()), Refusal::status)
     }
 
     /// What the body holds under `error`.
@@ -111,24 +84,5 @@ impl IntoResponse for Failure {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The table of docs/OPERATIONS.md says what the server does, for every kind.
-    #[test]
-    fn the_documented_statuses_are_the_ones_sent() {
-        let docs = include_str!("../../../docs/OPERATIONS.md");
-        let row = |status: StatusCode| {
-            let row = docs.lines().find(|line| line.starts_with(&format!("| {} |", status.as_u16())));
-            row.unwrap_or_else(|| panic!("docs/OPERATIONS.md has no row for {status}"))
-        };
-        for kind in ErrorKind::ALL {
-            let documented = row(status_of(kind));
-            assert!(documented.contains(kind.sqlstate()), "{kind:?} {}: {documented}", kind.sqlstate());
-        }
     }
 }

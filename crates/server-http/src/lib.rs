@@ -22,7 +22,8 @@ mod query;
 mod request;
 mod routes;
 mod server;
+mod statuses;
 mod work;
 
-pub use failure::status_of;
 pub use server::{Server, ServerOptions};
+pub use statuses::{Refusal, status_of, statuses_of};

@@ -1,10 +1,11 @@
 //! Media types: what an answer may be, and what a body is.
 
 use crate::failure::Failure;
+use crate::statuses::Refusal;
 use alluvia_query::copy::{Compression, Format};
 use alluvia_types::{Error, ErrorKind};
+use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
 
 /// What the answer of a query is sent as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +71,7 @@ impl Answer {
         best.map(|(_, answer)| answer).ok_or_else(|| {
             let wanted: Vec<&str> = ranges.iter().map(|(range, _)| range.as_str()).collect();
             Failure::request("header Accept", format!("no answer is made as {}", wanted.join(", ")))
-                .with_status(StatusCode::NOT_ACCEPTABLE)
+                .with_refusal(Refusal::Accept)
                 .with_hint(format!("answers are {JSON}, {}, {EVENTS}", names(&FORMATS)))
         })
     }
@@ -180,9 +181,7 @@ pub(crate) fn packing(headers: &HeaderMap) -> Result<Compression, Failure> {
 }
 
 fn unsupported(place: &str, message: impl Into<String>) -> Failure {
-    Failure::from(Error::new(ErrorKind::NotSupported, message))
-        .of(place)
-        .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+    Failure::from(Error::new(ErrorKind::NotSupported, message)).of(place).with_refusal(Refusal::MediaType)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::media::{Answer, StatementBody};
 use crate::request::{Pieces, drain, query_pairs, refuse_length, session, twice};
 use crate::server::Shared;
+use crate::statuses::Refusal;
 use crate::work::watched;
 use alluvia_query::{Command, Outcome, Prepared, Refining, ScalarValue, Session, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -140,7 +141,7 @@ async fn accept(shared: &Arc<Shared>, parts: &Parts) -> Result<Accepted, Failure
             "the request line",
             "an answer over HTTP/1.0 could be cut without being seen to be",
         )
-        .with_status(StatusCode::HTTP_VERSION_NOT_SUPPORTED)
+        .with_refusal(Refusal::Version)
         .with_hint("use HTTP/1.1"));
     }
     let kind = StatementBody::of(&parts.headers)?;

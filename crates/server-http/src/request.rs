@@ -3,12 +3,13 @@
 use crate::auth::PROTOCOL;
 use crate::failure::Failure;
 use crate::server::Shared;
+use crate::statuses::Refusal;
 use alluvia_query::{Client, Session};
 use alluvia_types::{Error, ErrorKind};
 use axum::body::{Body, BodyDataStream};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use futures::StreamExt;
 use percent_encoding::percent_decode_str;
@@ -95,9 +96,7 @@ impl Pieces {
         let seconds = self.wait.as_secs();
         let piece = timeout(self.wait, self.stream.next()).await.map_err(|_| {
             let message = format!("nothing more of the body came for {seconds} seconds");
-            Failure::from(Error::new(ErrorKind::Timeout, message))
-                .of("the body")
-                .with_status(StatusCode::REQUEST_TIMEOUT)
+            Failure::from(Error::new(ErrorKind::Timeout, message)).of("the body").with_refusal(Refusal::Stalled)
         })?;
         match piece {
             None => Ok(None),

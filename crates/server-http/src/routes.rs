@@ -5,10 +5,11 @@ use crate::ingest::ingest;
 use crate::metrics::{healthz, metrics, readyz};
 use crate::query::query;
 use crate::server::Shared;
+use crate::statuses::{INGEST, METRICS, QUERY, Refusal};
 use alluvia_types::{Error, ErrorKind};
 use axum::Router;
+use axum::http::Uri;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use std::sync::Arc;
@@ -19,11 +20,11 @@ const OPENAPI: &str = include_str!("../../../docs/openapi.yaml");
 /// All routes.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
-        .route("/query", post(query))
-        .route("/ingest/{table}", post(ingest))
+        .route(QUERY, post(query))
+        .route(INGEST, post(ingest))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
+        .route(METRICS, get(metrics))
         .route("/openapi.yaml", get(openapi))
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
@@ -42,6 +43,6 @@ async fn unknown(uri: Uri) -> Failure {
 
 async fn wrong_method() -> Failure {
     Failure::request("the method", "this path is not asked with this method")
-        .with_status(StatusCode::METHOD_NOT_ALLOWED)
+        .with_refusal(Refusal::Method)
         .with_hint("the header Allow lists the right ones")
 }

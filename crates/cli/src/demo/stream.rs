@@ -1,6 +1,7 @@
 //! Where the demo's rows come from, and how they go in.
 
 use super::retail;
+use crate::shell::drawn;
 use alluvia_node::Database;
 use alluvia_query::Session;
 use alluvia_query::copy::{CopyOptions, InferredColumn, Source, infer};
@@ -8,7 +9,6 @@ use alluvia_types::{Error, ErrorKind, Result};
 use arrow::compute::concat_batches;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use arrow::util::pretty::pretty_format_batches;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -128,12 +128,12 @@ pub async fn single(session: &Session, query: &str) -> Result<String> {
     let batch = batches.iter().find(|batch| batch.num_rows() > 0);
     let batch = batch.ok_or_else(|| Error::internal(format!("{query} returned no row")))?;
     let options = FormatOptions::default();
-    let shown = ArrayFormatter::try_new(batch.column(0), &options).map(|value| value.value(0).to_string());
+    let shown = ArrayFormatter::try_new(batch.column(0), &options).and_then(|value| value.value(0).try_to_string());
     shown.map_err(|error| Error::internal(error.to_string()))
 }
 
 /// A query's answer as a table.
 pub async fn answer(session: &Session, query: &str) -> Result<String> {
     let batches = session.sql(query).await?.collect().await?;
-    pretty_format_batches(&batches).map(|table| table.to_string()).map_err(|error| Error::internal(error.to_string()))
+    drawn(&batches)
 }

@@ -17,7 +17,7 @@ mod output;
 mod refine;
 mod statement;
 
-pub use output::print;
+pub use output::{drawn, print};
 
 use crate::{say, say_error};
 use alluvia_query::Command;

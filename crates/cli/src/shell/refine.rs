@@ -7,14 +7,13 @@
 
 use super::Format;
 use super::connection::{Connection, Watch};
-use super::output::{TABLE_ROWS_MAX, print, print_batches, table};
+use super::output::{TABLE_ROWS_MAX, print, print_batches, table, texts};
 use super::statement::{Refining, Statement};
 use alluvia_query::Refinement;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -144,13 +143,10 @@ fn stopped(best: &Refinement) -> String {
 /// Values with what they may be off, as texts.
 fn with_errors(refinement: &Refinement, rows_max: usize) -> Result<RecordBatch> {
     let rows = refinement.rows.slice(0, refinement.rows.num_rows().min(rows_max));
-    let options = FormatOptions::default().with_null("").with_display_error(true);
     let unshown = |error| Error::internal(format!("an estimate cannot be shown: {error}"));
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(rows.num_columns());
-    for (column, bounds) in rows.columns().iter().zip(&refinement.bounds) {
-        let shown = ArrayFormatter::try_new(column.as_ref(), &options).map_err(unshown)?;
-        let mut texts: Vec<Option<String>> =
-            (0..rows.num_rows()).map(|row| column.is_valid(row).then(|| shown.value(row).to_string())).collect();
+    for ((field, column), bounds) in rows.schema_ref().fields().iter().zip(rows.columns()).zip(&refinement.bounds) {
+        let mut texts = texts(field.name(), column)?;
         if let Some(bounds) = bounds {
             let number = |array: &ArrayRef| cast(array, &DataType::Float64).map_err(unshown);
             let (value, lower, upper) = (number(column)?, number(&bounds.lower)?, number(&bounds.upper)?);

@@ -23,6 +23,7 @@ mod files;
 mod infer;
 mod json_array;
 mod json_in;
+mod json_out;
 mod json_scan;
 mod load;
 mod options;

@@ -3,20 +3,19 @@
 //! Invariants:
 //! - Rows are written as they come; memory holds one batch, and for Parquet one row group of at most 64 MiB.
 //! - What other tools may not know is not written: views and dictionaries become plain columns.
-//! - JSON has no NaN and no infinity: they are written as the texts that a DOUBLE column reads back.
+//! - A value that a format has no form for is an error, never another value.
 
 use crate::copy::csv_out::{write_header, write_rows};
+use crate::copy::json_out::JsonRows;
 use crate::copy::options::{Compression, CopyOptions, Dialect, Format, Header};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
-use arrow::json::writer::NullableEncoder;
-use arrow::json::writer::{JsonArray, LineDelimited, Writer as JsonWriter, WriterBuilder};
-use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
+use arrow::json::writer::{JsonArray, LineDelimited};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression as ParquetCompression;
 use parquet::file::properties::WriterProperties;
@@ -34,8 +33,8 @@ pub struct ResultWriter<W: Write + Send> {
 
 enum Form<W: Write + Send> {
     Csv { out: Packed<W>, dialect: Dialect, buffer: Vec<u8> },
-    JsonLines(JsonWriter<Packed<W>, LineDelimited>),
-    JsonArray(JsonWriter<Packed<W>, JsonArray>),
+    JsonLines(JsonRows<W, LineDelimited>),
+    JsonArray(JsonRows<W, JsonArray>),
     ArrowFile(FileWriter<W>),
     ArrowStream(StreamWriter<W>),
     Parquet(Box<ArrowWriter<W>>),
@@ -88,8 +87,8 @@ impl<W: Write + Send> ResultWriter<W> {
                 )
                 .with_hint("use FORMAT csv, ndjson, parquet or arrow"));
             }
-            Format::JsonLines => Form::JsonLines(json_builder().build(Packed::new(out, packing)?)),
-            Format::JsonArray => Form::JsonArray(json_builder().build(Packed::new(out, packing)?)),
+            Format::JsonLines => Form::JsonLines(JsonRows::new(Packed::new(out, packing)?)),
+            Format::JsonArray => Form::JsonArray(JsonRows::new(Packed::new(out, packing)?)),
             // Arrow has one format for files, which is read from its end, and one for streams.
             Format::Arrow if file.is_some() => Form::ArrowFile(
                 FileWriter::try_new_with_options(out, &schema, ipc_options(packing)?).map_err(arrow_error)?,
@@ -119,8 +118,8 @@ impl<W: Write + Send> ResultWriter<W> {
                 write_rows(buffer, &batch, dialect)?;
                 out.write_all(buffer).map_err(writing)
             }
-            Form::JsonLines(writer) => writer.write(&in_utc(&batch)?).map_err(arrow_error),
-            Form::JsonArray(writer) => writer.write(&in_utc(&batch)?).map_err(arrow_error),
+            Form::JsonLines(writer) => writer.write(&batch),
+            Form::JsonArray(writer) => writer.write(&batch),
             Form::ArrowFile(writer) => writer.write(&batch).map_err(arrow_error),
             Form::ArrowStream(writer) => writer.write(&batch).map_err(arrow_error),
             Form::Parquet(writer) => writer.write(&batch).map_err(parquet_error),
@@ -131,13 +130,9 @@ impl<W: Write + Send> ResultWriter<W> {
     pub fn finish(self) -> Result<(u64, W)> {
         let mut out = match self.form {
             Form::Csv { out, .. } => out.finish()?,
-            Form::JsonLines(mut writer) => {
-                writer.finish().map_err(arrow_error)?;
-                writer.into_inner().finish()?
-            }
-            Form::JsonArray(mut writer) => {
-                writer.finish().map_err(arrow_error)?;
-                let mut out = writer.into_inner();
+            Form::JsonLines(writer) => writer.finish()?.finish()?,
+            Form::JsonArray(writer) => {
+                let mut out = writer.finish()?;
                 out.write_all(b"\n").map_err(writing)?;
                 out.finish()?
             }
@@ -151,7 +146,7 @@ impl<W: Write + Send> ResultWriter<W> {
 }
 
 /// A writer that packs what is written, or not.
-enum Packed<W: Write> {
+pub(crate) enum Packed<W: Write> {
     Plain(W),
     Gzip(flate2::write::GzEncoder<W>),
     Zstd(zstd::stream::write::Encoder<'static, W>),
@@ -229,7 +224,7 @@ fn plain_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<Field>>()))
 }
 
-fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     assert_eq!(batch.num_columns(), schema.fields().len(), "batches of the schema that was announced");
     let plain = |(array, field): (&ArrayRef, &FieldRef)| cast(array, field.data_type());
     let arrays = batch.columns().iter().zip(schema.fields()).map(plain).collect::<Result<Vec<ArrayRef>, _>>();
@@ -237,85 +232,11 @@ fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     RecordBatch::try_new_with_options(schema.clone(), arrays.map_err(arrow_error)?, &options).map_err(arrow_error)
 }
 
-/// Times with a zone as the same moments in `+00:00`, a zone that Arrow writes in every build.
-fn in_utc(batch: &RecordBatch) -> Result<RecordBatch> {
-    let utc = |field: &FieldRef| match field.data_type() {
-        DataType::Timestamp(unit, Some(_)) => {
-            Arc::new(field.as_ref().clone().with_data_type(DataType::Timestamp(*unit, Some("+00:00".into()))))
-        }
-        _ => field.clone(),
-    };
-    plain_batch(batch, &Arc::new(Schema::new(batch.schema().fields().iter().map(utc).collect::<Vec<FieldRef>>())))
-}
-
-fn json_builder() -> WriterBuilder {
-    WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(Readable))
-}
-
-/// JSON forms that the loader reads back: `"NaN"`, `"Infinity"`, `"\\xDEAD"`.
-#[derive(Debug)]
-struct Readable;
-
-impl EncoderFactory for Readable {
-    fn make_default_encoder<'a>(
-        &self,
-        _field: &'a FieldRef,
-        array: &'a dyn Array,
-        _options: &'a EncoderOptions,
-    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
-        let nulls = array.nulls().cloned();
-        let encoder: Box<dyn Encoder + 'a> = match array.data_type() {
-            DataType::Float64 => {
-                let values = array.as_primitive::<Float64Type>();
-                Box::new(EncodeWith(move |at, out: &mut Vec<u8>| write_float(values.value(at), values.value(at), out)))
-            }
-            DataType::Float32 => {
-                let values = array.as_primitive::<Float32Type>();
-                Box::new(EncodeWith(move |at, out: &mut Vec<u8>| {
-                    write_float(f64::from(values.value(at)), values.value(at), out);
-                }))
-            }
-            DataType::Binary => {
-                let values = array.as_binary::<i32>();
-                Box::new(EncodeWith(move |at, out: &mut Vec<u8>| {
-                    out.extend_from_slice(b"\"\\\\x");
-                    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                    for byte in values.value(at) {
-                        out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-                    }
-                    out.push(b'"');
-                }))
-            }
-            _ => return Ok(None),
-        };
-        Ok(Some(NullableEncoder::new(encoder, nulls)))
-    }
-}
-
-struct EncodeWith<F>(F);
-
-impl<F: FnMut(usize, &mut Vec<u8>)> Encoder for EncodeWith<F> {
-    fn encode(&mut self, at: usize, out: &mut Vec<u8>) {
-        self.0(at, out);
-    }
-}
-
-/// The shortest text that reads back as the same number; `shortest` knows the precision.
-fn write_float(value: f64, shortest: impl std::fmt::Debug, out: &mut Vec<u8>) {
-    let text = match value {
-        value if value.is_nan() => "\"NaN\"".to_owned(),
-        f64::INFINITY => "\"Infinity\"".to_owned(),
-        f64::NEG_INFINITY => "\"-Infinity\"".to_owned(),
-        _ => format!("{shortest:?}"),
-    };
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn writing(error: io::Error) -> Error {
+pub(crate) fn writing(error: io::Error) -> Error {
     Error::io("the output", "writing", &error)
 }
 
-fn arrow_error(error: ArrowError) -> Error {
+pub(crate) fn arrow_error(error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, error) => writing(error),
         error => Error::new(ErrorKind::NotSupported, format!("the result cannot be written in this format: {error}")),

@@ -70,7 +70,8 @@ impl<'a> TextColumn<'a> {
     }
 }
 
-struct Utf8Sink<'a>(&'a mut Vec<u8>);
+/// Bytes that take text.
+pub(crate) struct Utf8Sink<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Write for Utf8Sink<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

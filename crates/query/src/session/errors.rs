@@ -7,6 +7,7 @@
 use crate::copy::{Bad, parse_i64};
 use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
 use crate::dialect::not_supported;
+use crate::session::signatures::missing_form;
 use crate::table::user_error;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -67,6 +68,12 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
         _ => false,
     };
     if !quotes && let Some(told) = told_by_words(&error.message()) {
+        return told;
+    }
+    if let DataFusionError::Plan(message) | DataFusionError::Internal(message) | DataFusionError::Execution(message) =
+        error
+        && let Some(told) = missing_form(message)
+    {
         return told;
     }
     match error {
@@ -303,13 +310,13 @@ fn exhausted(message: &str) -> Error {
 }
 
 /// Without backtraces, requests to report to others, and our catalog's name.
-fn clean(message: &str) -> String {
+pub(super) fn clean(message: &str) -> String {
     let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
     let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
     message.trim().trim_end_matches('.').replace("alluvia.public.", "")
 }
 
-fn lower_first(text: &str) -> String {
+pub(super) fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) if !text.get(1..2).is_some_and(|second| second.bytes().all(|byte| byte.is_ascii_uppercase())) => {

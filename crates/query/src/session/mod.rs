@@ -36,6 +36,7 @@ mod savepoint;
 mod select;
 pub(crate) mod settings;
 mod sibling;
+mod signatures;
 mod stoppable_joins;
 mod stream_in;
 mod supervise;

@@ -35,6 +35,11 @@ pub(crate) fn kind_of(text: &str) -> usize {
     KINDS.iter().position(|known| *known == name).unwrap_or(KINDS.len() - 1)
 }
 
+/// How a statement ended, in a word.
+pub(crate) fn outcome(result: Result<(), &Error>) -> &'static str {
+    OUTCOMES[outcome_of(result)]
+}
+
 fn outcome_of(result: Result<(), &Error>) -> usize {
     match result.map_err(Error::kind) {
         Ok(()) => 0,

@@ -4,6 +4,7 @@
 //! - Memory is bounded: at most the capacity given, each text cut to [`SQL_BYTES_MAX`].
 //! - A statement is in the ring from its start, as `running`; it ends exactly once, whatever becomes of its stream.
 
+use crate::system::figures::outcome;
 use crate::table::{Used, UsedCounters};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -37,10 +38,12 @@ pub struct QueryRow {
     pub start_micros: i64,
     /// How long it took; `None` while it runs.
     pub duration: Option<Duration>,
-    /// `running`, `done`, or the message of its error.
-    pub status: String,
+    /// `running`, or how it ended: `done`, `cancelled`, `timeout`, `refused`, `failed`, as metrics count it.
+    pub status: &'static str,
     /// The error's SQLSTATE.
     pub sqlstate: Option<&'static str>,
+    /// The error's message.
+    pub error: Option<String>,
     /// Rows it returned.
     pub rows: u64,
     /// What it read; `None` for statements that read no table.
@@ -88,8 +91,9 @@ impl QueryLog {
             sql,
             start_micros,
             duration: None,
-            status: "running".to_owned(),
+            status: "running",
             sqlstate: None,
+            error: None,
             rows: 0,
             used: None,
         };
@@ -111,7 +115,7 @@ impl QueryLog {
         self.change(id, |running| {
             running.row.duration = Some(duration);
             running.row.rows = rows;
-            running.row.status = "done".to_owned();
+            running.row.status = outcome(Ok(()));
             running.row.used = Some(used.used());
         });
     }
@@ -126,10 +130,9 @@ impl QueryLog {
         self.change(id, |running| {
             let row = &mut running.row;
             (row.duration, row.rows) = (Some(duration), rows);
-            (row.status, row.sqlstate) = match result {
-                Ok(()) => ("done".to_owned(), None),
-                Err(error) => (error.message().to_owned(), Some(error.kind().sqlstate())),
-            };
+            row.status = outcome(result);
+            row.sqlstate = result.err().map(|error| error.kind().sqlstate());
+            row.error = result.err().map(|error| error.message().to_owned());
             row.used = running.counters.take().map(|counters| counters.used());
         });
     }
@@ -179,11 +182,33 @@ mod tests {
         let second = log.begin(1, "me", "SELECT 2", 20);
         let third = log.begin(2, "you", "SELECT 3", 30);
         log.end(first, Duration::from_secs(1), 1, Ok(()));
-        log.end(second, Duration::from_secs(2), 5, Err(&Error::new(ErrorKind::Cancelled, "cancelled")));
+        log.end(second, Duration::from_secs(2), 5, Err(&Error::new(ErrorKind::Cancelled, "the client has gone")));
         let rows = log.rows();
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [third, second]);
         assert_eq!(rows[0].status, "running");
-        assert_eq!((rows[1].status.as_str(), rows[1].sqlstate, rows[1].rows), ("cancelled", Some("57014"), 5));
+        assert_eq!((rows[1].status, rows[1].sqlstate, rows[1].rows), ("cancelled", Some("57014"), 5));
+        assert_eq!((rows[0].error.as_deref(), rows[1].error.as_deref()), (None, Some("the client has gone")));
+    }
+
+    #[test]
+    fn a_status_is_one_of_few_words_and_the_message_is_beside_it() {
+        let log = QueryLog::new(10);
+        for (kind, status) in [
+            (ErrorKind::Cancelled, "cancelled"),
+            (ErrorKind::Timeout, "timeout"),
+            (ErrorKind::UndefinedTable, "refused"),
+            (ErrorKind::OutOfMemory, "failed"),
+            (ErrorKind::Internal, "failed"),
+        ] {
+            let id = log.begin(1, "me", "SELECT 1", 0);
+            log.end(id, Duration::ZERO, 0, Err(&Error::new(kind, "why")));
+            let row = log.rows().remove(0);
+            assert_eq!((row.status, row.sqlstate, row.error.as_deref()), (status, Some(kind.sqlstate()), Some("why")));
+        }
+        let id = log.begin(1, "me", "SELECT 1", 0);
+        log.end(id, Duration::ZERO, 1, Ok(()));
+        let row = log.rows().remove(0);
+        assert_eq!((row.status, row.sqlstate, row.error), ("done", None, None));
     }
 
     #[test]

@@ -155,6 +155,39 @@ async fn an_answer_that_fails_half_way_is_seen_to_be_cut() {
     assert_eq!(served.rows("SELECT 1 AS a").await, json!([{"a": 1}]));
 }
 
+/// The end of time, which no calendar here knows.
+const NO_FORM: &str = "SELECT arrow_cast(9223372036854775807, 'Timestamp(Microsecond, None)') AS a";
+/// The same after many rows.
+const NO_FORM_LATE: &str = "SELECT arrow_cast(CASE WHEN value = 150000 THEN 9223372036854775807 ELSE value END, \
+     'Timestamp(Microsecond, None)') AS a FROM generate_series(1, 200000)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_json_has_no_form_for_is_an_error_and_no_data() {
+    let served = serve().await;
+    let ask = |accept: &str, sql: &str| {
+        served.ask("POST", "/query?threads=1").header("accept", accept).body(sql.to_owned()).send()
+    };
+    for accept in ["application/json", "application/x-ndjson"] {
+        assert_eq!(ask(accept, NO_FORM).await.error(), (400, "22000".to_owned()), "{accept}");
+        let late = ask(accept, NO_FORM_LATE).await;
+        assert_eq!((late.status, late.whole), (200, false), "{accept}");
+        let text = late.text();
+        assert!(!text.contains("ERROR") && !text.contains("Cast error"), "{accept}");
+        if accept == "application/json" {
+            assert!(text.contains("],\"error\":{\"code\":\"22000\""), "{}", &text[text.len().saturating_sub(300)..]);
+        }
+    }
+    let events_of = ask("text/event-stream", NO_FORM).await;
+    let text = events_of.text();
+    assert_eq!(events(&text, "error")[0]["error"]["code"], json!("22000"), "{text}");
+    assert!(events(&text, "rows").is_empty() && events(&text, "end").is_empty(), "{text}");
+    // What has a form for it has it still.
+    for accept in ["text/csv", "application/vnd.apache.arrow.stream"] {
+        let answer = ask(accept, NO_FORM).await;
+        assert_eq!((answer.status, answer.whole), (200, true), "{accept}");
+    }
+}
+
 /// Waits until so many statements like this run.
 async fn until_running(served: &Served, like: &str, count: u64) {
     let sql = format!(

@@ -122,6 +122,7 @@ impl Rows {
                 RowForm::Binary { begun } => !std::mem::replace(begun, true),
                 _ => false,
             };
+            let start = out.bytes.len();
             out.message(b'd', |out| {
                 if is_first {
                     put_signature(out);
@@ -148,6 +149,7 @@ impl Rows {
                 })();
             });
             if let Err(error) = written {
+                // Half a row is no data.
                 out.bytes.truncate(begin);
                 return Err(error);
             }

@@ -45,7 +45,8 @@ impl Rows {
         self.len
     }
 
-    /// Appends rows `from..to` as DataRow messages. Of an error's row nothing is appended; those before it are.
+    /// Appends rows `from..to` as DataRow messages. Where one cannot be written, the whole ones before it are: what is half a message
+    /// would swallow the error that comes after it.
     pub(crate) fn write(&self, from: usize, to: usize, out: &mut BytesMut) -> Result<()> {
         let columns: Vec<Column<'_>> =
             self.columns.iter().map(|(array, binary)| Column::new(array.as_ref(), *binary)).collect::<Result<_>>()?;
@@ -123,7 +124,8 @@ impl<'a> Column<'a> {
     fn new(array: &'a dyn Array, binary: bool) -> Result<Column<'a>> {
         let binary = binary && dimensions(array.data_type()) <= DIMENSIONS_MAX;
         let shown = || {
-            let options = FormatOptions::new().with_display_error(true);
+            // Else the reason why a value has no form would be written in its place, within what it is part of.
+            let options = FormatOptions::new().with_display_error(false);
             ArrayFormatter::try_new(array, &options).map_err(|error| {
                 Error::new(
                     ErrorKind::NotSupported,
@@ -325,10 +327,11 @@ impl<'a> Column<'a> {
 
 /// A value as it prints.
 fn printed(formatter: &ArrayFormatter<'_>, row: usize) -> Result<String> {
-    formatter
-        .value(row)
-        .try_to_string()
-        .map_err(|error| Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as text: {error}")))
+    // Arrow's reason is "Format error", whatever it is.
+    formatter.value(row).try_to_string().map_err(|_| {
+        let message = "a value cannot be written as text: something in it is out of its type's range";
+        Error::new(ErrorKind::InvalidValue, message).with_hint("select its parts one by one")
+    })
 }
 
 /// The error of a list of lists that is no array of PostgreSQL's.
@@ -428,6 +431,24 @@ pub(super) mod tests {
         let expected: [u32; 9] = [36, 1, 0, 26, 2, 1, 4, 23, 4];
         let found: Vec<u32> = out[15..51].chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap())).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_has_no_form_is_an_error_and_no_half_row_is_left() {
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, i64::MAX]));
+        let field = Arc::new(Field::new("t", times.data_type().clone(), true));
+        let parts: ArrayRef = Arc::new(arrow::array::StructArray::from(vec![(field, times)]));
+        let first = rows(parts.slice(0, 1), false).unwrap();
+        assert_eq!(first[0].as_deref(), Some(&b"{t: 1970-01-01T00:00:00}"[..]));
+        for binary in [false, true] {
+            let schema = Arc::new(Schema::new(vec![Field::new("a", parts.data_type().clone(), true)]));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(&parts)]).unwrap();
+            let written = Rows::new(&batch, &schema, &[i16::from(binary)]).unwrap();
+            let (mut out, mut one) = (BytesMut::new(), BytesMut::new());
+            assert_eq!(written.write(0, 2, &mut out).unwrap_err().kind(), ErrorKind::InvalidValue);
+            written.write(0, 1, &mut one).unwrap();
+            assert_eq!(out, one);
+        }
     }
 
     #[test]

@@ -1,0 +1,226 @@
+//! What is said of a function that is not there for the types of its arguments.
+//!
+//! DataFusion tells of it in words alone, in the same words as of a defect of its own, and with the names of Arrow's types. Here the words
+//! are read, and told as PostgreSQL does: by the function with its arguments' types as SQL has them, and what it takes instead.
+
+use crate::session::errors::{clean, lower_first};
+use alluvia_types::{Error, ErrorKind};
+use arrow::datatypes::DataType;
+
+/// Forms of a function that a hint lists.
+const FORMS_MAX: usize = 5;
+
+/// The user's error, if a message tells that no form of a function takes its arguments.
+pub(super) fn missing_form(message: &str) -> Option<Error> {
+    let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
+    let Some((before, rest)) = message.split_once("No function matches the given name and argument types '") else {
+        // Where it is told without its arguments.
+        let name = name_alone(message)?;
+        let error = Error::new(ErrorKind::UndefinedFunction, format!("{name} does not take arguments of these types"));
+        return Some(error.with_hint(hint(&[], None)));
+    };
+    let (call, rest) = rest.split_once("'. You might need")?;
+    let (name, types) = call.strip_suffix(')')?.split_once('(')?;
+    let types: Vec<String> = parts(types).into_iter().map(type_name).collect();
+    let listed = rest.split_once("Candidate functions:\n").map_or("", |(_, listed)| listed);
+    let mut forms: Vec<String> = Vec::new();
+    for form in listed.lines().filter_map(|line| form(line.trim(), name)) {
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}({})", types.join(", ")));
+    Some(error.with_hint(hint(&forms, reason(before).as_deref())))
+}
+
+/// The function's name, in messages that do not list its arguments.
+fn name_alone(message: &str) -> Option<&str> {
+    let all = [
+        ("Function '", "' failed to match any signature"),
+        ("Function '", "' user-defined coercion failed with"),
+        ("Failed to coerce arguments to satisfy a call to '", "' function"),
+    ];
+    all.iter().find_map(|(before, after)| {
+        let (name, rest) = message.split_once(before)?.1.split_once('\'')?;
+        rest.starts_with(&after[1..]).then_some(name)
+    })
+}
+
+/// What a function that checks its arguments itself says of them.
+fn reason(before: &str) -> Option<String> {
+    let (_, reason) = before.rsplit_once("user-defined coercion failed with: ")?;
+    let reason = reason.trim().trim_end_matches('.');
+    let plain = ["Error during planning: ", "Execution error: ", "Internal error: "];
+    let reason = plain.iter().fold(reason, |reason, prefix| reason.strip_prefix(prefix).unwrap_or(reason));
+    let reason = clean(reason);
+    (!reason.is_empty()).then(|| lower_first(&reason))
+}
+
+fn hint(forms: &[String], reason: Option<&str>) -> String {
+    match (forms, reason) {
+        ([], None) => "cast the arguments to types that it takes, as in CAST(x AS DOUBLE)".to_owned(),
+        ([], Some(reason)) => reason.to_owned(),
+        ([only], _) => format!("there is {only}: cast the arguments to that, as in CAST(x AS DOUBLE)"),
+        (all, _) => {
+            let more = if all.len() > FORMS_MAX { ", ..." } else { "" };
+            let all = all.iter().take(FORMS_MAX).map(String::as_str).collect::<Vec<&str>>().join(", ");
+            format!("there are {all}{more}: cast the arguments to one of these, as in CAST(x AS DOUBLE)")
+        }
+    }
+}
+
+/// One form of a function, `f(Int64, Utf8)`, as SQL has it; `None` if nothing is known of its arguments.
+fn form(line: &str, name: &str) -> Option<String> {
+    let inside = line.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')?;
+    // So many arguments of a kind.
+    let counted = inside.strip_suffix(')').and_then(|text| text.split_once('('));
+    let counted = counted.and_then(|(kind, count)| Some((kind, count.parse::<usize>().ok()?)));
+    let arguments = match (inside, counted) {
+        ("UserDefined", _) => return None,
+        ("NullAry()", _) => Vec::new(),
+        (_, Some((kind @ ("String" | "Numeric" | "Comparable"), count))) => vec![class_name(kind); count],
+        _ => parts(inside).into_iter().map(class_name).collect(),
+    };
+    Some(format!("{name}({})", arguments.join(", ")))
+}
+
+/// What stands between commas that are in no brackets and no quotes.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut all, mut start, mut depth, mut is_quoted) = (Vec::new(), 0, 0_usize, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                all.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    let last = text[start..].trim();
+    if !last.is_empty() {
+        all.push(last);
+    }
+    all
+}
+
+/// What a form takes in one place: a type, a class of types, or some of them; perhaps with the argument's name before it.
+fn class_name(text: &str) -> String {
+    let text = text.rsplit_once(": ").map_or(text, |(_, text)| text);
+    let name = match text {
+        "Any" | "Comparable" | "element" => "ANY",
+        "Integer" => "INTEGER",
+        "Float" => "DOUBLE",
+        "Numeric" => "NUMERIC",
+        "Decimal" => "DECIMAL",
+        "String" => "TEXT",
+        "Date" => "DATE",
+        "Time" => "TIME",
+        "Timestamp" => "TIMESTAMP",
+        "Interval" | "Duration" => "INTERVAL",
+        "array" | "recursive_array" => "ARRAY",
+        "map_array" => "MAP",
+        "index" => "BIGINT",
+        ".." => "...",
+        _ => {
+            let mut names: Vec<String> = Vec::new();
+            for name in text.split('/').map(type_name) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            return names.join("/");
+        }
+    };
+    name.to_owned()
+}
+
+/// A type that is written as Arrow does, as SQL has it.
+fn type_name(text: &str) -> String {
+    text.parse::<DataType>().map_or_else(|_| text.to_uppercase(), |data_type| sql_name(&data_type))
+}
+
+fn sql_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "NULL".to_owned(),
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::ListView(element)
+        | DataType::LargeListView(element)
+        | DataType::FixedSizeList(element, _) => format!("{}[]", sql_name(element.data_type())),
+        DataType::Time32(_) | DataType::Time64(_) => "TIME".to_owned(),
+        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
+        DataType::Decimal256(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        other => crate::sql_type(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(message: &str) -> (String, String) {
+        let error = missing_form(message).unwrap_or_else(|| panic!("{message}"));
+        assert_eq!(error.kind(), ErrorKind::UndefinedFunction);
+        (error.message().to_owned(), error.hint().unwrap_or_default().to_owned())
+    }
+
+    fn unmatched(before: &str, call: &str, forms: &[&str]) -> String {
+        let forms: Vec<String> = forms.iter().map(|form| format!("\t{form}")).collect();
+        format!(
+            "{before}. No function matches the given name and argument types '{call}'. You might need to add explicit type casts.\n\
+             \tCandidate functions:\n{}",
+            forms.join("\n")
+        )
+    }
+
+    #[test]
+    fn a_function_is_named_with_its_types_and_what_it_takes() {
+        let before = "Internal error: Function 'sum' failed to match any signature, errors: Error during planning: Function 'sum' \
+                      requires Decimal, but received String (DataType: Utf8View)..\nThis issue was likely caused by a bug in \
+                      DataFusion's code. Please help us to resolve this by filing a bug report in our issue tracker";
+        let forms = ["sum(Decimal)", "sum(UInt64)", "sum(Int64)", "sum(Float64)", "sum(Duration)", "sum(Interval)"];
+        let (message, hint) = told(&unmatched(before, "sum(Utf8View)", &forms));
+        assert_eq!(message, "there is no function sum(TEXT)");
+        assert!(hint.starts_with("there are sum(DECIMAL), sum(BIGINT), sum(DOUBLE), sum(INTERVAL): cast"), "{hint}");
+        assert!(!hint.contains("bug") && !hint.contains("DataFusion"), "{hint}");
+    }
+
+    #[test]
+    fn types_and_forms_of_every_kind_have_sql_names() {
+        let call = "f(Int32, Decimal128(10, 2), Timestamp(µs, \"UTC\"), List(Utf8), Null, Interval(MonthDayNano))";
+        let forms = ["f(string: String, start_pos: Int64)", "f(Numeric(2))", "f(NullAry())", "f(Any, .., Any)"];
+        let (message, hint) = told(&unmatched("x", call, &forms));
+        let types = "INT, DECIMAL(10, 2), TIMESTAMP WITH TIME ZONE, TEXT[], NULL, INTERVAL";
+        assert_eq!(message, format!("there is no function f({types})"));
+        assert!(hint.starts_with("there are f(TEXT, BIGINT), f(NUMERIC, NUMERIC), f(), f(ANY, ..., ANY): "), "{hint}");
+        let (message, hint) = told(&unmatched("'g' does not support zero arguments", "g()", &["g(Utf8/Utf8View)"]));
+        assert_eq!((message.as_str(), hint.split(':').next()), ("there is no function g()", Some("there is g(TEXT)")));
+        let many: Vec<String> = (1..9).map(|count| format!("h({})", vec!["Int64"; count].join(", "))).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(told(&unmatched("x", "h(Utf8)", &many)).1.contains(", ...: cast"));
+    }
+
+    #[test]
+    fn what_a_function_says_itself_is_the_hint() {
+        let before = "Execution error: Function 'min' user-defined coercion failed with: Error during planning: Min was called with 2 \
+                      arguments. It requires only 1.";
+        let (message, hint) = told(&unmatched(before, "min(Int64, Int64)", &["min(UserDefined)"]));
+        assert_eq!(message, "there is no function min(BIGINT, BIGINT)");
+        assert_eq!(hint, "min was called with 2 arguments. It requires only 1");
+    }
+
+    #[test]
+    fn other_words_are_of_other_errors() {
+        let alone = told("Function 'avg' failed to match any signature, errors: x").0;
+        assert_eq!(alone, "avg does not take arguments of these types");
+        let coerced = "Failed to coerce arguments to satisfy a call to 'f' function: coercion from Utf8 to the signature x failed";
+        assert_eq!(told(coerced).0, "f does not take arguments of these types");
+        for other in ["Function 'f' is odd", "no plan", ""] {
+            assert!(missing_form(other).is_none(), "{other}");
+        }
+    }
+}
