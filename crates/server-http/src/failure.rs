@@ -16,8 +16,8 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
         | InvalidText | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction | FailedTransaction
-        | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
-        | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
+        | ReadOnlyTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample
+        | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {

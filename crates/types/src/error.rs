@@ -59,6 +59,8 @@ pub enum ErrorKind {
     Transaction,
     /// A statement in a transaction that has failed.
     FailedTransaction,
+    /// A statement that writes in a transaction that only reads.
+    ReadOnlyTransaction,
     /// No savepoint of that name in the transaction.
     UndefinedSavepoint,
     /// The statement has a parameter that no value was given for.
@@ -119,7 +121,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 52] = [
+    pub const ALL: [ErrorKind; 53] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -144,6 +146,7 @@ impl ErrorKind {
         ErrorKind::InvalidSetting,
         ErrorKind::Transaction,
         ErrorKind::FailedTransaction,
+        ErrorKind::ReadOnlyTransaction,
         ErrorKind::UndefinedSavepoint,
         ErrorKind::UndefinedParameter,
         ErrorKind::UndefinedStatement,
@@ -202,6 +205,7 @@ impl ErrorKind {
             InvalidSetting => "22023",
             Transaction => "25000",
             FailedTransaction => "25P02",
+            ReadOnlyTransaction => "25006",
             UndefinedSavepoint => "3B001",
             UndefinedParameter => "42P02",
             UndefinedStatement => "26000",
