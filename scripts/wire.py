@@ -131,6 +131,17 @@ def with_psycopg(port):
                 raise AssertionError("a number of more digits than a DECIMAL has was taken")
             except psycopg.errors.NumericValueOutOfRange as error:
                 check("more digits" in str(error), True, f"psycopg, too many digits as {place}")
+        connection.read_only = True
+        with connection.transaction():
+            check(connection.execute("SHOW transaction_read_only").fetchone(), ("on",), "psycopg, read_only")
+            check(connection.execute("SELECT count(*) FROM n").fetchone()[0] > 0, True, "psycopg, reads of read_only")
+        try:
+            with connection.transaction():
+                connection.execute("INSERT INTO n VALUES (1, 'x')")
+            check("refused", "taken", "psycopg, writes of read_only")
+        except psycopg.errors.ReadOnlySqlTransaction:
+            pass
+        connection.read_only = None
         check(connection.info.server_version // 10000, 16, "psycopg, server_version")
         check(connection.info.parameter_status("TimeZone"), "UTC", "psycopg, TimeZone")
 
@@ -183,6 +194,13 @@ async def with_asyncpg(port):
     except asyncpg.DataError:
         pass
     check(await connection.fetchval("SELECT count(*) FROM y"), 501, "asyncpg, a transaction that fails")
+    try:
+        async with connection.transaction(readonly=True):
+            check(await connection.fetchval("SELECT count(*) FROM y"), 501, "asyncpg, reads of readonly")
+            await connection.execute("INSERT INTO y (a) VALUES (7)")
+        check("refused", "taken", "asyncpg, writes of readonly")
+    except asyncpg.ReadOnlySQLTransactionError:
+        pass
     tag = await connection.copy_records_to_table("y", columns=["a", "c"], records=[(at, "r") for at in range(1000)])
     check(tag, "COPY 1000", "asyncpg, COPY in")
     statement = await connection.prepare("SELECT c, count(*) FROM y WHERE a = $1 GROUP BY c")

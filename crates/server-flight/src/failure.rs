@@ -25,9 +25,8 @@ pub fn code_of(kind: ErrorKind) -> Code {
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
         DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject => Code::AlreadyExists,
         Conflict => Code::Aborted,
-        Producer | Transaction | FailedTransaction | UndefinedSavepoint | DependentObjects | Inaccurate => {
-            Code::FailedPrecondition
-        }
+        Producer | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | DependentObjects
+        | Inaccurate => Code::FailedPrecondition,
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

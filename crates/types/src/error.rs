@@ -63,6 +63,8 @@ pub enum ErrorKind {
     FailedTransaction,
     /// A transaction in which nothing came for longer than its session lets it wait.
     IdleTransaction,
+    /// A statement that writes in a transaction that only reads.
+    ReadOnlyTransaction,
     /// No savepoint of that name in the transaction.
     UndefinedSavepoint,
     /// The statement has a parameter that no value was given for.
@@ -123,7 +125,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 54] = [
+    pub const ALL: [ErrorKind; 55] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -150,6 +152,7 @@ impl ErrorKind {
         ErrorKind::Transaction,
         ErrorKind::FailedTransaction,
         ErrorKind::IdleTransaction,
+        ErrorKind::ReadOnlyTransaction,
         ErrorKind::UndefinedSavepoint,
         ErrorKind::UndefinedParameter,
         ErrorKind::UndefinedStatement,
@@ -210,6 +213,7 @@ impl ErrorKind {
             Transaction => "25000",
             FailedTransaction => "25P02",
             IdleTransaction => "25P03",
+            ReadOnlyTransaction => "25006",
             UndefinedSavepoint => "3B001",
             UndefinedParameter => "42P02",
             UndefinedStatement => "26000",

@@ -184,6 +184,35 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
+fn a_session_that_only_reads_takes_no_rows() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a INT)").await.unwrap();
+        let one = || batch(vec![("a", column(&[Some(1)], 0))]);
+        for (begin, end) in [
+            ("BEGIN READ ONLY", "ROLLBACK"),
+            ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off"),
+        ] {
+            session.sql(begin).await.unwrap();
+            let error = session.append_stream("t", stream(vec![Ok(one())])).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ReadOnlyTransaction);
+            assert_eq!(error.message(), "cannot execute INSERT in a read-only transaction");
+            session.sql(end).await.unwrap();
+        }
+        session.sql("SET default_transaction_read_only = on").await.unwrap();
+        let error = session.append("t", vec![one()]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyTransaction);
+        let schema = one().schema();
+        let error = session.append_to_new("u", &schema, stream(vec![Ok(one())])).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyTransaction);
+        session.sql("RESET default_transaction_read_only").await.unwrap();
+        assert_eq!(session.append_stream("t", stream(vec![Ok(one())])).await.unwrap().rows, 1);
+        assert!(answer(&session, "SELECT count(*) FROM t").await.contains("| 1 "));
+    });
+}
+
+#[test]
 fn a_new_table_comes_with_its_rows_or_not_at_all() {
     let (_scratch, db, runtime) = opened();
     runtime.block_on(async {

@@ -8,11 +8,29 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
+/// What becomes of an expression, whose parts have been changed.
+type Change = fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
+
 /// Changes expressions of a plan and its subqueries, the innermost first, in nodes that have one which `concerns` is true of.
-pub(super) fn changed(
+pub(super) fn changed(plan: LogicalPlan, concerns: fn(&Expr) -> bool, change: Change) -> Result<LogicalPlan> {
+    replaced(plan, concerns, change, LogicalPlan::recompute_schema)
+}
+
+/// The same in a plan whose types have not been coerced, so that schemas cannot be computed: the change keeps types, and whether there
+/// are NULLs.
+pub(super) fn changed_as_written(
     plan: LogicalPlan,
     concerns: fn(&Expr) -> bool,
-    change: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+    change: Change,
+) -> Result<LogicalPlan> {
+    replaced(plan, concerns, change, Ok)
+}
+
+fn replaced(
+    plan: LogicalPlan,
+    concerns: fn(&Expr) -> bool,
+    change: Change,
+    finish: fn(LogicalPlan) -> Result<LogicalPlan>,
 ) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|plan| {
         if !has_any(&plan, concerns)? {
@@ -26,7 +44,7 @@ pub(super) fn changed(
         let change = |expr: Expr| expr.transform_up(|expr| change(expr, &schema));
         let changed = plan.map_expressions(|expr| each_named(&names, expr, &change))?;
         // The schema names what there was before; names are kept, so it is the same.
-        changed.map_data(LogicalPlan::recompute_schema)
+        changed.map_data(finish)
     })?;
     Ok(changed.data)
 }

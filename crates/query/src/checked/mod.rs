@@ -1,6 +1,6 @@
 //! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
 //! simplification, joins and subqueries that leave NULL alone, subqueries wherever an expression may stand, conditions that stay where they
-//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, and floats that are rounded.
+//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, floats that are rounded, and text that becomes bytes.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -13,6 +13,7 @@
 //! integers are added, after types are known and before constants are folded, and its `sum` is replaced.
 
 mod arithmetic;
+mod bytea;
 mod casts;
 mod constants;
 mod expressions;
@@ -27,6 +28,7 @@ mod subqueries;
 mod sum;
 
 pub(crate) use arithmetic::CheckedIntegers;
+pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
@@ -43,9 +45,10 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::AggregateUDF;
 use std::sync::Arc;
 
-/// Replaces `sum`, plans dates with intervals, and holds functions to the statement's memory.
+/// Replaces `sum`, plans dates with intervals and bytes with literals, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
+    state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     sizes::register(state)
 }

@@ -65,7 +65,8 @@ pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
 pub(crate) use tight::{compact, tight_batch};
-pub(crate) use values::{Bad, parse_decimal, parse_i64, shown};
+pub use values::bytes_of_text;
+pub(crate) use values::{Bad, parse_bytes, parse_decimal, parse_i64, shown};
 
 use crate::session::from_datafusion;
 use crate::session::progress::{CancelToken, Phase, Progress};

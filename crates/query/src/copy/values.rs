@@ -181,15 +181,10 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Result<i64, Bad> {
         .ok_or(Bad::Range)
 }
 
-/// `\xDEADBEEF`, or PostgreSQL's escape form: bytes as they are, `\\` and `\ooo` escaped.
+/// `\xDEADBEEF`, with blanks between pairs of digits if one likes, or PostgreSQL's escape form: bytes as they are, `\\` and `\ooo` escaped.
 pub(crate) fn parse_bytes(text: &[u8]) -> Result<Vec<u8>, Bad> {
     if let [b'\\', b'x', digits @ ..] = text {
-        let (pairs, odd) = digits.as_chunks::<2>();
-        if !odd.is_empty() {
-            return Err(Bad::Form);
-        }
-        let nibble = |byte: u8| char::from(byte).to_digit(16).ok_or(Bad::Form);
-        return pairs.iter().map(|[high, low]| Ok((nibble(*high)? << 4 | nibble(*low)?) as u8)).collect();
+        return parse_hexadecimal(digits);
     }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -211,6 +206,27 @@ pub(crate) fn parse_bytes(text: &[u8]) -> Result<Vec<u8>, Bad> {
         };
     }
     Ok(out)
+}
+
+/// The bytes that a text stands for, in either of PostgreSQL's forms; `None` if it is in neither.
+pub fn bytes_of_text(text: &str) -> Option<Vec<u8>> {
+    parse_bytes(text.as_bytes()).ok()
+}
+
+fn parse_hexadecimal(mut digits: &[u8]) -> Result<Vec<u8>, Bad> {
+    let nibble = |byte: u8| char::from(byte).to_digit(16).ok_or(Bad::Form);
+    let mut out = Vec::with_capacity(digits.len() / 2);
+    loop {
+        digits = match digits {
+            [] => return Ok(out),
+            [b' ' | b'\t' | b'\n' | b'\r', tail @ ..] => tail,
+            [high, low, tail @ ..] => {
+                out.push((nibble(*high)? << 4 | nibble(*low)?) as u8);
+                tail
+            }
+            [_] => return Err(Bad::Form),
+        };
+    }
 }
 
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {
@@ -397,8 +413,9 @@ mod tests {
     fn bytes_have_a_hex_and_an_escape_form() {
         assert_eq!(parse_bytes(br"\xDEad"), Ok(vec![0xde, 0xad]));
         assert_eq!(parse_bytes(br"\x"), Ok(vec![]));
+        assert_eq!(parse_bytes(b"\\x 41\n42  4a "), Ok(vec![0x41, 0x42, 0x4a]));
         assert_eq!(parse_bytes(br"a\\b\001"), Ok(vec![b'a', b'\\', b'b', 1]));
-        for text in [r"\xabc", r"\xzz", r"\q", r"\9", "\\"] {
+        for text in [r"\xabc", r"\xzz", r"\x4 1", r" \x41", r"\q", r"\9", "\\"] {
             assert_eq!(parse_bytes(text.as_bytes()), Err(Bad::Form), "{text}");
         }
     }

@@ -6,7 +6,9 @@ use crate::dialect::cuboid_name::CuboidName;
 use crate::dialect::names::{SYSTEM, name_of, parts_of};
 use crate::dialect::parse::table_name;
 use crate::dialect::refuse::not_supported;
-use crate::dialect::statement::{Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text};
+use crate::dialect::statement::{
+    Access, Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text,
+};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, ObjectName, Set, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
@@ -44,18 +46,26 @@ pub(crate) fn show_variable(variable: &[ast::Ident]) -> Result<Kind> {
     Ok(Kind::Setting(command))
 }
 
-/// Whether BEGIN can be what it asks to be.
-pub(crate) fn transaction_mode(mode: &TransactionMode) -> Result<()> {
+/// What a transaction is asked to be: whether it writes, if that is said. The rest is what all are, or refused.
+pub(crate) fn transaction_access(modes: &[TransactionMode]) -> Result<Option<Access>> {
+    let mut access = None;
+    for mode in modes {
+        access = transaction_mode(mode)?.or(access);
+    }
+    Ok(access)
+}
+
+fn transaction_mode(mode: &TransactionMode) -> Result<Option<Access>> {
     match mode {
-        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => Ok(()),
-        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => Err(not_supported("BEGIN READ ONLY")),
+        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => Ok(Some(Access::ReadWrite)),
+        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => Ok(Some(Access::ReadOnly)),
         // A transaction reads one snapshot, and its inserts conflict with nothing: that is as strong as any of these ask.
         TransactionMode::IsolationLevel(
             TransactionIsolationLevel::RepeatableRead
             | TransactionIsolationLevel::Snapshot
             | TransactionIsolationLevel::ReadCommitted
             | TransactionIsolationLevel::ReadUncommitted,
-        ) => Ok(()),
+        ) => Ok(None),
         TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
             Err(not_supported("ISOLATION LEVEL SERIALIZABLE")
                 .with_hint("transactions read one snapshot: REPEATABLE READ"))
@@ -93,9 +103,8 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
         Set::SetTimeZone { local, value } => {
             Ok(SettingCommand::Set { value: setting_value("timezone", &value)?, name: "timezone".to_owned(), local })
         }
-        Set::SetTransaction { modes, snapshot: None, .. } => {
-            modes.iter().try_for_each(transaction_mode)?;
-            Ok(SettingCommand::Modes)
+        Set::SetTransaction { modes, snapshot: None, session: of_session } => {
+            Ok(SettingCommand::Modes { access: transaction_access(&modes)?, of_session })
         }
         Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION SNAPSHOT")),
         Set::SetRole { context_modifier, role_name } => {

@@ -8,7 +8,7 @@
 use crate::copy::{CopyStatement, CopyWhat, parse_copy};
 use crate::dialect::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
-    transaction_mode,
+    transaction_access,
 };
 use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped, without_column_names};
 use crate::dialect::grammar::Grammar;
@@ -273,7 +273,7 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
         },
         _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
     };
-    if *hints != Hints::default() && matches!(kind, Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Setting(_)) {
+    if *hints != Hints::default() && matches!(kind, Kind::Begin(_) | Kind::Commit | Kind::Rollback | Kind::Setting(_)) {
         return Err(not_supported("a hint on this statement"));
     }
     Ok(kind)
@@ -412,8 +412,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             if modifier.is_some() || !statements.is_empty() || exception.is_some() || has_end_keyword {
                 return Err(not_supported("BEGIN with statements or modifiers"));
             }
-            modes.iter().try_for_each(transaction_mode)?;
-            Ok(Kind::Begin)
+            Ok(Kind::Begin(transaction_access(&modes)?))
         }
         Tree::Commit { chain, modifier, .. } => {
             if chain || modifier.is_some() {

@@ -75,6 +75,24 @@ pub(crate) enum RoleStatement {
     },
 }
 
+impl RoleStatement {
+    /// What it is called.
+    pub(crate) fn command(&self) -> &'static str {
+        match self {
+            RoleStatement::Create { .. } => "CREATE ROLE",
+            RoleStatement::Alter { .. }
+            | RoleStatement::Rename { .. }
+            | RoleStatement::Set { .. }
+            | RoleStatement::ResetAll { .. } => "ALTER ROLE",
+            RoleStatement::Drop { .. } => "DROP ROLE",
+            RoleStatement::Join { .. } => "GRANT ROLE",
+            RoleStatement::Leave { .. } => "REVOKE ROLE",
+            RoleStatement::Grant { .. } => "GRANT",
+            RoleStatement::Revoke { .. } => "REVOKE",
+        }
+    }
+}
+
 /// What CREATE ROLE and ALTER ROLE state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RoleOptions {

@@ -67,7 +67,7 @@ impl Statement {
             | Kind::ShowCreate(_)
             | Kind::Setting(SettingCommand::Show(_) | SettingCommand::ShowAll) => Command::Show,
             Kind::Insert(_) => Command::Insert,
-            Kind::Begin => Command::Begin,
+            Kind::Begin(_) => Command::Begin,
             Kind::Commit => Command::Commit,
             Kind::Rollback => Command::Rollback,
             Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
@@ -191,8 +191,8 @@ pub(crate) enum Kind {
     Setting(SettingCommand),
     /// Roles and grants.
     Role(Box<RoleStatement>),
-    /// BEGIN.
-    Begin,
+    /// BEGIN, with what it says of whether the transaction writes.
+    Begin(Option<Access>),
     /// COMMIT.
     Commit,
     /// ROLLBACK.
@@ -219,6 +219,50 @@ pub(crate) enum Kind {
     Deallocate(Option<String>),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
     Refused(Error),
+}
+
+impl Kind {
+    /// What a statement that writes is called; `None` for one that a transaction may hold that only reads. As in PostgreSQL, files are
+    /// not the database's: COPY TO reads. Sorting and merging, and building what is kept of answers, change no answer.
+    pub(crate) fn writes(&self) -> Option<&'static str> {
+        match self {
+            Kind::Insert(_) => Some("INSERT"),
+            Kind::CreateTable(create) if create.query.is_some() => Some("CREATE TABLE AS"),
+            Kind::CreateTable(_) => Some("CREATE TABLE"),
+            Kind::DropTable { .. } => Some("DROP TABLE"),
+            Kind::AlterTable(_) => Some("ALTER TABLE"),
+            Kind::Role(statement) => Some(statement.command()),
+            Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
+            Kind::Call(procedure) => match procedure {
+                Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Some("CALL"),
+                Procedure::Flush | Procedure::Merge | Procedure::BuildCuboids | Procedure::Cancel(_) => None,
+            },
+            Kind::Query(_)
+            | Kind::Explain { .. }
+            | Kind::Describe(_)
+            | Kind::ShowTables
+            | Kind::ShowCreate(_)
+            | Kind::Setting(_)
+            | Kind::Begin(_)
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::Savepoint(_)
+            | Kind::RollbackTo(_)
+            | Kind::Release(_)
+            | Kind::Copy(_)
+            | Kind::Declare(_)
+            | Kind::Fetch { .. }
+            | Kind::CloseCursor(_)
+            | Kind::Discard
+            | Kind::Deallocate(_)
+            | Kind::Refused(_) => None,
+        }
+    }
+
+    /// Whether it is about the session or its transaction alone: what may come before a transaction is told what it is.
+    pub(crate) fn is_about_session(&self) -> bool {
+        matches!(self, Kind::Setting(_) | Kind::Begin(_) | Kind::Savepoint(_) | Kind::RollbackTo(_) | Kind::Release(_))
+    }
 }
 
 /// A table that may be a system table.
@@ -269,8 +313,16 @@ pub(crate) enum SettingCommand {
     Reset(String),
     /// RESET ALL.
     ResetAll,
-    /// SET TRANSACTION, SET SESSION CHARACTERISTICS: what every transaction here is anyway.
-    Modes,
+    /// SET TRANSACTION or, of all that follow, SET SESSION CHARACTERISTICS. Beside the access it says what every transaction here is
+    /// anyway.
+    Modes { access: Option<Access>, of_session: bool },
+}
+
+/// Whether a transaction writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    ReadOnly,
+    ReadWrite,
 }
 
 /// A value as SET takes it.

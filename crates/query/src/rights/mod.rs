@@ -249,7 +249,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         Kind::Describe(_) | Kind::ShowTables | Kind::ShowCreate(_) => Ok(()),
         // The session's own; SET ROLE is decided where it is set.
         Kind::Setting(_)
-        | Kind::Begin
+        | Kind::Begin(_)
         | Kind::Commit
         | Kind::Rollback
         | Kind::Savepoint(_)

@@ -56,6 +56,7 @@ impl Session {
     /// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the body.
     pub fn ingested_before(&self, ingest: &Ingest) -> Result<Option<Ingested>> {
         ingest.options.check(Direction::From, None)?;
+        self.check_writable("INSERT")?;
         let Some(key) = ingest.key(self)? else { return Ok(None) };
         if self.state.lock().settings.producer_mark().is_some() {
             return Err(Error::new(
@@ -83,6 +84,7 @@ impl Session {
     }
 
     async fn ingest_here(&self, run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
+        self.check_writable("INSERT")?;
         let key = ingest.key(self)?;
         let entry = self.table_for(INSERT, &ingest.table)?;
         let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });

@@ -53,7 +53,6 @@ const KNOWN: &[(&str, &str, Takes)] = &[
         "repeatable read",
         Takes::Only(&["read uncommitted", "read committed", "repeatable read"]),
     ),
-    ("default_transaction_read_only", "off", Takes::Only(&["off", "false", "no", "0"])),
     ("extra_float_digits", "1", Takes::Number(-15, 3)),
     ("in_hot_standby", "off", Takes::Nothing),
     ("integer_datetimes", "on", Takes::Nothing),

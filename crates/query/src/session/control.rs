@@ -1,9 +1,9 @@
 //! Statements about the session itself: transactions, settings, procedures.
 
-use crate::dialect::statement::{Procedure, SettingCommand, SettingValue};
+use crate::dialect::statement::{Access, Procedure, SettingCommand, SettingValue};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
-use crate::session::settings::Settings;
+use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings, parse_switch};
 use crate::session::transaction::{OpenTransaction, Transaction};
 use alluvia_snapshot::{Freshness, NewBatch, Want};
 use alluvia_types::{Error, ErrorKind, Result, Stage};
@@ -21,9 +21,14 @@ pub(crate) fn deallocate(name: Option<&str>) -> Result<Outcome> {
     }
 }
 
+fn not_reset() -> Error {
+    Error::new(ErrorKind::InvalidSetting, format!("{READ_ONLY} cannot be reset"))
+        .with_hint("SET TRANSACTION READ ONLY sets it, and READ WRITE before the first query")
+}
+
 impl Session {
     /// BEGIN: pins the version that the transaction reads.
-    pub(crate) async fn begin(&self) -> Result<Outcome> {
+    pub(crate) async fn begin(&self, access: Option<Access>) -> Result<Outcome> {
         if self.in_transaction() {
             return Err(Error::new(ErrorKind::Transaction, "a transaction is open already")
                 .with_hint("COMMIT or ROLLBACK it first; transactions do not nest"));
@@ -39,12 +44,18 @@ impl Session {
         state.seen = state.seen.max(snapshot.version);
         let open = OpenTransaction::new(snapshot.version, state.settings.clone());
         state.transaction = Transaction::Open(Box::new(open));
+        let is_read_only = access.map_or(state.settings.default_read_only, |access| access == Access::ReadOnly);
+        state.settings.read_only = Some(is_read_only);
         Ok(Outcome::done("BEGIN"))
     }
 
     /// COMMIT: one batch. After an error, it is a ROLLBACK that says so.
     pub(crate) async fn commit(&self, run: &Arc<Run>) -> Result<Outcome> {
-        let transaction = std::mem::take(&mut self.state.lock().transaction);
+        let transaction = {
+            let mut state = self.state.lock();
+            state.settings.read_only = None;
+            std::mem::take(&mut state.transaction)
+        };
         self.cursors.end_transaction();
         match transaction {
             Transaction::None => {
@@ -138,6 +149,18 @@ impl Session {
                 let rows = rows.into_iter().map(|row| vec![Some(row.name), Some(row.value), Some(row.description)]);
                 Ok(Outcome::table("SHOW", &["name", "setting", "description"], rows.collect()))
             }
+            SettingCommand::Set { name, value, .. } if name == READ_ONLY => {
+                let SettingValue::Text(text) = &value else { return Err(not_reset()) };
+                let access = match parse_switch(text.trim()) {
+                    Some(true) => Access::ReadOnly,
+                    Some(false) => Access::ReadWrite,
+                    None => {
+                        return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
+                            .with_hint("it takes on or off"));
+                    }
+                };
+                self.set_transaction(access)
+            }
             SettingCommand::Set { name, value, local } => {
                 self.check_role(&name, &value)?;
                 let mut state = self.state.lock();
@@ -171,6 +194,7 @@ impl Session {
                 let outcome = Outcome::done("SET");
                 Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
             }
+            SettingCommand::Reset(name) if name == READ_ONLY => Err(not_reset()),
             SettingCommand::Reset(name) => {
                 let mut state = self.state.lock();
                 let defaults = state.defaults.clone();
@@ -180,16 +204,37 @@ impl Session {
                 let outcome = Outcome::done("RESET");
                 Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
             }
-            SettingCommand::Modes => Ok(Outcome::done("SET")),
+            SettingCommand::Modes { access: None, .. } => Ok(Outcome::done("SET")),
+            SettingCommand::Modes { access: Some(access), of_session: true } => {
+                let value = if access == Access::ReadOnly { "on" } else { "off" };
+                let (name, value) = (DEFAULT_READ_ONLY.to_owned(), SettingValue::Text(value.to_owned()));
+                self.setting(SettingCommand::Set { name, value, local: false })
+            }
+            SettingCommand::Modes { access: Some(access), of_session: false } => self.set_transaction(access),
             SettingCommand::ResetAll => {
                 let mut state = self.state.lock();
-                // As in PostgreSQL, the role stays.
-                let role = Arc::clone(&state.settings.role);
+                // As in PostgreSQL, the role stays, and what the open transaction is.
+                let (role, read_only) = (Arc::clone(&state.settings.role), state.settings.read_only);
                 state.settings = state.defaults.clone();
-                state.settings.role = role;
+                (state.settings.role, state.settings.read_only) = (role, read_only);
                 Ok(Outcome::done("RESET"))
             }
         }
+    }
+
+    /// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction.
+    fn set_transaction(&self, access: Access) -> Result<Outcome> {
+        let mut state = self.state.lock();
+        let Transaction::Open(open) = &state.transaction else {
+            return Ok(Outcome::done("SET").with_notice("SET TRANSACTION has no effect outside of a transaction"));
+        };
+        // What it has read so far was asked for by who wanted nothing written.
+        if access == Access::ReadWrite && open.has_run && state.settings.is_read_only() {
+            return Err(Error::new(ErrorKind::Transaction, "READ WRITE must be set before the first query")
+                .with_hint("COMMIT or ROLLBACK, and BEGIN READ WRITE"));
+        }
+        state.settings.read_only = Some(access == Access::ReadOnly);
+        Ok(Outcome::done("SET"))
     }
 
     /// Refuses to act as a role that the session is not in.
@@ -213,7 +258,8 @@ impl Session {
         let mut state = self.state.lock();
         let mut changed = state.settings.clone();
         changed.set(&name.to_ascii_lowercase(), &SettingValue::Text(value.to_owned()), &state.defaults)?;
-        state.defaults = changed.clone();
+        // Whether an open transaction only reads is no default.
+        state.defaults = Settings { read_only: None, ..changed.clone() };
         state.settings = changed;
         Ok(())
     }

@@ -365,6 +365,9 @@ impl Session {
         let Statement { kind, hints, text: _, parameters } = statement;
         self.check_transaction(&kind)?;
         of_statement(&self.authoriser(), &kind)?;
+        if let Transaction::Open(open) = &mut self.state.lock().transaction {
+            open.has_run |= !kind.is_about_session();
+        }
         if parameters > 0 {
             return Err(missing(1));
         }
@@ -380,7 +383,7 @@ impl Session {
             Kind::ShowCreate(table) => self.show_create(&table),
             Kind::Setting(command) => self.setting(command),
             Kind::Role(statement) => self.role_statement(run, *statement).await,
-            Kind::Begin => self.begin().await,
+            Kind::Begin(access) => self.begin(access).await,
             Kind::Commit => self.commit(run).await,
             Kind::Rollback => self.rollback(),
             Kind::Savepoint(name) => self.savepoint(name),
@@ -405,12 +408,27 @@ impl Session {
         }
     }
 
+    /// Refuses what writes in a session, or a transaction, that only reads.
+    pub(super) fn check_writable(&self, command: &str) -> Result<()> {
+        if !self.state.lock().settings.is_read_only() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::ReadOnlyTransaction, format!("cannot execute {command} in a read-only transaction"))
+            .with_hint(
+                "BEGIN READ WRITE begins one that writes; SHOW default_transaction_read_only tells what others are",
+            ))
+    }
+
     /// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
                 .with_hint("a transaction holds INSERTs and queries; COMMIT or ROLLBACK first"))
         };
+        let has_failed = matches!(self.state.lock().transaction, Transaction::Failed(_));
+        if !has_failed && let Some(command) = kind.writes() {
+            self.check_writable(command)?;
+        }
         match (&self.state.lock().transaction, kind) {
             (Transaction::None, _) => Ok(()),
             (_, Kind::Commit | Kind::Rollback | Kind::RollbackTo(_)) => Ok(()),

@@ -85,6 +85,7 @@ impl Session {
             )
             .with_hint("COMMIT or ROLLBACK first, or use another session"));
         }
+        self.check_writable("INSERT")?;
         let mut rows: Vec<NewRows> = Vec::new();
         for (table, batches) in tables {
             let entry = self.table_for(INSERT, &table)?;

@@ -10,8 +10,8 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, KeysOfOneKind, LosslessCasts,
-    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
+    BytesOfLiterals, CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, KeysOfOneKind,
+    LosslessCasts, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -85,7 +85,9 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     let mut analyzers = Analyzer::new().rules;
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
     analyzers.insert(coerced, Arc::new(RoundedFloats));
+    analyzers.insert(coerced, Arc::new(WrittenBytes));
     analyzers.push(Arc::new(CountedMultisets));
+    analyzers.push(Arc::new(BytesOfLiterals));
     analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(CheckedIntegers));
     // The last: what it makes of subqueries has its types.
@@ -228,8 +230,10 @@ mod tests {
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
+        expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
+        expected.insert(coerced, WrittenBytes.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }
 }

@@ -32,6 +32,11 @@ pub(crate) struct Settings {
     pub(crate) memory_limit_max_bytes: u64,
     pub(crate) batch_size: usize,
     pub(crate) threads: usize,
+    /// Whether transactions only read, and statements outside of one, unless they are told otherwise.
+    pub(crate) default_read_only: bool,
+    /// Whether the open transaction only reads; `None` outside of one. No name stands for it: BEGIN and SET TRANSACTION set it, and it
+    /// ends with the transaction.
+    pub(crate) read_only: Option<bool>,
     /// Whether cuboids may answer.
     pub(crate) cuboids: bool,
     /// Whether aggregates inside a plan are answered by the index where it can.
@@ -68,6 +73,10 @@ const SETTINGS: [(&str, &str); 22] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
+    (
+        DEFAULT_READ_ONLY,
+        "Whether transactions, and statements outside of one, only read unless they are told otherwise: on or off.",
+    ),
     ("durability", "When a batch is acknowledged: sync, after its fsync; relaxed, before it."),
     ("error_action", "What becomes of a statement whose sample does not reach max_error: escalate, error or mark."),
     ("freshness", "How far behind an answer may be: '5s', '250ms', 'merged'; default: as the tables say."),
@@ -98,6 +107,10 @@ const SETTINGS: [(&str, &str); 22] = [
     ("timezone", "Time zone of the session; only UTC."),
 ];
 
+/// Whether transactions only read that do not say; and whether the open one does, which is shown.
+pub(crate) const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
+pub(crate) const READ_ONLY: &str = "transaction_read_only";
+
 /// What `freshness` shows and takes while it is unset: then the tables' own options hold, which no time would leave alone.
 const FRESHNESS_UNSET: &str = "default";
 
@@ -121,6 +134,8 @@ impl Settings {
             memory_limit_max_bytes,
             batch_size: 8192,
             threads: threads.max(1),
+            default_read_only: false,
+            read_only: None,
             cuboids: true,
             index_rule: true,
             predicate_cache: true,
@@ -221,6 +236,7 @@ impl Settings {
             }
             "producer_epoch" => self.producer_epoch = number(0, u64::MAX)?,
             "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
+            DEFAULT_READ_ONLY => self.default_read_only = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
@@ -288,6 +304,8 @@ impl Settings {
             "producer" => self.producer.clone(),
             "producer_epoch" => self.producer_epoch.to_string(),
             "producer_sequence" => self.producer_sequence.to_string(),
+            DEFAULT_READ_ONLY => show_switch(self.default_read_only),
+            READ_ONLY => show_switch(self.is_read_only()),
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "predicate_cache" => show_switch(self.predicate_cache),
@@ -328,6 +346,7 @@ impl Settings {
             "producer" => self.producer = other.producer.clone(),
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
+            DEFAULT_READ_ONLY => self.default_read_only = other.default_read_only,
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
@@ -348,6 +367,11 @@ impl Settings {
                 None => {}
             },
         }
+    }
+
+    /// Whether a statement may only read.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.unwrap_or(self.default_read_only)
     }
 
     /// How exact answers must be; `None` is exact.
@@ -403,10 +427,10 @@ impl SettingsView for SettingsNow {
     }
 }
 
-fn parse_switch(text: &str) -> Option<bool> {
+pub(crate) fn parse_switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
-        "on" | "true" => Some(true),
-        "off" | "false" => Some(false),
+        "on" | "true" | "yes" | "1" => Some(true),
+        "off" | "false" | "no" | "0" => Some(false),
         _ => None,
     }
 }
@@ -518,6 +542,7 @@ mod tests {
             ("batch_size", "1000"),
             ("confidence", "0.99"),
             ("cuboids", "off"),
+            ("default_transaction_read_only", "on"),
             ("durability", "relaxed"),
             ("error_action", "mark"),
             ("freshness", "250ms"),
@@ -573,6 +598,7 @@ mod tests {
             ("max_error", "1%"),
             ("confidence", "1"),
             ("confidence", "0.5"),
+            ("default_transaction_read_only", "maybe"),
             ("error_action", "guess"),
             ("memory_limit", "lots"),
             ("memory_limit", "1kB"),

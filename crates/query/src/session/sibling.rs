@@ -18,7 +18,9 @@ impl Session {
         // Never both at once: two sessions of a client may be each other's siblings.
         let (settings, defaults, seen, unseen, who, is_served) = {
             let own = self.state.lock();
-            (own.settings.clone(), own.defaults.clone(), own.seen, own.unseen, own.who.clone(), own.is_served)
+            // Whether the own transaction only reads is its own.
+            let settings = Settings { read_only: None, ..own.settings.clone() };
+            (settings, own.defaults.clone(), own.seen, own.unseen, own.who.clone(), own.is_served)
         };
         if settings.producer_mark().is_some() {
             return Err(Error::new(

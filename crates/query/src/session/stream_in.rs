@@ -87,6 +87,7 @@ impl Session {
             let text = format!("/* rows from a program into */ {table}");
             self.run(&text, |run| async move {
                 self.check_usable()?;
+                self.check_writable("INSERT")?;
                 // The table may be this session's own, and with `durability = relaxed` not visible yet.
                 self.await_own_writes().await?;
                 let entry = self.table_for(INSERT, table)?;
@@ -159,12 +160,14 @@ impl Session {
                 self.await_own_writes().await?;
                 if self.in_transaction() {
                     self.check_usable()?;
+                    self.check_writable("CREATE TABLE")?;
                     return Err(Error::new(
                         ErrorKind::NotSupported,
                         "creating a table for rows inside a transaction is not supported",
                     )
                     .with_hint("COMMIT or ROLLBACK first; without a transaction table and rows are one atomic batch"));
                 }
+                self.check_writable("CREATE TABLE")?;
                 if self.table_for(Need::Definition, table).is_ok() {
                     return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
                         .with_hint("append to it, choose another name, or drop the table first"));

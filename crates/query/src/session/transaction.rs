@@ -42,6 +42,8 @@ pub(crate) struct OpenTransaction {
     savepoints: Vec<Savepoint>,
     /// Nobody went on with it in time: its COMMIT is an error.
     pub(crate) is_abandoned: bool,
+    /// It has held more than words about itself: from then on it cannot be made one that writes.
+    pub(crate) has_run: bool,
 }
 
 /// A place in a transaction. Rows are only ever added, so how many batches there were says which.
@@ -85,6 +87,7 @@ impl OpenTransaction {
             bytes: 0,
             savepoints: Vec::new(),
             is_abandoned: false,
+            has_run: false,
         }
     }
 

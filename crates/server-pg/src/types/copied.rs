@@ -122,7 +122,6 @@ impl Rows {
                 RowForm::Binary { begun } => !std::mem::replace(begun, true),
                 _ => false,
             };
-            let start = out.bytes.len();
             out.message(b'd', |out| {
                 if is_first {
                     put_signature(out);

@@ -2,6 +2,7 @@
 
 use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::types::{element_of, numeric, oid, parameter_type};
+use alluvia_query::copy::bytes_of_text;
 use alluvia_query::{ScalarValue, array_elements};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, StringArray};
@@ -74,7 +75,7 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
             // An exponent, NaN: only a float can hold what it says.
             None => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "NUMERIC"))?)),
         },
-        oid::BYTEA => ScalarValue::Binary(Some(bytes_of(text).ok_or_else(|| wrong(text, "BYTEA"))?)),
+        oid::BYTEA => ScalarValue::Binary(Some(bytes_of_text(text).ok_or_else(|| wrong(text, "BYTEA"))?)),
         oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ => {
             let data_type = parameter_type(type_oid).ok_or_else(|| internal("a time without a type"))?;
             let texts: ArrayRef = Arc::new(StringArray::from(vec![trimmed]));
@@ -127,39 +128,6 @@ fn list(element: u32, values: Vec<ScalarValue>) -> Result<ScalarValue> {
     };
     let values = values.into_iter().map(same).collect::<Result<Vec<ScalarValue>>>()?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &data_type)))
-}
-
-/// `\xDEAD`, or characters with `\\` and `\ooo` for bytes.
-fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    if let Some(digits) = text.strip_prefix("\\x") {
-        let digits = digits.as_bytes();
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let pair = |pair: &[u8]| match pair {
-            [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
-            _ => None,
-        };
-        return digits.chunks(2).map(pair).collect();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = match (first, after) {
-            (b'\\', [b'\\', after @ ..]) => {
-                bytes.push(b'\\');
-                after
-            }
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
-                bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
-                after
-            }
-            (b'\\', _) => return None,
-            (byte, after) => {
-                bytes.push(*byte);
-                after
-            }
-        };
-    }
-    Some(bytes)
 }
 
 fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
@@ -296,6 +264,7 @@ mod tests {
         assert_eq!(text(oid::INT4, " 5 ").unwrap(), ScalarValue::Int32(Some(5)));
         assert_eq!(text(oid::NUMERIC, "-12.50").unwrap(), ScalarValue::Decimal128(Some(-1250), 38, 2));
         assert_eq!(text(oid::BYTEA, "\\x00fF").unwrap(), ScalarValue::Binary(Some(vec![0, 255])));
+        assert_eq!(text(oid::BYTEA, "\\x 00 fF").unwrap(), ScalarValue::Binary(Some(vec![0, 255])));
         assert_eq!(text(oid::BYTEA, "a\\\\\\001").unwrap(), ScalarValue::Binary(Some(vec![b'a', b'\\', 1])));
         assert_eq!(text(oid::DATE, "1970-01-02").unwrap(), ScalarValue::Date32(Some(1)));
         assert_eq!(

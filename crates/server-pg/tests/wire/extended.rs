@@ -75,6 +75,25 @@ async fn values_go_in_and_come_out_in_binary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_found_by_bytes_and_by_text_that_stands_for_them() {
+    let served = serve().await;
+    let client = served.client().await;
+    let create = r"CREATE TABLE t (a INT, b BYTEA); INSERT INTO t VALUES (1, '\x4142'), (2, 'a\\b')";
+    client.batch_execute(create).await.unwrap();
+    let bytes: &[u8] = b"AB";
+    let found = client.query_one("SELECT a FROM t WHERE b = $1", &[&bytes]).await.unwrap();
+    assert_eq!(found.get::<_, i32>(0), 1);
+    let by_text = client.prepare_typed("SELECT a FROM t WHERE b = $1", &[Type::TEXT]).await.unwrap();
+    for (text, expected) in [(r"\x4142", 1), (r"AB", 1), (r"a\\b", 2)] {
+        assert_eq!(client.query_one(&by_text, &[&text]).await.unwrap().get::<_, i32>(0), expected, "{text}");
+    }
+    let wrong = client.query_one(&by_text, &[&r"\x4"]).await.unwrap_err();
+    assert_eq!(state(&wrong), "22P02");
+    let cast = client.query_one("SELECT $1::text::bytea, $2::bytea::text", &[&r"\x4142", &bytes]).await.unwrap();
+    assert_eq!((cast.get::<_, &[u8]>(0), cast.get::<_, &str>(1)), (bytes, r"\x4142"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_go_in_and_come_out() {
     let served = serve().await;
     let client = served.client().await;

@@ -195,6 +195,33 @@ async fn a_server_that_stops_ends_its_connections_and_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn transactions_that_only_read_refuse_what_writes() {
+    let served = serve().await;
+    let mut client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a INT)").await.unwrap();
+    let reading = client.build_transaction().read_only(true).start().await.unwrap();
+    assert_eq!(reading.query_one("SELECT count(*) FROM t", &[]).await.unwrap().get::<_, i64>(0), 0);
+    assert_eq!(state(&reading.execute("INSERT INTO t VALUES ($1)", &[&1i32]).await.unwrap_err()), "25006");
+    reading.rollback().await.unwrap();
+    // Refused before any row is asked for.
+    let reading = client.build_transaction().read_only(true).start().await.unwrap();
+    let refused = reading.copy_in::<_, bytes::Bytes>("COPY t FROM STDIN").await.err().unwrap();
+    assert_eq!(state(&refused), "25006");
+    drop(reading);
+    client.batch_execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY").await.unwrap();
+    assert_eq!(state(&client.batch_execute("INSERT INTO t VALUES (1)").await.unwrap_err()), "25006");
+    // Several in one text are a transaction of that default.
+    assert_eq!(state(&client.batch_execute("SELECT 1; INSERT INTO t VALUES (1)").await.unwrap_err()), "25006");
+    let writing = client.build_transaction().read_only(false).start().await.unwrap();
+    assert_eq!(writing.execute("INSERT INTO t VALUES ($1)", &[&1i32]).await.unwrap(), 1);
+    writing.commit().await.unwrap();
+    assert_eq!(texts(&client, "SHOW transaction_read_only").await, ["on"]);
+    client.batch_execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE").await.unwrap();
+    client.batch_execute("INSERT INTO t VALUES (2)").await.unwrap();
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn savepoints_bring_a_failed_transaction_back() {
     let served = serve().await;
     let mut client = served.client().await;
