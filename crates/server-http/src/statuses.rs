@@ -14,8 +14,10 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
         | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction
-        | FailedTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding | InvalidSample
-        | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => StatusCode::BAD_REQUEST,
+        | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding
+        | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => {
+            StatusCode::BAD_REQUEST
+        }
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
