@@ -13,7 +13,7 @@ use crate::request::{Pieces, drain, query_pairs, refuse_length, session};
 use crate::server::Shared;
 use crate::work::watched;
 use alluvia_access::gone;
-use alluvia_query::copy::{CopyOptions, Format, Header};
+use alluvia_query::copy::{CopyOptions, Format, Header, Hints};
 use alluvia_query::{Ingest, Ingested, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use axum::body::Body;
@@ -34,6 +34,9 @@ use tracing::Instrument;
 const WAITING: usize = 8;
 /// What messages call the body; `where` in an error is what follows it.
 const BODY: &str = "the body";
+/// What there is here of what COPY's options are.
+const HINTS: Hints =
+    Hints { columns: "?columns=a,b", bad_row: "nothing was loaded; correct the row, and send all again" };
 /// Parameters of the query string that say how CSV is read; others are settings.
 const CSV_OPTIONS: [&str; 5] = ["header", "delimiter", "quote", "escape", "null"];
 const KEY_HEADER: &str = "idempotency-key";
@@ -127,7 +130,7 @@ async fn accept(
     let bytes_max = shared.options.body_bytes_max;
     refuse_length(&parts.headers, bytes_max)?;
     let session = session(shared, user, peer.0.to_string(), &settings)?;
-    let ingest = Ingest { table, columns, options, is_array, key, name: BODY.to_owned(), bytes_max };
+    let ingest = Ingest { table, columns, options, is_array, key, name: BODY.to_owned(), bytes_max, hints: HINTS };
     let before = session.ingested_before(&ingest)?;
     Ok((session, ingest, before))
 }

@@ -4,7 +4,7 @@
 use crate::support::shown_rows as rows;
 use crate::support::web::{host, plain};
 use alluvia_node::{Database, DatabaseOptions, ServedOptions};
-use alluvia_query::copy::{CopyOptions, Streams};
+use alluvia_query::copy::{CopyOptions, Hints, Streams};
 use alluvia_query::{Client, Ingest, LogIn, Session};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
 use alluvia_types::{Clock, Error, ErrorKind, ManualClock, Result};
@@ -273,6 +273,7 @@ fn rows_from_programs_need_insert_however_they_come() {
                             key: None,
                             name: "the body".to_owned(),
                             bytes_max: 1_000,
+                            hints: Hints::default(),
                         },
                         Box::new("7\n".as_bytes()),
                     )

@@ -4,6 +4,7 @@
 //! - A field that has no column is an error, unless the statement lists columns: then the list says what is wanted.
 //! - Names match exactly, else without regard to case where that is unambiguous.
 
+use crate::copy::body::Hints;
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use std::collections::HashMap;
@@ -15,24 +16,32 @@ pub(crate) struct Wanted {
     pub(crate) columns: Vec<usize>,
     /// Whether the statement lists them.
     pub(crate) listed: bool,
+    /// How they are listed, for hints.
+    how: &'static str,
 }
 
 impl Wanted {
     /// From the statement's column list; empty means all.
     pub(crate) fn new(table: &TableDef, listed: &[String]) -> Result<Wanted> {
+        let how = Hints::default().columns;
         if listed.is_empty() {
-            return Ok(Wanted { columns: (0..table.columns.len()).collect(), listed: false });
+            return Ok(Wanted { columns: (0..table.columns.len()).collect(), listed: false, how });
         }
         let mut columns = Vec::new();
         for name in listed {
             let found = table.columns.iter().position(|column| column.name == *name);
-            let at = found.ok_or_else(|| no_such_column(table, name, "the column list"))?;
+            let at = found.ok_or_else(|| no_such_column(table, name, "the column list", None))?;
             if columns.contains(&at) {
                 return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {name} is listed twice")));
             }
             columns.push(at);
         }
-        Ok(Wanted { columns, listed: true })
+        Ok(Wanted { columns, listed: true, how })
+    }
+
+    /// Listed in another way than COPY's.
+    pub(crate) fn hinting(self, how: &'static str) -> Wanted {
+        Wanted { how, ..self }
     }
 
     /// Names of a file's fields, to columns of the table.
@@ -67,7 +76,7 @@ impl Wanted {
                     Ok(Some(at))
                 }
                 None if self.listed => Ok(None),
-                None => Err(no_such_column(table, field, file)),
+                None => Err(no_such_column(table, field, file, Some(self.how))),
             })
             .collect()
     }
@@ -87,19 +96,20 @@ impl Names<'_> {
     }
 }
 
-/// Names a field that the table lacks, with near names.
-pub(crate) fn no_such_column(table: &TableDef, name: &str, found_in: &str) -> Error {
+/// Names a field that the table lacks, with near names, and with how columns are listed where they were not.
+fn no_such_column(table: &TableDef, name: &str, found_in: &str, how: Option<&str>) -> Error {
     let error = Error::new(
         ErrorKind::UndefinedColumn,
         format!("table {} has no column {name}, which {found_in} names", table.name),
     );
-    match near_names(name, table.columns.iter().map(|column| column.name.as_str())).as_slice() {
-        [] => error.with_hint("list the columns to load: COPY table (a, b, ...) FROM ..."),
-        near => error.with_hint(format!(
-            "did you mean {}? Or list the columns to load: COPY table (a, b, ...) FROM ...",
-            near.join(" or ")
-        )),
-    }
+    let columns = || table.columns.iter().map(|column| column.name.as_str());
+    let near = near_names(name, columns()).join(" or ");
+    error.with_hint(match (near.as_str(), how) {
+        ("", Some(how)) => format!("list the columns to load: {how}"),
+        ("", None) => format!("the table's columns are {}", columns().collect::<Vec<&str>>().join(", ")),
+        (near, Some(how)) => format!("did you mean {near}? Or list the columns to load: {how}"),
+        (near, None) => format!("did you mean {near}?"),
+    })
 }
 
 #[cfg(test)]
@@ -117,6 +127,11 @@ mod tests {
         assert_eq!(by_name(&["id", "ID"]).unwrap_err().kind(), ErrorKind::DuplicateColumn);
         let near = by_name(&["ctiy"]).unwrap_err();
         assert!(near.hint().unwrap().contains("City") && near.message().contains("f.csv"), "{near}");
+
+        let near = all.clone().hinting("?columns=a,b").by_name(&table, ["ctiy"].into_iter(), "the body").unwrap_err();
+        assert_eq!(near.hint(), Some("did you mean City? Or list the columns to load: ?columns=a,b"));
+        let not_there = Wanted::new(&table, &["nowhere".into()]).unwrap_err();
+        assert_eq!(not_there.hint(), Some("the table's columns are id, Name, name, City"));
 
         let listed = Wanted::new(&table, &["name".into()]).unwrap();
         assert_eq!(listed.by_name(&table, ["id", "name"].into_iter(), "f").unwrap(), [None, Some(2)]);

@@ -9,6 +9,25 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 use std::io::{self, Read};
 
+/// What hints tell whoever sends rows to do, in the words of the way they come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hints {
+    /// How the columns that the fields go to are listed.
+    pub columns: &'static str,
+    /// What is to be done about a bad row, for which nothing was loaded.
+    pub bad_row: &'static str,
+}
+
+/// Those of COPY.
+impl Default for Hints {
+    fn default() -> Self {
+        Hints {
+            columns: "COPY table (a, b, ...) FROM ...",
+            bad_row: "nothing was loaded; correct the file, or load the other rows with ON_ERROR skip",
+        }
+    }
+}
+
 /// What a load knows of its standard input.
 #[derive(Clone, Debug)]
 pub struct BodyOptions {
@@ -22,11 +41,20 @@ pub struct BodyOptions {
     pub key: Option<BatchKey>,
     /// JSON comes as one array of objects rather than an object a line.
     pub is_array: bool,
+    /// What hints say.
+    pub hints: Hints,
 }
 
 impl Default for BodyOptions {
     fn default() -> Self {
-        BodyOptions { name: "standard input".to_owned(), bytes_max: None, is_kept: false, key: None, is_array: false }
+        BodyOptions {
+            name: "standard input".to_owned(),
+            bytes_max: None,
+            is_kept: false,
+            key: None,
+            is_array: false,
+            hints: Hints::default(),
+        }
     }
 }
 

@@ -339,7 +339,7 @@ fn nothing_in_common(table: &TableDef, name: &str) -> Error {
 
 fn unreadable(name: &str, what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidValue, format!("{name} cannot be read as {what}: {error}"))
-        .with_hint("is the file complete, and is FORMAT right?")
+        .with_hint("is it complete, and in the format that was stated?")
 }
 
 fn unreadable_batch(name: &str, what: &str, error: &arrow::error::ArrowError) -> Error {

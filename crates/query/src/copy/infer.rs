@@ -273,7 +273,7 @@ fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inf
                 ErrorKind::NotSupported,
                 format!("{name}: column {} is {}, which no column type holds", field.name(), field.data_type()),
             )
-            .with_hint("create the table without it, and list the other columns: COPY table (a, b, ...) FROM ...")
+            .with_hint("create the table without it, and load the other columns alone")
         })?;
         Ok(InferredColumn { name: column, data_type, nullable: field.is_nullable() })
     };
@@ -383,6 +383,17 @@ mod tests {
         let inferred = inferred_with(&[(name, text.as_bytes())], &CopyOptions::default()).unwrap();
         let column = |column: &InferredColumn| format!("{} {}", column.name, column.data_type.sql_name());
         inferred.columns.iter().map(column).collect::<Vec<String>>().join(", ")
+    }
+
+    /// Rows come in other ways than COPY, too.
+    #[test]
+    fn what_no_column_holds_is_named_and_the_hint_is_of_no_statement() {
+        let element = Arc::new(arrow::datatypes::Field::new("item", arrow::datatypes::DataType::Int64, true));
+        let list = arrow::datatypes::Field::new("l", arrow::datatypes::DataType::List(element), true);
+        let error = infer_schema(&Schema::new(vec![list]), "the data").err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        assert!(error.message().starts_with("the data: column l is "), "{error}");
+        assert_eq!(error.hint(), Some("create the table without it, and load the other columns alone"));
     }
 
     #[test]

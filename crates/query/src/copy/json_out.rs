@@ -36,11 +36,14 @@ impl<W: Write, F: JsonFormat> JsonRows<W, F> {
         JsonRows { writer: builder.build(Vec::new()), unwritable, out }
     }
 
-    /// Writes all rows of `batch`, or none of them.
+    /// Writes all rows of `batch`. If it fails none of them are written, and nothing can be after them.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.writer.write(&in_utc(batch)?).map_err(arrow_error)?;
+        let written = self.writer.write(&in_utc(batch)?).map_err(arrow_error);
         let unwritable = self.unwritable.lock().take();
-        unwritable.map_or(Ok(()), Err)?;
+        if let Err(error) = written.and(unwritable.map_or(Ok(()), Err)) {
+            self.writer.get_mut().clear();
+            return Err(error);
+        }
         self.pass_on()
     }
 

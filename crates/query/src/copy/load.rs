@@ -15,7 +15,7 @@
 //! on the store, and the short channels before it bound what is in flight.
 
 use crate::copy::bind::Wanted;
-use crate::copy::body::{BodyOptions, Bound, unpacked};
+use crate::copy::body::{BodyOptions, Bound, Hints, unpacked};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
@@ -92,7 +92,7 @@ impl LoadJob {
         self.progress.set_phase(Phase::Running);
         let mut bytes_total: u64 = files.iter().map(|file| file.bytes).sum();
         self.progress.set_bytes_total(bytes_total);
-        let wanted = Wanted::new(&self.entry.def, &self.columns)?;
+        let wanted = Wanted::new(&self.entry.def, &self.columns)?.hinting(self.body.hints.columns);
         let mut committer = Committer::new(&self, &files)?;
         if self.source == Source::Stdin {
             let stdin = self.stdin.take().ok_or_else(|| {
@@ -257,6 +257,7 @@ struct Committer {
     inline_bytes_max: usize,
     on_error: OnError,
     rejects: Rejects,
+    hints: Hints,
     /// Rows of a batch; `None` for one batch of all.
     batch_rows: Option<u64>,
     /// Numbers the batches of `BATCH_ROWS`.
@@ -289,6 +290,7 @@ impl Committer {
             inline_bytes_max: job.inline_bytes_max,
             on_error: job.options.on_error,
             rejects,
+            hints: job.body.hints,
             batch_rows: job.options.batch_rows,
             producer,
             mark: job.mark.clone(),
@@ -336,10 +338,10 @@ impl Committer {
         Ok(())
     }
 
-    /// Says what was loaded before the bad row, where that is not nothing.
+    /// Says what was loaded before the bad row, and what to do.
     fn refusal(&self, error: Error) -> Error {
         if self.sequence == 1 {
-            return error;
+            return error.with_hint(self.hints.bad_row);
         }
         let rows = (self.sequence - 1).saturating_mul(self.batch_rows.unwrap_or(1));
         error.with_hint(format!(

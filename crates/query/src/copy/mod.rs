@@ -51,7 +51,7 @@ mod values;
 pub use arrow_frames::{caught, check_message};
 pub(crate) use assign::{Assigner, assign};
 pub(crate) use bind::Wanted;
-pub use body::BodyOptions;
+pub use body::{BodyOptions, Hints};
 pub(crate) use columns::{ColumnBuilder, TextAs};
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};

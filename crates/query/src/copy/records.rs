@@ -77,7 +77,7 @@ impl<R: Read> Blocks<R> {
                     RECORD_BYTES_MAX >> 20
                 );
                 return Err(Error::new(ErrorKind::InvalidValue, message)
-                    .with_hint("is a quote unclosed, or the QUOTE option wrong?"));
+                    .with_hint("is a quote unclosed, or is the quote another character?"));
             }
             // Doubling keeps the work of looking again for the end linear in the record's length.
             want = 2 * self.kept.len();

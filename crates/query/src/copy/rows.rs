@@ -46,11 +46,10 @@ pub(crate) struct Reject {
 }
 
 impl Reject {
-    /// The error that refuses a whole load because of this row.
+    /// The error that refuses a whole load because of this row; what is to be done depends on how the rows came.
     pub(crate) fn refuse(&self, file: &str) -> Error {
         let column = self.column.as_ref().map(|column| format!(", column {column}")).unwrap_or_default();
         Error::new(self.kind, format!("{file}, {}{column}: {}", self.place, self.reason))
-            .with_hint("nothing was loaded; correct the file, or load the other rows with ON_ERROR skip")
     }
 }
 

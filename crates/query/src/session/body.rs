@@ -4,7 +4,7 @@
 //! - A body is one atomic batch, as a COPY without `BATCH_ROWS` is, and goes the same way.
 //! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven days.
 
-use crate::copy::{BodyOptions, CopyOptions, Direction, Source, Streams, copy_from};
+use crate::copy::{BodyOptions, CopyOptions, Direction, Hints, Source, Streams, copy_from};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
@@ -32,6 +32,8 @@ pub struct Ingest {
     pub name: String,
     /// The most that it may unpack to.
     pub bytes_max: u64,
+    /// What hints say.
+    pub hints: Hints,
 }
 
 /// What became of a body.
@@ -89,8 +91,8 @@ impl Session {
         let entry = self.table_for(INSERT, &ingest.table)?;
         let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });
         let mut context = self.copy_context(run, &streams);
-        let (name, is_array) = (ingest.name, ingest.is_array);
-        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, key, is_array };
+        let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
+        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, key, is_array, hints };
         let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options).await?;
         let (rows, version) = (report.rows, report.committed.map(|committed| committed.version));
         match report.committed {

@@ -150,6 +150,40 @@ async fn a_bad_row_is_named_and_nothing_is_applied() {
     assert_eq!(count(&served).await, json!(0));
 }
 
+/// What COPY has and a request has not is in no hint.
+#[tokio::test(flavor = "multi_thread")]
+async fn hints_name_what_a_request_has() {
+    let served = serve().await;
+    table(&served).await;
+    let ask = |path: &str, content_type: &str, body: Vec<u8>| {
+        served.ask("POST", path).header("content-type", content_type).body(body).send()
+    };
+    let mut other = StreamWriter::try_new(
+        Vec::new(),
+        &RecordBatch::try_from_iter([("zzz", Arc::new(Int32Array::from(vec![1])) as _)]).unwrap().schema(),
+    )
+    .unwrap();
+    other.finish().unwrap();
+    let csv = |text: &str| ("text/csv", text.as_bytes().to_vec());
+    for (path, (content_type, body), state, hint) in [
+        ("/ingest/t", csv("four,y\n"), "22P02", "correct the row, and send all again"),
+        ("/ingest/t?header=true", csv("a,zzz\n1,2\n"), "42703", "list the columns to load: ?columns=a,b"),
+        (
+            "/ingest/t",
+            ("application/vnd.apache.arrow.stream", other.into_inner().unwrap()),
+            "42703",
+            "list the columns to load: ?columns=a,b",
+        ),
+        ("/ingest/t?columns=zzz", csv("1\n"), "42703", "the table's columns are a, b"),
+    ] {
+        let answer = ask(path, content_type, body).await;
+        assert_eq!(answer.error(), (400, state.to_owned()), "{path}: {}", answer.text());
+        let told = answer.json()["error"]["hint"].as_str().unwrap_or_default().to_owned();
+        assert!(told.contains(hint) && !told.contains("COPY") && !told.contains("ON_ERROR"), "{path}: {told}");
+    }
+    assert_eq!(count(&served).await, json!(0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_with_a_key_is_applied_once_also_after_a_restart() {
     let served = serve().await;
