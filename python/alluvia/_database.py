@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import re
 import threading
@@ -46,32 +47,44 @@ class Session:
 
     def __init__(self, core: _alluvia.Session, settings: Mapping[str, Any]) -> None:
         self._core = core
+        self._numbers = itertools.count(1)
+        # The statement that was given last, and when; until it is closed.
+        self._statement = 0
+        self._began: Optional[float] = None
         for name, value in settings.items():
             if not _SETTING.match(name):
                 raise ProgrammingError(f"{name!r} is no name of a setting", sqlstate="22023")
             text = str(value).replace("'", "''")
             self._core.execute(f"SET {name} = '{text}'")
 
+    def _begin(self) -> int:
+        self._began = time.monotonic()
+        number = self._statement = next(self._numbers)
+        return number
+
     def sql(self, sql: str, parameters: Parameters = None, *, progress: ProgressOption = False) -> Result:
         """Runs a statement; see [Database.sql][alluvia.Database.sql]."""
         text, values = numbered(sql, parameters)
-        meter = Meter(self._core.progress, progress) if progress else None
+        meter = Meter(self.progress, progress) if progress else None
+        statement = self._begin()
         try:
             rows = self._core.execute(text, values, meter)
         finally:
             if meter is not None:
                 meter.end()
-        return Result(rows, self, progress)
+        return Result(rows, self, progress, statement)
 
     def refine(self, sql: str, parameters: Parameters = None) -> Refinements:
         """Begins a statement whose answer is wanted as far as it is known; see [Database.refine][alluvia.Database.refine]."""
         text, values = numbered(sql, parameters)
         begin = time.monotonic()
+        self._begin()
         return Refinements(self._core.refine(text, values), self, begin)
 
     def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
         """Takes rows into a table; see [Database.ingest][alluvia.Database.ingest]."""
-        meter = Meter(self._core.progress, progress) if progress else None
+        meter = Meter(self.progress, progress) if progress else None
+        self._begin()
         try:
             return Ingested(*self._core.ingest(table, _rows_of(rows), create, meter))
         finally:
@@ -88,11 +101,13 @@ class Session:
         self._core.cancel()
 
     def progress(self) -> Progress:
-        """How far the running statement is, or the last one; for another thread to look at."""
-        return Progress(*self._core.progress(), seconds=0.0)
+        """How far the running statement is, for another thread to look at. If none runs, `phase` is `idle`, and `rows` are those that the
+        last one has taken in or put out."""
+        return Progress(*self._core.progress())
 
     def close(self) -> None:
         """Stops what runs, and rolls back what is open."""
+        self._began = None
         self._core.close()
 
     def __enter__(self) -> Session:
@@ -131,6 +146,8 @@ class Database:
         self._path = path
         self._settings = dict(settings or {})
         self._local = threading.local()
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._sessions_lock = threading.Lock()
         _open_databases.add(self)
         try:
             self._session()
@@ -150,7 +167,10 @@ class Database:
 
     def session(self) -> Session:
         """A new session, with settings and a transaction of its own. Cheap."""
-        return Session(self._core.session(), self._settings)
+        session = Session(self._core.session(), self._settings)
+        with self._sessions_lock:
+            self._sessions.add(session)
+        return session
 
     def _session(self) -> Session:
         session: Optional[Session] = getattr(self._local, "session", None)
@@ -239,6 +259,25 @@ class Database:
     def cancel(self) -> None:
         """Stops the running statement of this thread's session. (Use `session` for statements that another thread is to stop.)"""
         self._session().cancel()
+
+    def progress(self) -> Progress:
+        """How far the statement is that runs now, whichever thread gave it, in whichever session of this object; of several the one that
+        began last. If none runs, `phase` is `idle`.
+
+        >>> db.progress().phase
+        'idle'
+        """
+        with self._sessions_lock:
+            sessions = [(session._began, session) for session in self._sessions]
+        begun = [(began, session) for began, session in sessions if began is not None and not session._core.lost]
+        last: Optional[Progress] = None
+        for _, session in sorted(begun, key=lambda pair: pair[0], reverse=True):
+            progress = session.progress()
+            if progress.phase != "idle":
+                return progress
+            last = last or progress
+        # Where nothing was asked yet, this thread's session says so.
+        return last or self._session().progress()
 
     def close(self) -> None:
         """Cancels what runs, ends sessions and results, and releases the directory or the connection. Does nothing the second time."""

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 
 class Progress(NamedTuple):
-    """What a statement has done so far."""
+    """How far a statement is. `None` is what nobody knows.
+
+    >>> half = Progress("running", rows=3_000_000, seconds=2.0, fraction=0.25, rows_per_second=1_500_000, seconds_left=6.0)
+    >>> print(half)
+    running: 3,000,000 rows, 2.0 s, 1,500,000 rows/s, 25 %, 6.0 s left
+    >>> print(Progress("idle"))
+    idle
+    """
 
     phase: str
-    """`idle` (nothing that takes long), `running`, `finishing` (sorting and syncing what was staged) or `committing`."""
-    rows: int
+    """`idle` (nothing runs), `running`, `finishing` (sorting and syncing what was staged) or `committing`."""
+    rows: Optional[int] = None
     """Rows taken in or put out, or read by a query."""
-    bytes_done: int
-    """Bytes of the input that were read."""
-    bytes_total: int
-    """Bytes of the input; 0 where that is not known."""
-    seconds: float
-    """Since the statement began."""
-
-    @property
-    def fraction(self) -> Optional[float]:
-        """The part that is done, from 0 to 1; `None` where that is not known.
-
-        >>> Progress("running", 10, 50, 200, 1.0).fraction
-        0.25
-        """
-        return min(1.0, self.bytes_done / self.bytes_total) if self.bytes_total else None
+    bytes: Optional[int] = None
+    """Bytes of files that were read, or that a query has fetched from segments, compressed."""
+    bytes_total: Optional[int] = None
+    """Bytes of the files to read."""
+    seconds: Optional[float] = None
+    """Since the statement began; of a result that has ended, until then."""
+    fraction: Optional[float] = None
+    """The part that is done, from 0 to 1: of the files that are read, or of the rows that a query's scans have chosen. What else a query
+    does (a sort, a join) has no measure: once all is read, nothing is known until the end."""
+    rows_per_second: Optional[float] = None
+    """Rows in the mean since the statement began."""
+    seconds_left: Optional[float] = None
+    """What is left if it goes on as it went."""
 
     def __str__(self) -> str:
-        """One line.
+        """One line."""
+        parts = []
+        if self.rows is not None:
+            parts.append(f"{self.rows:,} rows")
+        if self.seconds is not None:
+            parts.append(f"{self.seconds:.1f} s")
+        if self.rows_per_second is not None:
+            parts.append(f"{self.rows_per_second:,.0f} rows/s")
+        if self.fraction is not None:
+            parts.append(f"{100 * self.fraction:.0f} %")
+        if self.seconds_left is not None and self.phase != "idle":
+            parts.append(f"{self.seconds_left:.1f} s left")
+        return f"{self.phase}: {', '.join(parts)}" if parts else self.phase
 
-        >>> print(Progress("running", 3000000, 50, 200, 2.0))
-        running: 3,000,000 rows, 2.0 s, 1,500,000 rows/s, 25 %, 6.0 s left
-        """
-        parts = [f"{self.rows:,} rows", f"{self.seconds:.1f} s"]
-        if self.seconds > 0:
-            parts.append(f"{self.rows / self.seconds:,.0f} rows/s")
-        fraction = self.fraction
-        if fraction:
-            parts += [f"{fraction:.0%}".replace("%", " %"), f"{self.seconds / fraction * (1 - fraction):.1f} s left"]
-        return f"{self.phase}: {', '.join(parts)}"
+    def _repr_html_(self) -> str:
+        """A bar, which only moves to and fro where the fraction is not known."""
+        value = "" if self.fraction is None else f' value="{self.fraction:.3f}"'
+        return f"<progress{value}></progress> {self}"
 
 
 ProgressOption = Union[bool, Callable[[Progress], Any]]
@@ -55,8 +67,8 @@ _EACH_SECONDS = 0.2
 class Meter:
     """Shows a statement's progress while it is waited for. The engine calls it some times a second."""
 
-    def __init__(self, figures: Callable[[], tuple[str, int, int, int]], option: ProgressOption) -> None:
-        self._figures = figures
+    def __init__(self, report: Callable[[], Progress], option: ProgressOption) -> None:
+        self._report = report
         self._begin = time.monotonic()
         self._next = self._begin + (0 if callable(option) else _FIRST_SECONDS)
         self._show: Callable[[Progress], Any] = option if callable(option) else _display()
@@ -65,7 +77,11 @@ class Meter:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _EACH_SECONDS
-            self._show(Progress(*self._figures(), seconds=now - self._begin))
+            progress = self._report()
+            if progress.phase == "idle":
+                # It waits for its turn, or has just ended: what is told is of the statement before, or of nothing that is left.
+                progress = Progress("running", seconds=now - self._begin)
+            self._show(progress)
 
     def end(self) -> None:
         """The statement is over: what was shown goes."""
@@ -74,14 +90,31 @@ class Meter:
             end()
 
 
+_BAR_MIN, _BAR_MAX = 5, 30
+
+
+def bar(fraction: float, width: int) -> str:
+    """A bar of characters.
+
+    >>> bar(0.25, 10)
+    '[==        ]'
+    """
+    return f"[{('=' * int(fraction * width)).ljust(width)}]"
+
+
 class _Line:
-    """One line of a terminal, written over."""
+    """One line of a terminal, written over: the figures, and a bar if there is room."""
 
     def __init__(self) -> None:
         self._width = 0
 
     def __call__(self, progress: Progress) -> None:
-        line = str(progress)
+        # A line that wraps could not be written over.
+        columns = shutil.get_terminal_size().columns - 1
+        line = str(progress)[:columns]
+        room = min(columns - len(line) - 3, _BAR_MAX)
+        if progress.fraction is not None and room >= _BAR_MIN:
+            line += f" {bar(progress.fraction, room)}"
         sys.stderr.write("\r" + line.ljust(self._width))
         sys.stderr.flush()
         self._width = len(line)
@@ -102,9 +135,7 @@ class _Bar:
     def __call__(self, progress: Progress) -> None:
         from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
 
-        fraction = progress.fraction
-        value = "" if fraction is None else f' value="{fraction:.3f}"'
-        shown = HTML(f"<progress{value}></progress> {progress}")
+        shown = HTML(progress._repr_html_())
         if self._handle is None:
             self._handle = display(shown, display_id=True)
         else:
@@ -121,6 +152,7 @@ class _Bar:
 def _display() -> Callable[[Progress], Any]:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
+    # Those of hosted notebooks are made from Jupyter's.
+    if any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__):
         return _Bar()
     return _Line()

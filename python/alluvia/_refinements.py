@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Optional
 
 from . import _alluvia
+from ._progress import Progress
 from ._result import Result
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Refinement(Result):
     """
 
     def __init__(self, rows: _alluvia.Rows, session: Session, figures: _alluvia.Figures, elapsed: timedelta) -> None:
-        super().__init__(rows, session, False)
+        super().__init__(rows, session, False, 0)
         (
             self._look, self._looks, self._kind, self._confidence, self._error, self._fraction, self._groups_unseen, self._is_last,
         ) = figures
@@ -82,6 +83,21 @@ class Refinement(Result):
         """Whether nothing in it is estimated."""
         return self._kind == "exact"
 
+    def progress(self) -> Progress:
+        """How far the statement was when this was known."""
+        used, seconds, fraction = self.used, self._elapsed.total_seconds(), self._fraction
+        rows = None if used is None else used.rows_read
+        left = 0.0 if self._is_last else seconds * (1 - fraction) / fraction if fraction else None
+        return Progress(
+            "idle" if self._is_last else "running",
+            rows=rows,
+            bytes=None if used is None else used.bytes_read or None,
+            seconds=seconds,
+            fraction=fraction,
+            rows_per_second=rows / seconds if rows is not None and seconds else None,
+            seconds_left=left,
+        )
+
     def _sureness(self) -> Optional[str]:
         """What stands below an estimate."""
         if self.is_exact:
@@ -131,6 +147,10 @@ class Refinements:
             raise StopIteration
         rows, figures = told
         return Refinement(rows, self._session, figures, timedelta(seconds=time.monotonic() - self._begin))
+
+    def progress(self) -> Progress:
+        """How far the session's statement is, for another thread to look at; see [Session.progress][alluvia.Session.progress]."""
+        return self._session.progress()
 
     def close(self) -> None:
         """Stops the statement. What was given before stays."""

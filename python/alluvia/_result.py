@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _alluvia
 from ._display import ROWS_MAX, html_table, text_table
-from ._progress import Meter, ProgressOption
+from ._progress import Meter, Progress, ProgressOption
 
 if TYPE_CHECKING:
     import pandas
@@ -81,11 +81,13 @@ class Result:
     2
     """
 
-    def __init__(self, rows: _alluvia.Rows, session: Session, progress: ProgressOption) -> None:
+    def __init__(self, rows: _alluvia.Rows, session: Session, progress: ProgressOption, statement: int) -> None:
         self._rows = rows
+        # Its number among those of the session.
+        self._statement = statement
         # Its session lives as long: what a thread that ends asked for can be read by another.
         self._session = session
-        self._progress = progress
+        self._progress_option = progress
 
     @property
     def columns(self) -> list[str]:
@@ -138,6 +140,18 @@ class Result:
         """
         columns = self._rows.bounds()
         return None if columns is None else {name: Bounds(lower, upper) for name, lower, upper in columns}
+
+    def progress(self) -> Progress:
+        """How far the statement is, for another thread to look at while this one reads; or what it came to: when all rows were read,
+        `fraction` is 1. Rows come as they are asked for, so a result that nobody reads stands still.
+
+        A server tells of the statement that its session has begun last: of others nothing is known but their seconds, until they end.
+
+        >>> r = db.sql("SELECT count(*) FROM generate_series(1, 1000)")
+        >>> r.progress().phase, r.fetchall(), r.progress().phase, r.progress().fraction
+        ('running', [(1000,)], 'idle', 1.0)
+        """
+        return Progress(*self._rows.progress(self._statement == self._session._statement))
 
     def arrow(self) -> pyarrow.Table:
         """All rows that were not taken, as a pyarrow table."""
@@ -229,12 +243,7 @@ class _Metered:
     """Shows progress while rows are read, if the result was asked for with it."""
 
     def __init__(self, result: Result) -> None:
-        rows = result._rows
-
-        def figures() -> tuple[str, int, int, int]:
-            return ("running", rows.rows_read(), 0, 0)
-
-        self._meter = Meter(figures, result._progress) if result._progress else None
+        self._meter = Meter(result.progress, result._progress_option) if result._progress_option else None
 
     def __enter__(self) -> Optional[Meter]:
         return self._meter

@@ -20,6 +20,7 @@ from ._errors import (
     ProgrammingError, Warning,
 )
 from ._parameters import Parameters
+from ._progress import Progress
 from ._result import Result
 
 __all__ = [
@@ -241,6 +242,10 @@ class Connection:
     def cancel(self) -> None:
         """Stops the running statement; may be called from any thread."""
         self._open().cancel()
+
+    def progress(self) -> Progress:
+        """How far the running statement is, or the last one; for another thread to look at."""
+        return self._open().progress()
 
     def close(self) -> None:
         """Rolls back what is open. Closes the database too if `connect` opened it."""

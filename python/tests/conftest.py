@@ -55,3 +55,13 @@ def serving(data, *settings, listen="127.0.0.1:0"):
 def server(tmp_path):
     with serving(tmp_path / "served") as server:
         yield server
+
+
+@pytest.fixture(params=["open", "connect"])
+def where(request, tmp_path):
+    """Which function opens a database, and what it is given: one body of tests for both."""
+    if request.param == "open":
+        yield "open", str(tmp_path / "db")
+    else:
+        with serving(tmp_path / "db") as server:
+            yield "connect", server.url

@@ -22,16 +22,6 @@ RUNNING = "SELECT count(*) FROM alluvia.sessions WHERE sql LIKE '%1000000000000%
 CERTIFICATE = pathlib.Path(__file__).resolve().parents[2] / "crates" / "server-flight" / "tests" / "flight" / "certificate.pem"
 
 
-@pytest.fixture(params=["open", "connect"])
-def where(request, tmp_path):
-    """Which function opens the database, and what it is given."""
-    if request.param == "open":
-        yield "open", str(tmp_path / "db")
-    else:
-        with serving(tmp_path / "db") as server:
-            yield "connect", server.url
-
-
 @pytest.fixture
 def db(where):
     how, what = where

@@ -76,16 +76,22 @@ impl Begun {
 pub struct State {
     /// `idle`, `open` or `failed`.
     pub transaction: String,
-    /// `idle`, `running`, `finishing` or `committing`.
+    /// `idle` (nothing runs), `running`, `finishing` or `committing`.
     pub phase: String,
     /// Rows that the running statement, or the last one, has taken in, put out or read.
     pub rows: u64,
-    /// Bytes of its input that were read.
+    /// Bytes of files and segments that it has read.
     pub bytes_done: u64,
     /// Bytes of its input; 0 where that is not known.
     pub bytes_total: u64,
+    /// Since the running statement began; `None` where none runs.
+    pub elapsed: Option<Duration>,
+    /// Its rows in the mean since then.
+    pub rows_per_second: Option<f64>,
     /// The share of the running statement that is done, from 0 to 1; `None` where nobody knows, and where none runs.
     pub fraction: Option<f64>,
+    /// What is left of it if it goes on as it went; `None` where nobody knows.
+    pub left: Option<Duration>,
     /// Whether the session asks whoever shows answers to show refinements: its setting `progressive`.
     pub is_progressive: bool,
 }
@@ -169,13 +175,17 @@ impl Session {
         let json: Value = serde_json::from_slice(told).map_err(|error| not_understood(&error.to_string()))?;
         let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
         let count = |name: &str| json[name].as_u64().unwrap_or_default();
+        let time = |name: &str| json[name].as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(State {
             transaction: text("transaction"),
             phase: text("phase"),
             rows: count("rows"),
             bytes_done: count("bytes_done"),
             bytes_total: count("bytes_total"),
+            elapsed: time("elapsed_seconds"),
+            rows_per_second: json["rows_per_second"].as_f64(),
             fraction: json["fraction"].as_f64(),
+            left: time("seconds_left"),
             is_progressive: json["progressive"].as_bool().unwrap_or_default(),
         })
     }

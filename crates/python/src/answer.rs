@@ -2,6 +2,7 @@
 //!
 //! Invariant: bounds are told of estimates alone; an exact answer has none.
 
+use crate::progress::{self, ProgressRow, Stopwatch};
 use crate::waiting::droppable;
 use alluvia_query::{Bounds, Outcome, Refinement, Used};
 use arrow::array::RecordBatch;
@@ -110,19 +111,38 @@ impl Told {
         }
     }
 
-    /// Rows that were read by now, for whoever waits for the rest of them. A server is asked; one that does not answer is no news.
-    pub(crate) fn rows_read(&self, py: Python<'_>, runtime: &Handle) -> PyResult<u64> {
-        let asked = match self {
-            Told::Remote { told, session } => (!told.lock().is_complete).then_some(session),
-            Told::Still(_) | Told::Then { .. } => None,
-        };
-        match asked {
-            Some(session) => {
-                let state = droppable(py, runtime, &mut |_| Ok(()), session.state())?;
-                Ok(state.map_or(0, |state| state.rows))
-            }
-            None => Ok(self.used().map_or(0, |used| used.7)),
+    /// How far the statement is. A server is asked, which tells of the statement that its session has begun last: whether that is this
+    /// one, `is_latest` says. One that does not answer is no news.
+    pub(crate) fn progress(
+        &self,
+        py: Python<'_>,
+        runtime: &Handle,
+        time: &Stopwatch,
+        is_latest: bool,
+    ) -> PyResult<ProgressRow> {
+        if let Some(ended) = time.ended() {
+            return Ok(progress::of_end(ended, self.read()));
         }
+        match self {
+            Told::Still(outcome) => Ok(progress::of_report(&outcome.lock().report(time.elapsed()))),
+            Told::Remote { session, .. } if is_latest => {
+                let state = droppable(py, runtime, &mut |_| Ok(()), session.state())?;
+                // The server may have ended it, and its last rows be on their way.
+                let running = state.ok().filter(progress::is_running);
+                Ok(running.map_or_else(|| progress::of_time(time.elapsed()), |state| progress::of_state(&state)))
+            }
+            Told::Then { .. } | Told::Remote { .. } => Ok(progress::of_time(time.elapsed())),
+        }
+    }
+
+    /// What it has read, where that is known.
+    fn read(&self) -> progress::Read {
+        if let Told::Remote { told, .. } = self
+            && !told.lock().is_complete
+        {
+            return None;
+        }
+        self.used().map(|used| (used.7, used.9))
     }
 }
 

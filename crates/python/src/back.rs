@@ -4,6 +4,7 @@
 
 use crate::answer::{Answer, Refining};
 use crate::database::Shared;
+use crate::progress::{self, ProgressRow};
 use crate::{embedded, remote};
 use alluvia_query::{CancelHandle, Command, ScalarValue, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -13,9 +14,6 @@ use futures::Stream;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
-
-/// Phase, rows, bytes done, bytes in all.
-pub(crate) type ProgressRow = (String, u64, u64, u64);
 
 /// Rows that were taken, and the version of their batch if they are one.
 pub(crate) type Taken = (u64, Option<u64>);
@@ -70,10 +68,7 @@ impl Back {
     pub(crate) async fn progress(&self) -> Result<ProgressRow> {
         match self {
             Back::Embedded(session) => Ok(embedded::progress(session)),
-            Back::Remote(session) => {
-                let state = session.state().await?;
-                Ok((state.phase, state.rows, state.bytes_done, state.bytes_total))
-            }
+            Back::Remote(session) => Ok(progress::of_state(&session.state().await?)),
         }
     }
 

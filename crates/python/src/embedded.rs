@@ -1,8 +1,9 @@
 //! Statements of a database that is open in this process.
 
 use crate::answer::{Answer, Estimate, Refining};
-use crate::back::{ProgressRow, Taken, is_kept, superfluous};
+use crate::back::{Taken, is_kept, superfluous};
 use crate::database::Shared;
+use crate::progress::{ProgressRow, of_last, of_report};
 use alluvia_query::{Prepared, ScalarValue, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
@@ -78,6 +79,5 @@ pub(crate) fn transaction(session: &Session) -> &'static str {
 
 /// How far the running statement is, or the last one.
 pub(crate) fn progress(session: &Session) -> ProgressRow {
-    let progress = session.progress();
-    (progress.phase().name().to_owned(), progress.rows(), progress.bytes_done(), progress.bytes_total())
+    session.report().map_or_else(|| of_last(&session.progress()), |report| of_report(&report))
 }

@@ -13,6 +13,7 @@ mod database;
 mod embedded;
 mod errors;
 mod from_python;
+mod progress;
 mod reading;
 mod refinements;
 mod remote;

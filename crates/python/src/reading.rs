@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! - `held` begins with the first row that nobody took, once `passed` rows are cut off it; a batch is never held without rows.
-//! - After an error or the end there is no stream.
+//! - After an error or the end there is no stream, and the statement's time has ended.
 
+use crate::progress::Stopwatch;
 use alluvia_query::{Outcome, from_datafusion};
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
@@ -23,27 +24,41 @@ pub(crate) struct Reading {
     /// Rows of the first batch that were taken one by one: cutting each off would cost more than the row.
     passed: usize,
     stream: Option<Batches>,
+    time: Arc<Stopwatch>,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.time.end(false);
+    }
 }
 
 impl Reading {
     /// The rows of an outcome, and their schema.
-    pub(crate) fn of(outcome: &mut Outcome) -> (SchemaRef, Reading) {
+    pub(crate) fn of(outcome: &mut Outcome, time: Arc<Stopwatch>) -> (SchemaRef, Reading) {
         let rows = outcome.rows.take();
         let schema = rows.as_ref().map_or_else(|| Arc::new(Schema::empty()), |rows| rows.schema());
         let stream = rows.map(|rows| Box::pin(rows.map(|next| next.map_err(from_datafusion))) as Batches);
-        (schema, Reading { held: VecDeque::new(), held_rows: 0, passed: 0, stream })
+        (schema, Reading::made(VecDeque::new(), stream, time))
     }
 
-    /// Rows that come from elsewhere.
-    pub(crate) fn of_stream(stream: Batches) -> Reading {
-        Reading { held: VecDeque::new(), held_rows: 0, passed: 0, stream: Some(stream) }
+    /// Rows that come from elsewhere; `None` of a statement that has none.
+    pub(crate) fn of_stream(stream: Option<Batches>, time: Arc<Stopwatch>) -> Reading {
+        Reading::made(VecDeque::new(), stream, time)
     }
 
     /// Rows that are there.
-    pub(crate) fn of_batch(batch: RecordBatch) -> Reading {
-        let held_rows = batch.num_rows();
-        let held = if held_rows > 0 { VecDeque::from([batch]) } else { VecDeque::new() };
-        Reading { held, held_rows, passed: 0, stream: None }
+    pub(crate) fn of_batch(batch: RecordBatch, time: Arc<Stopwatch>) -> Reading {
+        let held = if batch.num_rows() > 0 { VecDeque::from([batch]) } else { VecDeque::new() };
+        Reading::made(held, None, time)
+    }
+
+    fn made(held: VecDeque<RecordBatch>, stream: Option<Batches>, time: Arc<Stopwatch>) -> Reading {
+        if stream.is_none() {
+            time.end(true);
+        }
+        let held_rows = held.iter().map(RecordBatch::num_rows).sum();
+        Reading { held, held_rows, passed: 0, stream, time }
     }
 
     /// Reads on until at least `rows` are held, or there are no more.
@@ -58,9 +73,13 @@ impl Reading {
                 }
                 Some(Err(error)) => {
                     self.stream = None;
+                    self.time.end(false);
                     return Err(error);
                 }
-                None => self.stream = None,
+                None => {
+                    self.stream = None;
+                    self.time.end(true);
+                }
             }
         }
         Ok(())

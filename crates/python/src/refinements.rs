@@ -8,6 +8,7 @@
 use crate::answer::{Estimate, Refining};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
+use crate::progress::Stopwatch;
 use crate::rows::Rows;
 use crate::turn::Turn;
 use crate::waiting::{droppable, look_of};
@@ -81,7 +82,7 @@ impl Inner {
             }
             _ => {
                 let Some(Refining::Rows(answer)) = left.take() else { return Ok(None) };
-                let rows = Rows::of(&self.shared, &self.runtime, answer);
+                let rows = Rows::of(&self.shared, &self.runtime, answer, Stopwatch::begin());
                 rows.hold_all(py, &mut look)?;
                 return Ok(Some((rows, EXACT)));
             }
@@ -89,7 +90,8 @@ impl Inner {
         if figures.7 {
             *left = None;
         }
-        Ok(Some((Rows::of_estimate(&self.shared, &self.runtime, estimate), figures)))
+        // Python times refinements itself, from when the first one was asked for.
+        Ok(Some((Rows::of_estimate(&self.shared, &self.runtime, estimate, Stopwatch::begin()), figures)))
     }
 }
 

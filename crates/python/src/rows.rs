@@ -8,10 +8,11 @@
 use crate::answer::{Answer, Estimate, Told, UsedRow};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
+use crate::progress::{ProgressRow, Stopwatch};
 use crate::reading::Reading;
 use crate::to_python;
 use crate::turn::Turn;
-use crate::waiting::{LOOK, Look, droppable, look_of};
+use crate::waiting::{Look, droppable, look_of, until_look};
 use alluvia_query::{Bounds, Outcome};
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
@@ -45,6 +46,7 @@ struct RowsInner {
     told: Told,
     /// Of each column, row by row, whether rows were taken or not; empty of an exact answer.
     bounds: Vec<Option<Bounds>>,
+    time: Arc<Stopwatch>,
     turn: Turn<Reading>,
 }
 
@@ -95,15 +97,15 @@ impl RowsInner {
     fn next_batch(&self) -> Result<Option<RecordBatch>> {
         let _busy = self.shared.enter()?;
         let mut reading = self.take_out()?;
-        let next = self.runtime.block_on(async {
+        let next = {
             let mut next = pin!(reading.next());
             loop {
-                match tokio::time::timeout(LOOK, next.as_mut()).await {
-                    Ok(next) => return next,
-                    Err(_) => self.turn.check_open()?,
+                match until_look(&self.runtime, next.as_mut()) {
+                    Some(next) => break next,
+                    None => self.turn.check_open()?,
                 }
             }
-        });
+        };
         self.turn.bring_back(reading);
         next
     }
@@ -118,30 +120,37 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// What a statement gave.
-    pub(crate) fn of(shared: &Arc<Shared>, runtime: &Handle, answer: Answer) -> Rows {
+    /// What a statement gave that began with `time`.
+    pub(crate) fn of(shared: &Arc<Shared>, runtime: &Handle, answer: Answer, time: Arc<Stopwatch>) -> Rows {
         match answer {
-            Answer::Rows(outcome) => Rows::new(shared, runtime, outcome),
-            Answer::Estimate(estimate) => Rows::of_estimate(shared, runtime, *estimate),
+            Answer::Rows(outcome) => Rows::new(shared, runtime, outcome, time),
+            Answer::Estimate(estimate) => Rows::of_estimate(shared, runtime, *estimate, time),
             Answer::Remote(answer, session) => {
                 let told = Told::Remote { told: answer.told(), session };
                 let schema = Arc::clone(answer.schema());
-                Rows::made(shared, runtime, (schema, Reading::of_stream(answer.into_rows())), told, Vec::new())
+                let stream = answer.has_rows().then(|| answer.into_rows());
+                let reading = Reading::of_stream(stream, Arc::clone(&time));
+                Rows::made(shared, runtime, (schema, reading), told, Vec::new(), time)
             }
         }
     }
 
     /// The answer that `outcome` holds.
-    pub(crate) fn new(shared: &Arc<Shared>, runtime: &Handle, mut outcome: Outcome) -> Rows {
-        let (schema, reading) = Reading::of(&mut outcome);
-        Rows::made(shared, runtime, (schema, reading), Told::Still(Mutex::new(outcome)), Vec::new())
+    fn new(shared: &Arc<Shared>, runtime: &Handle, mut outcome: Outcome, time: Arc<Stopwatch>) -> Rows {
+        let (schema, reading) = Reading::of(&mut outcome, Arc::clone(&time));
+        Rows::made(shared, runtime, (schema, reading), Told::Still(Mutex::new(outcome)), Vec::new(), time)
     }
 
     /// An answer that is there, with its bounds if it is an estimate.
-    pub(crate) fn of_estimate(shared: &Arc<Shared>, runtime: &Handle, estimate: Estimate) -> Rows {
+    pub(crate) fn of_estimate(
+        shared: &Arc<Shared>,
+        runtime: &Handle,
+        estimate: Estimate,
+        time: Arc<Stopwatch>,
+    ) -> Rows {
         let Estimate { rows, bounds, tag, notices, used } = estimate;
-        let read = (rows.schema(), Reading::of_batch(rows));
-        Rows::made(shared, runtime, read, Told::Then { tag, notices, used }, bounds)
+        let read = (rows.schema(), Reading::of_batch(rows, Arc::clone(&time)));
+        Rows::made(shared, runtime, read, Told::Then { tag, notices, used }, bounds, time)
     }
 
     fn made(
@@ -150,6 +159,7 @@ impl Rows {
         (schema, reading): (SchemaRef, Reading),
         told: Told,
         bounds: Vec<Option<Bounds>>,
+        time: Arc<Stopwatch>,
     ) -> Rows {
         let inner = Arc::new(RowsInner {
             shared: Arc::clone(shared),
@@ -157,6 +167,7 @@ impl Rows {
             schema,
             told,
             bounds,
+            time,
             turn: Turn::new("result", reading),
         });
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
@@ -224,10 +235,10 @@ impl Rows {
         self.inner.told.used()
     }
 
-    /// Rows that the statement has read so far, for showing how far it is: a server is asked.
-    fn rows_read(&self, py: Python<'_>) -> PyResult<u64> {
+    /// How far the statement is, or how it ended. A server is asked, if its session has begun no other statement since: `is_latest`.
+    fn progress(&self, py: Python<'_>, is_latest: bool) -> PyResult<ProgressRow> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        self.inner.told.rows_read(py, &self.inner.runtime)
+        self.inner.told.progress(py, &self.inner.runtime, &self.inner.time, is_latest)
     }
 
     /// Takes up to `rows` rows, or all that are left, as tuples.

@@ -4,10 +4,11 @@
 //! - Statements of a session take turns; what stops one, stops no other session's.
 //! - Rows that a program sends are a whole batch or none: they are complete when the program says so, not when it falls silent.
 
-use crate::back::{Back, ProgressRow, Stopper, Taken};
+use crate::back::{Back, Stopper, Taken};
 use crate::database::{Closing, Shared, closed};
 use crate::errors::OrRaise;
 use crate::from_python;
+use crate::progress::{ProgressRow, Stopwatch};
 use crate::refinements::Refinements;
 use crate::rows::Rows;
 use crate::source::Source;
@@ -123,9 +124,10 @@ impl Session {
         let values = values_of(parameters.as_deref())?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, shared } = self.inner.parts();
+        let time = Stopwatch::begin();
         let work = back.run(shared, sql, &values);
         let answer = finish(py, runtime, cancel, &mut look, work)?;
-        Ok(Rows::of(shared, runtime, answer))
+        Ok(Rows::of(shared, runtime, answer, time))
     }
 
     /// Begins one statement, with a value for each of its parameters, whose answer is wanted as far as it is known.

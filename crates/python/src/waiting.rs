@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! - The interpreter is detached while the future runs, which it does on this thread and the runtime's.
+//! - This thread wakes up by a timer of its own: the runtime's stand still for as long as all of its threads compute, and that is when
+//!   Ctrl-C and progress are wanted most.
 //! - Signals are looked at every [`LOOK`]; what they raise (KeyboardInterrupt) stops the work and is what the caller gets. A statement
 //!   that is stopped is waited for, since whether it committed must be known; a stream of rows is simply no longer read.
 
@@ -9,12 +11,32 @@ use crate::back::Stopper;
 use crate::errors::OrRaise;
 use alluvia_types::Result;
 use pyo3::prelude::*;
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// How often a waiting thread looks for signals, and tells how far the work is.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// Has this thread's timer, and nothing else: tasks belong to the database's runtime.
+    static TIMER: Option<Runtime> = Builder::new_current_thread().enable_time().build().ok();
+}
+
+/// Runs `work` on this thread, as `runtime` does, until it is time for a look: then nothing is given, and it can be gone on with.
+pub(crate) fn until_look<F: Future>(runtime: &Handle, mut work: Pin<&mut F>) -> Option<F::Output> {
+    let work = poll_fn(move |context| {
+        // What it spawns, and the timers that it sets, are the runtime's.
+        let _runtime = runtime.enter();
+        work.as_mut().poll(context)
+    });
+    TIMER.with(|timer| match timer {
+        Some(timer) => timer.block_on(async { tokio::time::timeout(LOOK, work).await.ok() }),
+        // A machine that refuses even that: looks come when the runtime has time for them.
+        None => runtime.block_on(async { tokio::time::timeout(LOOK, work).await.ok() }),
+    })
+}
 
 /// What is looked at while waiting, beside signals; an exception stops the work.
 pub(crate) type Look<'a> = &'a mut dyn FnMut(Python<'_>) -> PyResult<()>;
@@ -70,18 +92,18 @@ fn wait<T: Send>(
     let mut raised = None;
     loop {
         let polled = work.as_mut();
-        let done = py.detach(|| runtime.block_on(async { tokio::time::timeout(LOOK, polled).await }));
+        let done = py.detach(|| until_look(runtime, polled));
         match (done, raised.take()) {
-            (Ok(_), Some(raised)) => return Err(raised),
-            (Ok(done), None) => return Ok(done),
-            (Err(_), Some(before)) => {
+            (Some(_), Some(raised)) => return Err(raised),
+            (Some(done), None) => return Ok(done),
+            (None, Some(before)) => {
                 // The first time it may have waited for its turn, or been between two statements of a script.
                 if let Some(cancel) = cancel {
                     cancel.cancel();
                 }
                 raised = Some(before);
             }
-            (Err(_), None) => {
+            (None, None) => {
                 if let Err(error) = py.check_signals().and_then(|()| look(py)) {
                     match cancel {
                         Some(cancel) => cancel.cancel(),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a client that asks for none of it sees what the protocol has, and nothing else.
 
-use alluvia_query::Session;
+use alluvia_query::{Phase, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use serde_json::json;
@@ -43,16 +43,19 @@ pub(crate) fn wanted_bounds(metadata: &MetadataMap) -> Result<Bounds> {
 
 /// How a session stands, as JSON.
 pub(crate) fn state_of(session: &Session) -> Bytes {
-    let progress = session.progress();
-    // What a query reads is counted where it reads, whatever becomes of it.
-    let read = session.reading().map_or(0, |used| used.rows_read);
+    let report = session.report();
+    // Where nothing runs, what the last statement did.
+    let last = session.progress();
     let state = json!({
         "transaction": session.transaction_status().name(),
-        "phase": progress.phase().name(),
-        "rows": progress.rows().max(read),
-        "bytes_done": progress.bytes_done(),
-        "bytes_total": progress.bytes_total(),
-        "fraction": session.report().and_then(|report| report.fraction),
+        "phase": report.map_or(Phase::Idle.name(), |report| report.doing()),
+        "rows": report.map_or(last.rows(), |report| report.rows),
+        "bytes_done": report.map_or(last.bytes_done(), |report| report.bytes),
+        "bytes_total": last.bytes_total(),
+        "elapsed_seconds": report.map(|report| report.elapsed.as_secs_f64()),
+        "rows_per_second": report.map(|report| report.rows_per_second),
+        "fraction": report.and_then(|report| report.fraction),
+        "seconds_left": report.and_then(|report| report.left).map(|left| left.as_secs_f64()),
         "progressive": session.is_progressive(),
     });
     state.to_string().into()

@@ -5,6 +5,7 @@
 //! join) has no measure: while it reads, the time left is that of reading, and once all is read nothing is said of it.
 
 use crate::session::core::Session;
+use crate::session::outcome::Outcome;
 use crate::session::progress::{Phase, Progress};
 use crate::table::Used;
 use std::fmt;
@@ -19,7 +20,11 @@ pub struct Report {
     pub phase: Phase,
     /// Rows taken in, put out or read so far.
     pub rows: u64,
-    /// Of these, since it began.
+    /// Bytes read so far, as they lie in files and segments.
+    pub bytes: u64,
+    /// Bytes of the files to read; `None` where there are none, or nobody knows.
+    pub bytes_total: Option<u64>,
+    /// Rows in the mean, since it began.
     pub rows_per_second: f64,
     /// The share that is done, from 0 to 1; `None` where nobody knows what there is to do.
     pub fraction: Option<f64>,
@@ -39,14 +44,16 @@ impl Report {
             elapsed,
             phase: progress.phase(),
             rows,
+            bytes: progress.bytes_done().max(used.map_or(0, |used| used.bytes_read)),
+            bytes_total: Some(progress.bytes_total()).filter(|total| *total > 0),
             rows_per_second: if seconds > 0.0 { rows as f64 / seconds } else { 0.0 },
             fraction,
             left: left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         }
     }
 
-    /// A statement that does nothing that takes long is running, too.
-    fn doing(&self) -> &'static str {
+    /// What it does, in a word: a statement that does nothing that takes long is running, too.
+    pub fn doing(&self) -> &'static str {
         if self.phase == Phase::Idle { Phase::Running.name() } else { self.phase.name() }
     }
 
@@ -79,6 +86,14 @@ impl fmt::Display for Report {
     }
 }
 
+impl Outcome {
+    /// How far its statement is, so long after it began, by what it has read of tables: while its rows are taken, whatever else its
+    /// session has run since.
+    pub fn report(&self, elapsed: Duration) -> Report {
+        Report::new(elapsed, &Progress::default(), self.used())
+    }
+}
+
 impl Session {
     /// How far the running statement is; `None` if none runs.
     pub fn report(&self) -> Option<Report> {
@@ -99,6 +114,7 @@ mod tests {
     use super::*;
     use crate::table::UsedCounters;
     use alluvia_types::{Stage, Version};
+    use std::sync::Arc;
 
     #[test]
     fn a_report_says_what_is_known() {
@@ -107,13 +123,19 @@ mod tests {
         let nothing = report(&progress, None);
         assert_eq!((nothing.fraction, nothing.left), (None, None));
         assert_eq!(nothing.to_string(), "0 rows, 0 rows/s, running for 4.0 s");
+        assert_eq!((nothing.bytes, nothing.bytes_total, nothing.doing()), (0, None, "running"));
         let counters = UsedCounters::at(Version(1), Duration::ZERO, Stage::Sorted);
         assert_eq!(report(&progress, Some(counters.used())).fraction, None);
         counters.plan_rows(4_000);
         counters.add_rows(1_000);
+        counters.add_bytes(70);
         let reading = report(&progress, Some(counters.used()));
         assert_eq!((reading.fraction, reading.left), (Some(0.25), Some(Duration::from_secs(12))));
         assert_eq!(reading.to_string(), "25.0 %, 1000 rows, 250 rows/s, running for 4.0 s, 12.0 s left");
+        assert_eq!((reading.bytes, reading.bytes_total), (70, None));
+        // Its answer tells the same of it.
+        let outcome = Outcome::done("SELECT").with_used(Arc::clone(&counters));
+        assert_eq!(outcome.report(Duration::from_secs(4)), reading);
         // All is read, or some of it twice: what is left has no measure.
         counters.add_rows(3_000);
         assert_eq!(report(&progress, Some(counters.used())).fraction, None);
@@ -121,10 +143,11 @@ mod tests {
         assert_eq!(report(&progress, Some(counters.used())).fraction, None);
         // A file tells more than what is read of tables.
         progress.set_bytes_total(100);
-        progress.add_bytes(50);
+        progress.add_bytes(80);
         progress.set_phase(Phase::Finishing);
         let loading = report(&progress, Some(counters.used()));
-        assert_eq!((loading.fraction, loading.phase), (Some(0.5), Phase::Finishing));
+        assert_eq!((loading.fraction, loading.phase), (Some(0.8), Phase::Finishing));
+        assert_eq!((loading.bytes, loading.bytes_total), (80, Some(100)));
         assert!(Report::new(Duration::ZERO, &progress, None).rows_per_second.abs() < f64::EPSILON);
     }
 }

@@ -197,13 +197,17 @@ async fn what_a_session_runs_can_be_watched_and_stopped_from_beside() {
         tokio::spawn(async move { rows(session.execute(ENDLESS).await?).await })
     };
     served.becomes(RUNNING, 1).await;
-    assert_eq!(session.state().await.unwrap().transaction, "idle");
+    let state = session.state().await.unwrap();
+    assert_eq!((state.transaction.as_str(), state.phase.as_str(), state.fraction), ("idle", "running", None));
+    assert!(state.elapsed.is_some() && state.rows_per_second.is_some() && state.left.is_none(), "{state:?}");
     while !running.is_finished() {
         session.cancel().await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(running.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
     served.becomes(RUNNING, 0).await;
+    let state = session.state().await.unwrap();
+    assert_eq!((state.phase.as_str(), state.elapsed, state.rows_per_second), ("idle", None, None));
     assert_eq!(number(&session, "SELECT 1").await, 1);
     // Rows that nobody wants any more stop their statement.
     let answer = session.execute("SELECT value FROM generate_series(1, 777777777777)").await.unwrap();
