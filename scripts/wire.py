@@ -317,6 +317,9 @@ def with_psql(port):
     check("alluvia" in psql("-At", "-c", r"\l"), True, "psql, \\l")
     for command in (r"\d", r"\df", r"\dn", r"\du", r"\di", r"\dv", r"\d+ q", r"\dT", r"\dx", r"\dt+", r"\l+", r"\conninfo", r"\encoding"):
         silent(command)
+    check("pg_catalog|upper|text|text|func" in psql("-At", "-c", r"\df upper"), True, "psql, \\df upper")
+    check(len(psql("-At", "-c", r"\df").splitlines()) > 100, True, "psql, \\df")
+    check("|sum|" in psql("-At", "-c", r"\da sum"), True, "psql, \\da")
     timed = psql("-c", r"\timing on", "-c", "SELECT 1")
     check("Time:" in timed, True, "psql, \\timing")
 

@@ -164,8 +164,9 @@ public class Metadata {
         rows(() -> about.getColumnPrivileges(null, "public", "j", "%"), "PRIVILEGE");
         check(rows(() -> about.getProcedures(null, "public", "%"), "PROCEDURE_NAME"), List.of(), "getProcedures");
         check(rows(() -> about.getProcedureColumns(null, "public", "%", "%"), "COLUMN_NAME"), List.of(), "getProcedureColumns");
-        check(rows(() -> about.getFunctions(null, "public", "%"), "FUNCTION_NAME"), List.of(), "getFunctions");
-        check(rows(() -> about.getFunctionColumns(null, "public", "%", "%"), "COLUMN_NAME"), List.of(), "getFunctionColumns");
+        check(rows(() -> about.getFunctions(null, null, "upper"), "FUNCTION_SCHEM", "FUNCTION_NAME"), List.of("pg_catalog|upper"), "getFunctions");
+        check(rows(() -> about.getFunctions(null, "public", "%"), "FUNCTION_NAME").contains("list_sort"), true, "getFunctions, of public");
+        check(rows(() -> about.getFunctionColumns(null, null, "upper", "%"), "TYPE_NAME"), List.of("text", "text"), "getFunctionColumns");
         rows(() -> about.getUDTs(null, "public", "%", null), "TYPE_NAME");
         check(rows(() -> about.getClientInfoProperties(), "NAME").contains("ApplicationName"), true, "getClientInfoProperties");
         check(about.getSQLKeywords().contains("ilike"), true, "getSQLKeywords");

@@ -2,7 +2,7 @@
 
 use super::relations::text_of;
 use super::tables::{is_visible, schema_name};
-use super::{rights, types};
+use super::{procedures, rights, types};
 use crate::rights::{Authoriser, quoted};
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::Store;
@@ -65,6 +65,13 @@ pub(crate) fn register(
     add(REGCLASS, vec![int()], text(), of_oid(Arc::new(named)))?;
     let named = |oid| Some(schema_name(oid).map_or_else(|| oid.to_string(), str::to_owned));
     add(REGNAMESPACE, vec![int()], text(), of_oid(Arc::new(named)))?;
+    for (name, told) in [
+        ("pg_get_function_result", procedures::result as fn(i64) -> Option<String>),
+        ("pg_get_function_arguments", procedures::arguments),
+        ("pg_get_function_identity_arguments", procedures::arguments),
+    ] {
+        add(name, vec![int()], text(), of_oid(Arc::new(told)))?;
+    }
     let definitions = Arc::clone(catalog);
     add(
         "pg_table_is_visible",
@@ -123,6 +130,7 @@ pub(crate) fn register(
             }),
         )?;
     }
+    procedures::remember(state);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod fold;
 mod functions;
 mod information;
 mod parameters;
+mod procedures;
 mod relations;
 mod rewrite;
 mod rights;

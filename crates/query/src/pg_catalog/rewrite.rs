@@ -195,7 +195,17 @@ impl Rewrite<'_> {
         }
         Ok(match expr {
             Expr::Function(function) => return self.function(function),
-            Expr::BinaryOp { op, .. } => {
+            Expr::BinaryOp { left, op, right } => {
+                // `oid::regtype <> 'trigger'::regtype` compares numbers.
+                if is_number(right)
+                    && let Some(number) = type_number(left)
+                {
+                    **left = number;
+                } else if is_number(left)
+                    && let Some(number) = type_number(right)
+                {
+                    **right = number;
+                }
                 if let BinaryOperator::PGCustomBinaryOperator(name) = op
                     && let Some(known) = name.last().and_then(|name| operator(name))
                 {
@@ -310,6 +320,23 @@ impl Rewrite<'_> {
             "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(&text)))),
             _ => None,
         })
+    }
+}
+
+fn is_number(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+}
+
+/// What a cast to `regtype` was of, once the cast has become a call.
+fn type_number(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(of)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(modifier))),
+        ] if parts(&function.name) == ["format_type"] && matches!(modifier.value, Value::Null) => Some(of.clone()),
+        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, Relation, SCHEMAS, of_system, of_users};
-use super::{NAME, rights, types};
+use super::{NAME, procedures, rights, types};
 use crate::table::StatementContext;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
@@ -103,10 +103,16 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             };
             ALL_KEYWORDS.iter().zip(ALL_KEYWORDS_INDEX).map(row).collect()
         },
-        "pg_language" => |_| vec![row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true }],
+        "pg_language" => |_| {
+            vec![
+                row! { oid: procedures::INTERNAL_LANGUAGE, lanname: "internal", lanowner: ROLE_OID },
+                row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true },
+            ]
+        },
         "pg_namespace" => {
             |_| SCHEMAS.iter().map(|(oid, name)| row! { oid: *oid, nspname: *name, nspowner: ROLE_OID }).collect()
         }
+        "pg_proc" => |_| procedures::rows(),
         "pg_settings" => |context| {
             let setting = |setting: crate::system::SettingRow| {
                 let context =

@@ -90,6 +90,7 @@ pub(crate) fn format(oid: i64, modifier: Option<i64>) -> String {
         1114 => "timestamp without time zone",
         1184 => "timestamp with time zone",
         1266 => "time with time zone",
+        2276 => "\"any\"",
         1700 => match modifier {
             Some(modifier) if modifier >= 4 => {
                 let modifier = modifier - 4;

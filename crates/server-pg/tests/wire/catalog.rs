@@ -161,6 +161,35 @@ async fn psql_shows_which_roles_a_role_is_in() {
     assert_eq!(shown, wanted.map(|(role, member_of)| (role.to_owned(), member_of.to_owned())));
 }
 
+/// The first query of a command of psql's.
+fn of_psql(command: &str) -> &'static str {
+    let asked = PSQL.split("-- META ").find_map(|part| part.strip_prefix(command)?.strip_prefix('\n')).unwrap();
+    asked.split(";\n").next().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_lists_functions() {
+    let served = serve().await;
+    let client = served.client().await;
+    let upper = rows(&client, of_psql("\\df upper")).await;
+    assert_eq!(upper, [["pg_catalog", "upper", "text", "text", "func"]]);
+    let sum = rows(&client, &of_psql("\\df upper").replace("upper", "sum")).await;
+    assert!(!sum.is_empty() && sum.iter().all(|row| row[1] == "sum" && row[4] == "agg"), "{sum:?}");
+    let of_aggregates = rows(&client, of_psql("\\da sum")).await;
+    assert!(!of_aggregates.is_empty() && of_aggregates.iter().all(|row| row[1] == "sum"), "{of_aggregates:?}");
+    // Those that PostgreSQL has too are of its schema, which psql leaves out here.
+    let listed = rows(&client, of_psql("\\df")).await;
+    assert!(listed.len() > 100, "{}", listed.len());
+    assert!(listed.iter().all(|row| row[0] == "public" && row[2] != "NULL" && row[3] != "NULL"), "{listed:?}");
+    assert!(listed.iter().any(|row| row[1] == "list_sort") && !listed.iter().any(|row| row[1] == "upper"));
+    let kinds = rows(&client, "SELECT DISTINCT prokind FROM pg_proc ORDER BY 1").await;
+    assert_eq!(kinds, [["a"], ["f"], ["w"]]);
+    let numbers = rows(&client, "SELECT count(*) = count(DISTINCT oid), min(oid) > 16384 FROM pg_proc").await;
+    assert_eq!(numbers, [["t", "t"]]);
+    let completed = of_tool("pgcli", "proallargtypes").remove(0);
+    assert!(rows(&client, completed).await.iter().any(|row| row[..2] == ["pg_catalog", "upper"] && row[5] == "text"));
+}
+
 /// What Grafana, Metabase, DBeaver and others ask; the file says where from.
 const TOOLS: &str = include_str!("tools.txt");
 
