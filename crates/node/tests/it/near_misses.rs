@@ -77,7 +77,7 @@ const ODD_GROUPS: [&str; 11] = [
     "shelf / 10",
     "shelf > 5",
     "date_trunc('week', sold_at)",
-    "date_trunc('month', day)",
+    "date_trunc('week', day)",
     "extract(month FROM sold_at)",
     "country IS NULL",
     "coalesce(city, 'none')",

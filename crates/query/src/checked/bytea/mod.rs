@@ -153,6 +153,9 @@ fn read_elements(list: &mut Expr) -> Result<bool> {
                 let of = std::mem::replace(element, Expr::Literal(ScalarValue::Null, None));
                 *element = become_bytes(of, &DataType::BinaryView, false)?;
                 is_changed = true;
+            } else if matches!(element, Expr::Literal(ScalarValue::Null, _)) {
+                // NULL of no type has no type in common with bytes.
+                *element = Expr::Literal(ScalarValue::BinaryView(None), None);
             }
         }
     }
