@@ -163,7 +163,8 @@ public class Metadata {
         rows(() -> about.getTablePrivileges(null, "public", "j"), "PRIVILEGE");
         rows(() -> about.getColumnPrivileges(null, "public", "j", "%"), "PRIVILEGE");
         check(rows(() -> about.getProcedures(null, "public", "%"), "PROCEDURE_NAME"), List.of(), "getProcedures");
-        check(rows(() -> about.getProcedureColumns(null, "public", "%", "%"), "COLUMN_NAME"), List.of(), "getProcedureColumns");
+        // The driver does not tell functions from procedures here.
+        check(rows(() -> about.getProcedureColumns(null, null, "upper", "%"), "COLUMN_NAME"), List.of("returnValue", "$1"), "getProcedureColumns");
         check(rows(() -> about.getFunctions(null, null, "upper"), "FUNCTION_SCHEM", "FUNCTION_NAME"), List.of("pg_catalog|upper"), "getFunctions");
         check(rows(() -> about.getFunctions(null, "public", "%"), "FUNCTION_NAME").contains("list_sort"), true, "getFunctions, of public");
         check(rows(() -> about.getFunctionColumns(null, null, "upper", "%"), "TYPE_NAME"), List.of("text", "text"), "getFunctionColumns");
