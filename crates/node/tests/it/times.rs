@@ -68,3 +68,28 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
         assert!(compared(&asked, &fast, &general).await, "{asked:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_comes_with_its_question_is_counted_within_the_range() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open(dir.path().join("db")).expect("opens");
+    let session = db.session();
+    let create = "CREATE TABLE seen (at TIMESTAMP NOT NULL, kind TEXT NOT NULL, v INT NOT NULL)
+        WITH (dimensions = 'at(at: day); kind', measures = 'v')";
+    session.sql(create).await.expect("creates");
+    session.sql("INSERT INTO seen VALUES ('2026-01-05 08:00:00', 'old', 1)").await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    session.sql("CALL alluvia.pin_cuboid('seen', 'day, kind')").await.expect("pins");
+    // Nobody has met the new member when the question is bound: its box is empty then, with its edge.
+    session
+        .sql("INSERT INTO seen VALUES ('2026-01-05 10:30:00', 'new', 7), ('2026-01-05 08:30:00', 'new', 9)")
+        .await
+        .expect("inserts");
+    let asked =
+        Asked::of("SELECT count(*), sum(v) FROM seen WHERE kind = 'new' AND at >= '2026-01-05 09:00:00'".to_owned());
+    let general = db.session();
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    for _ in 0..3 {
+        assert!(compared(&asked, &session, &general).await, "{asked:?}");
+    }
+}

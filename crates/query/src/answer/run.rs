@@ -247,7 +247,7 @@ impl Bound {
 /// What is asked, by the members that there are at a moment.
 pub(super) struct Now<'a> {
     pub(super) questions: Cow<'a, [BoxQuery]>,
-    edges: Cow<'a, [Edge]>,
+    pub(super) edges: Cow<'a, [Edge]>,
     /// By group.
     pub(super) maps: Vec<Option<Arc<CodeMap>>>,
 }

@@ -64,7 +64,7 @@ pub(super) fn split<'a>(
     let pieces = ranges.into_iter().map(|(name, ends)| {
         let column = def.columns.iter().find(|column| column.name == name)?;
         let (level, unit) = finest(def, column)?;
-        pieces(column, level, unit, ends)
+        Some(pieces(column, level, unit, ends))
     });
     Some((rest, pieces.collect::<Option<_>>()?))
 }
@@ -88,29 +88,25 @@ fn finest(def: &TableDef, column: &Column) -> Option<(usize, CalendarUnit)> {
     units.max_by_key(|(_, unit)| *unit)
 }
 
-fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -> Option<Vec<Piece>> {
+fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -> Vec<Piece> {
     let codes = |first: u32, last: u32| LevelFilter { level, codes: CodeSet::of_range(first, last) };
-    let mut pieces = Vec::with_capacity(3);
+    let is_whole = |value: i64| code_of(column, value, unit).is_some() && begins(column, value, unit);
+    let code = |value: i64| clamped_code(column, value, unit);
+    // None where nothing comes after it.
     let first = match low {
-        None => 1,
-        Some(low) => code_of(column, low, unit)? + u32::from(!begins(column, low, unit)),
+        None => Some(1),
+        Some(low) => code(low).checked_add(u32::from(!is_whole(low))),
     };
-    let last = match end {
-        None => u32::MAX,
-        Some(end) => code_of(column, end, unit)? - 1,
-    };
+    let last = end.map_or(u32::MAX, |end| code(end) - 1);
     // Where the range has nothing, or lies within one unit, no unit is whole.
-    pieces.push(Piece { filter: codes(first, last), range: None });
-    if low.zip(end).is_some_and(|(low, end)| low >= end) {
-        pieces[0].filter = codes(1, 0);
-        return Some(pieces);
+    let is_empty = low.zip(end).is_some_and(|(low, end)| low >= end);
+    let whole = first.filter(|_| !is_empty).map_or_else(|| codes(1, 0), |first| codes(first, last));
+    let mut pieces = vec![Piece { filter: whole, range: None }];
+    if is_empty {
+        return pieces;
     }
-    let mut edges: Vec<u32> = [low, end]
-        .into_iter()
-        .flatten()
-        .filter(|&value| !begins(column, value, unit))
-        .map(|value| code_of(column, value, unit))
-        .collect::<Option<_>>()?;
+    // The first and the last code stand for all times before and after: these are told by their values.
+    let mut edges: Vec<u32> = [low, end].into_iter().flatten().filter(|&value| !is_whole(value)).map(code).collect();
     edges.dedup();
     pieces.extend(edges.into_iter().map(|code| Piece {
         filter: codes(code, code),
@@ -121,15 +117,20 @@ fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -
             values: low.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX),
         }),
     }));
-    Some(pieces)
+    pieces
+}
+
+/// The code of the unit that a value lies in.
+fn clamped_code(column: &Column, value: i64, unit: CalendarUnit) -> u32 {
+    match column.data_type {
+        DataType::Date => calendar::code_of_day(value, unit),
+        _ => calendar::code_of_micros(value, unit),
+    }
 }
 
 /// The code of the unit that a value lies in; `None` of the first and the last one, which stand for all times before and after.
 pub(super) fn code_of(column: &Column, value: i64, unit: CalendarUnit) -> Option<u32> {
-    let code = match column.data_type {
-        DataType::Date => calendar::code_of_day(value, unit),
-        _ => calendar::code_of_micros(value, unit),
-    };
+    let code = clamped_code(column, value, unit);
     (code > 1 && code < u32::MAX).then_some(code)
 }
 
@@ -206,7 +207,7 @@ mod tests {
                 if is_date { calendar::start_day(units, unit) } else { calendar::start_micros(units, unit) }
             };
             let (low, end) = (low.map(|low| at(low, aligned.0)), end.map(|end| at(end, aligned.1)));
-            let pieces = pieces(&column, 7, unit, (low, end)).expect("near 1970");
+            let pieces = pieces(&column, 7, unit, (low, end));
             let value = value * scale;
             let code = code_of(&column, value, unit).expect("near 1970");
             let holds = |piece: &&Piece| {
@@ -218,6 +219,31 @@ mod tests {
             // Where units begin at both ends nothing is read value by value.
             let is_whole = [low, end].into_iter().flatten().all(|end| begins(&column, end, unit));
             prop_assert!(!is_whole || pieces.len() == 1);
+        }
+    }
+
+    #[test]
+    fn times_beyond_all_codes_are_told_by_their_values() {
+        let column = column(DataType::Timestamp);
+        let micros = |year: i64| calendar::days_of(year, 6, 1) * 86_400_000_000;
+        for (low, end) in [
+            (Some(2026), Some(9999)),
+            (None, Some(9999)),
+            (Some(7000), None),
+            (Some(7000), Some(9999)),
+            (Some(-9000), Some(2026)),
+        ] {
+            let pieces = pieces(&column, 0, CalendarUnit::Minute, (low.map(micros), end.map(micros)));
+            for year in [-9_500, -8_000, 1_999, 2_026, 5_000, 6_500, 8_000, 9_999, 12_000] {
+                let value = micros(year) + 60_000_000;
+                let code = clamped_code(&column, value, CalendarUnit::Minute);
+                let holds = |piece: &&Piece| {
+                    piece.filter.codes.contains(code)
+                        && piece.range.as_ref().is_none_or(|range| range.values.contains(&value))
+                };
+                let expected = low.is_none_or(|low| value >= micros(low)) && end.is_none_or(|end| value < micros(end));
+                assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{year} of {low:?}..{end:?}");
+            }
         }
     }
 }

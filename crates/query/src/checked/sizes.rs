@@ -4,10 +4,10 @@
 //! may not hold it fails, as one whose operators need too much does. (DataFusion accounts for what operators hold, and not for what
 //! functions give: 2 GB of text came of a statement of 30 characters.)
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::config::ConfigExtension;
-use datafusion::common::{DataFusionError, Result, extensions_options};
+use datafusion::common::{DataFusionError, Result, ScalarValue, extensions_options};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
@@ -63,36 +63,52 @@ struct Bounded {
 }
 
 impl Bounded {
-    /// Bytes that come of all rows, about; at most what is known to be made.
-    fn bytes(&self, args: &[ColumnarValue], rows: usize) -> Result<u128> {
-        let rows = if args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) { 1 } else { rows };
-        let column = |at: usize| -> Result<Option<ArrayRef>> { args.get(at).map(|arg| arg.to_array(rows)).transpose() };
-        let number = |column: &Option<ArrayRef>, row: usize| {
-            let numbers = column.as_ref()?.as_primitive_opt::<Int64Type>()?;
-            numbers.is_valid(row).then(|| i128::from(numbers.value(row)))
-        };
-        let (first, second, third) = (column(0)?, column(1)?, column(2)?);
-        let of_row = |row: usize| -> Option<u128> {
-            let count = match self.makes {
-                Makes::Copies => number(&second, row)?.max(0).saturating_mul(text_len(first.as_ref()?, row)? as i128),
-                Makes::Characters => number(&second, row)?,
+    /// Bytes that come of all rows, about; at most what is known to be made. Nothing is made to know it.
+    fn bytes(&self, args: &[ColumnarValue], rows: usize) -> u128 {
+        let is_scalar = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
+        let rows = if args.iter().all(is_scalar) { 1 } else { rows };
+        let (first, second, third) = (args.first(), args.get(1), args.get(2));
+        let of_row = |row: usize| -> Option<i128> {
+            Some(match self.makes {
+                Makes::Copies => {
+                    let len = text_len(first?, row)? as i128;
+                    // A text of all rows is written out for each.
+                    let own = if rows > 1 && is_scalar(first?) { len } else { 0 };
+                    number(second?, row)?.max(0).saturating_mul(len).saturating_add(own)
+                }
+                Makes::Characters if third.is_some_and(|fill| text_len(fill, row) == Some(0)) => 0,
+                Makes::Characters => text_len(first?, row).and(number(second?, row))?,
                 Makes::Numbers => {
                     // With one argument it begins at 0.
-                    let (from, to) = match &second {
-                        Some(_) => (number(&first, row)?, number(&second, row)?),
-                        None => (0, number(&first, row)?),
+                    let (from, to) = match second {
+                        Some(second) => (number(first?, row)?, number(second, row)?),
+                        None => (0, number(first?, row)?),
                     };
-                    let step = if third.is_some() { number(&third, row)? } else { 1 };
+                    let step = third.map_or(Some(1), |third| number(third, row))?;
                     if step == 0 { 0 } else { ((to - from) / step).saturating_mul(8) }
                 }
-            };
-            Some(count.max(0).unsigned_abs())
+            })
         };
-        Ok((0..rows).filter_map(of_row).sum())
+        (0..rows).filter_map(of_row).map(|bytes| bytes.max(0).unsigned_abs()).sum()
     }
 }
 
-fn text_len(texts: &ArrayRef, row: usize) -> Option<usize> {
+fn number(arg: &ColumnarValue, row: usize) -> Option<i128> {
+    match arg {
+        ColumnarValue::Scalar(ScalarValue::Int64(number)) => number.map(i128::from),
+        ColumnarValue::Scalar(_) => None,
+        ColumnarValue::Array(array) => {
+            let numbers = array.as_primitive_opt::<Int64Type>()?;
+            numbers.is_valid(row).then(|| i128::from(numbers.value(row)))
+        }
+    }
+}
+
+fn text_len(arg: &ColumnarValue, row: usize) -> Option<usize> {
+    let texts = match arg {
+        ColumnarValue::Scalar(text) => return text.try_as_str().flatten().map(str::len),
+        ColumnarValue::Array(texts) => texts,
+    };
     if texts.is_null(row) {
         return None;
     }
@@ -136,7 +152,7 @@ impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let limit =
             args.config_options.extensions.get::<StatementLimits>().map_or(u64::MAX, |limits| limits.memory_bytes);
-        let bytes = self.bytes(&args.args, args.number_rows)?;
+        let bytes = self.bytes(&args.args, args.number_rows);
         if bytes > u128::from(limit) {
             let message = format!("{} would make {bytes} bytes, and the statement may hold {limit}", self.name());
             return Err(DataFusionError::ResourcesExhausted(message));
@@ -149,7 +165,6 @@ impl ScalarUDFImpl for Bounded {
 mod tests {
     use super::*;
     use arrow::array::{Int64Array, StringViewArray};
-    use datafusion::common::ScalarValue;
 
     fn bounded(makes: Makes) -> Bounded {
         Bounded { inner: datafusion::functions::string::repeat(), makes }
@@ -160,11 +175,11 @@ mod tests {
         let texts = ColumnarValue::Array(Arc::new(StringViewArray::from(vec![Some("ab"), None, Some("c")])));
         let counts = ColumnarValue::Array(Arc::new(Int64Array::from(vec![Some(10), Some(1 << 40), Some(-3)])));
         let scalar = |number: i64| ColumnarValue::Scalar(ScalarValue::Int64(Some(number)));
-        assert_eq!(bounded(Makes::Copies).bytes(&[texts.clone(), counts.clone()], 3).unwrap(), 20);
-        assert_eq!(bounded(Makes::Copies).bytes(&[texts.clone(), scalar(1 << 62)], 3).unwrap(), 3 << 62);
-        assert_eq!(bounded(Makes::Characters).bytes(&[texts, counts], 3).unwrap(), 10 + (1 << 40));
-        assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(1_000)], 8_192).unwrap(), 8_000);
-        assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(10), scalar(-10), scalar(-2)], 1).unwrap(), 80);
-        assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(i64::MIN), scalar(i64::MAX)], 1).unwrap() >> 60, 127);
+        assert_eq!(bounded(Makes::Copies).bytes(&[texts.clone(), counts.clone()], 3), 20);
+        assert_eq!(bounded(Makes::Copies).bytes(&[texts.clone(), scalar(1 << 62)], 3), 3 << 62);
+        assert_eq!(bounded(Makes::Characters).bytes(&[texts, counts], 3), 10);
+        assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(1_000)], 8_192), 8_000);
+        assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(10), scalar(-10), scalar(-2)], 1), 80);
+        assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(i64::MIN), scalar(i64::MAX)], 1) >> 60, 127);
     }
 }

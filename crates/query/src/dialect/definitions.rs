@@ -279,7 +279,7 @@ pub(super) fn refuse_dropped(tokens: &[TokenWithSpan]) -> Result<()> {
     for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
         // Where a column's name stands, the word is one.
         let is_name = match before {
-            Some(Token::LParen | Token::Comma) => true,
+            Some(Token::LParen | Token::Comma | Token::Period) => true,
             Some(Token::Word(word)) => matches!(
                 word.keyword,
                 Keyword::COLUMN

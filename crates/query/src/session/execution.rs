@@ -6,8 +6,10 @@
 //! - A plan whose rows nobody takes any more is let go at its next pause. It is at most a few batches ahead of who takes them.
 //! - A hash join whose table does not fit a statement's memory is done again by sorting, which spills, if no row was given before.
 
-use super::errors::error_of;
+use super::errors::{error_of, wrap};
 use super::guard::guarded_poll;
+use super::planning::plan_apart;
+use super::progress::CancelToken;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -18,11 +20,13 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskCo
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -33,6 +37,8 @@ const POLL_STACK_BYTES: usize = 16 << 20;
 const POLL_RED_ZONE_BYTES: usize = 512 << 10;
 /// Stack of a thread.
 const THREAD_STACK_BYTES: usize = 8 << 20;
+/// How long memory of what was let go is waited for.
+const FREED: Duration = Duration::from_secs(2);
 /// Batches that wait to be taken.
 const BATCHES_AHEAD: usize = 2;
 
@@ -91,24 +97,36 @@ pub(crate) struct Execution {
 pub(crate) struct Again {
     pub(crate) plan: LogicalPlan,
     pub(crate) state: SessionState,
+    pub(crate) token: CancelToken,
 }
 
 impl Again {
     /// Of a plan that has hash joins.
-    pub(crate) fn of(plan: LogicalPlan, state: &SessionState, physical: &Arc<dyn ExecutionPlan>) -> Option<Arc<Again>> {
+    pub(crate) fn of(
+        plan: LogicalPlan,
+        state: &SessionState,
+        token: &CancelToken,
+        physical: &Arc<dyn ExecutionPlan>,
+    ) -> Option<Arc<Again>> {
         let mut has_join = false;
         let looked = physical.apply(|plan| {
             has_join |= plan.downcast_ref::<HashJoinExec>().is_some();
             Ok(if has_join { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         });
-        (looked.is_ok() && has_join).then(|| Arc::new(Again { plan, state: state.clone() }))
+        (looked.is_ok() && has_join).then(|| Arc::new(Again { plan, state: state.clone(), token: token.clone() }))
     }
 
     /// The same rows by joins that sort.
-    async fn sorted(&self) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let mut state = self.state.clone();
-        state.config_mut().options_mut().optimizer.prefer_hash_join = false;
-        state.create_physical_plan(&self.plan).await
+    async fn sorted(&self, task: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (plan, mut state) = (self.plan.clone(), self.state.clone());
+        let options = state.config_mut().options_mut();
+        options.optimizer.prefer_hash_join = false;
+        // DataFusion 55.2 sorts only where there are several partitions.
+        options.execution.target_partitions = options.execution.target_partitions.max(2);
+        let planned = plan_apart(self.token.clone(), async move {
+            state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))
+        });
+        execute_stream(planned.await?, Arc::clone(task)).map_err(|error| error_of(&error))
     }
 }
 
@@ -123,49 +141,67 @@ impl Execution {
         };
         let schema = rows.schema();
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let run = self.clone().run(rows, sender);
-        let running = handle.spawn(run.in_current_span()).abort_handle();
+        let last = sender.clone();
+        // The plan itself is not held: what it keeps of a join's table counts as long as it lives.
+        let run = AssertUnwindSafe(run(rows, sender, Arc::clone(&self.task), self.again.clone())).catch_unwind();
+        let running = handle.spawn(
+            async move {
+                if run.await.is_err() {
+                    let _ = last.send(Err(wrap(Error::internal("the statement panicked")))).await;
+                }
+            }
+            .in_current_span(),
+        );
+        let running = running.abort_handle();
         Ok(Box::pin(Apart { schema, rows: receiver, running }))
     }
+}
 
-    async fn run(self, rows: SendableRecordBatchStream, sender: mpsc::Sender<Taken>) {
-        let mut rows = rows;
-        let mut is_begun = false;
-        while let Some(taken) = next(&mut rows).await {
-            match taken {
-                Ok(batch) => {
-                    is_begun |= batch.num_rows() > 0;
-                    if sender.send(Ok(batch)).await.is_err() {
+async fn run(
+    rows: SendableRecordBatchStream,
+    sender: mpsc::Sender<Taken>,
+    task: Arc<TaskContext>,
+    again: Option<Arc<Again>>,
+) {
+    let (mut rows, mut again) = (rows, again);
+    while let Some(taken) = next(&mut rows).await {
+        match (taken, again.take()) {
+            (Ok(batch), kept) => {
+                // Once rows are out there is no way back.
+                again = kept.filter(|_| batch.num_rows() == 0);
+                if sender.send(Ok(batch)).await.is_err() {
+                    return;
+                }
+            }
+            (Err(error), Some(again)) if error_of(&error).kind() == ErrorKind::OutOfMemory => {
+                tracing::debug!(%error, "a plan with hash joins did not fit: its joins are done by sorting");
+                drop(rows);
+                freed(&task).await;
+                match again.sorted(&task).await {
+                    Ok(sorted) => rows = sorted,
+                    Err(error) => {
+                        let _ = sender.send(Err(wrap(error))).await;
                         return;
                     }
                 }
-                Err(error) => {
-                    let Some(again) = self.again.as_ref().filter(|_| !is_begun && is_too_large(&error)) else {
-                        let _ = sender.send(Err(error)).await;
-                        return;
-                    };
-                    // What it held must be free for what comes.
-                    drop(rows);
-                    tracing::debug!(%error, "a hash join did not fit: it is done by sorting");
-                    let sorted = again.sorted().await;
-                    match sorted.and_then(|plan| execute_stream(plan, Arc::clone(&self.task))) {
-                        Ok(sorted) => rows = sorted,
-                        Err(error) => {
-                            let _ = sender.send(Err(error)).await;
-                            return;
-                        }
-                    }
-                    is_begun = true;
-                }
+            }
+            (Err(error), _) => {
+                let _ = sender.send(Err(error)).await;
+                return;
             }
         }
     }
 }
 
-/// Whether a hash join's table took more memory than there is.
-fn is_too_large(error: &DataFusionError) -> bool {
-    let error = error_of(error);
-    error.kind() == ErrorKind::OutOfMemory && error.message().contains("HashJoinInput")
+/// Waits, not for ever, until what was let go has given back its memory: some of it is still at work.
+async fn freed(task: &TaskContext) {
+    const LOOKS: u32 = 100;
+    for _ in 0..LOOKS {
+        if task.memory_pool().reserved() == 0 {
+            return;
+        }
+        tokio::time::sleep(FREED / LOOKS).await;
+    }
 }
 
 type Taken = Result<RecordBatch, DataFusionError>;

@@ -78,12 +78,13 @@ impl Unplanned {
     /// Plans it.
     pub(crate) async fn plan(self) -> Result<Planned> {
         let Unplanned { tree, snapshot, state, runtime, used, token, executor } = self;
+        let asked = token.clone();
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog, &state);
             let plan = state.statement_to_plan(tree).await.map_err(planning)?;
             refuse_writes(&plan)?;
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
-            let again = Again::of(plan, &state, &physical);
+            let again = Again::of(plan, &state, &asked, &physical);
             let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
             Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
         })

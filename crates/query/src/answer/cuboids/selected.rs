@@ -71,6 +71,10 @@ impl Selected {
     pub(super) fn of(resident: &Arc<Resident>, cuboid: &Cuboid, bound: &Bound) -> Option<Arc<Selected>> {
         // Codes that the cuboid has are in the dictionaries; filters and maps must know them all.
         let now = bound.now()?;
+        // New members may have made an edge of what was empty when it was bound: its rows are in no cuboid.
+        if !now.edges.is_empty() {
+            return None;
+        }
         let Cow::Borrowed(questions) = now.questions else {
             return Selected::new(resident, cuboid, bound, &now).map(Arc::new);
         };
