@@ -278,15 +278,7 @@ fn level_of(def: &TableDef, group: &Group) -> Option<usize> {
         Group::Truncated(unit, name) => {
             let is_time = |of: DataType| matches!(of, DataType::Date | DataType::Timestamp | DataType::TimestampTz);
             let column = find(name).filter(|column| is_time(column.data_type))?;
-            let unit = match unit.as_str() {
-                "year" => CalendarUnit::Year,
-                "quarter" => CalendarUnit::Quarter,
-                "month" => CalendarUnit::Month,
-                "day" => CalendarUnit::Day,
-                "hour" => CalendarUnit::Hour,
-                "minute" => CalendarUnit::Minute,
-                _ => return None,
-            };
+            let unit = CalendarUnit::named(unit)?;
             def.levels().position(|(_, _, level)| level.source == LevelSource::Calendar(column.id, unit))
         }
     }

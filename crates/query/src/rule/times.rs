@@ -54,15 +54,7 @@ fn cut_of(expr: &Expr) -> Option<Cut> {
         }
         Expr::ScalarFunction(function) if function.name() == "date_trunc" => {
             let [Expr::Literal(unit, _), column] = function.args.as_slice() else { return None };
-            let unit = match unit.try_as_str()??.to_ascii_lowercase().as_str() {
-                "year" => CalendarUnit::Year,
-                "quarter" => CalendarUnit::Quarter,
-                "month" => CalendarUnit::Month,
-                "day" => CalendarUnit::Day,
-                "hour" => CalendarUnit::Hour,
-                "minute" => CalendarUnit::Minute,
-                _ => return None,
-            };
+            let unit = CalendarUnit::named(&unit.try_as_str()??.to_ascii_lowercase())?;
             Some(Cut { column: column_of(column)?, unit })
         }
         _ => None,

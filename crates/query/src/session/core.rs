@@ -23,7 +23,6 @@ use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
 use crate::system::cut;
-use crate::table::Used;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, ErrorKind, Result, Version};
@@ -188,12 +187,6 @@ impl Session {
         let catalog = self.engine.store().catalog();
         let state = self.state.lock();
         Authoriser::new(state.who.clone(), Arc::clone(&state.settings.role), catalog)
-    }
-
-    /// What the running statement has read of tables so far.
-    pub fn reading(&self) -> Option<Used> {
-        let query_id = self.place.entry.running.lock().as_ref()?.query_id;
-        self.engine.queries().used(query_id)
     }
 
     /// Where the session stands.

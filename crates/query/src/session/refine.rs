@@ -172,7 +172,7 @@ impl Stream for Refinements {
 impl Session {
     /// Runs one statement and gives its answer as far as it is known, better and better, until it is exact, or as near as the session's
     /// `max_error` asks. A statement that is never estimated gives one refinement, its answer, whose rows are gathered in memory;
-    /// [`Session::progress`] and [`Session::reading`] tell meanwhile how far it is.
+    /// [`Session::progress`] and [`Session::report`] tell meanwhile how far it is.
     /// All intervals of a statement hold together, so one may stop at whichever, for whatever reason. An example that runs is in the
     /// documentation of `alluvia_node`.
     pub async fn refine(&self, sql: &str) -> Result<Refinements> {

@@ -2,7 +2,7 @@
 
 use super::build::{Cell, Kind};
 use crate::table::StatementContext;
-use alluvia_space::{CalendarUnit, Curve, KeyRange, LevelSource, TableDef};
+use alluvia_space::{Curve, KeyRange, LevelSource, TableDef};
 use alluvia_types::{ColumnId, Stage, TableId};
 use std::collections::HashMap;
 
@@ -138,15 +138,7 @@ fn curve(curve: Curve) -> &'static str {
 fn source(source: &LevelSource) -> String {
     match source {
         LevelSource::Column(_) => "column".to_owned(),
-        LevelSource::Calendar(_, unit) => match unit {
-            CalendarUnit::Year => "year",
-            CalendarUnit::Quarter => "quarter",
-            CalendarUnit::Month => "month",
-            CalendarUnit::Day => "day",
-            CalendarUnit::Hour => "hour",
-            CalendarUnit::Minute => "minute",
-        }
-        .to_owned(),
+        LevelSource::Calendar(_, unit) => unit.name().to_owned(),
         LevelSource::Halved { halvings, .. } => format!("halved {halvings} times"),
         LevelSource::Hashed { bits, .. } => format!("hashed to {bits} bits"),
     }

@@ -126,4 +126,9 @@ impl CalendarUnit {
             CalendarUnit::Minute => "minute",
         }
     }
+
+    /// The unit that SQL calls so, in small letters.
+    pub fn named(name: &str) -> Option<CalendarUnit> {
+        CalendarUnit::ALL.into_iter().find(|unit| unit.name() == name)
+    }
 }

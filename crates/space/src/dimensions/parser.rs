@@ -323,7 +323,7 @@ impl Parser<'_> {
 
     /// A calendar part, of which the last token is the name.
     fn unit(&mut self, word: &str) -> Result<CalendarUnit> {
-        if let Some(unit) = CalendarUnit::ALL.into_iter().find(|unit| unit.name() == word) {
+        if let Some(unit) = CalendarUnit::named(word) {
             return Ok(unit);
         }
         let near = near_names(word, KINDS);
