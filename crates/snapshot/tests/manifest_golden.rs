@@ -53,7 +53,7 @@ fn wide() -> TableDef {
         columns,
         measures: vec![ColumnId(2), ColumnId(5), ColumnId(6)],
         seed: 0xfeed_beef_0123_4567,
-        options: TableOptions { freshness: Some("5s".to_owned()), curve: Curve::Z },
+        options: TableOptions { freshness: Some("5s".to_owned()), curve: Curve::Z, ..TableOptions::default() },
     }
 }
 

@@ -94,7 +94,7 @@ fn column(id: usize, name: &str, data_type: DataType) -> Column {
 fn define(columns: Vec<Column>, declared: &str, curve: Curve) -> TableDef {
     let dimensions = dimensions::parse(declared, &columns).expect("a right declaration");
     let next_column_id = columns.len() as u32;
-    let options = TableOptions { curve, freshness: None };
+    let options = TableOptions { curve, ..TableOptions::default() };
     TableDef {
         id: TableId(1),
         name: "t".into(),

@@ -8,6 +8,7 @@
 
 mod data_type;
 mod definition;
+mod ladder;
 mod numbers;
 mod schema;
 mod show;
@@ -22,6 +23,7 @@ pub mod weight;
 
 pub use codes::LevelCodes;
 pub use key::KeyLayout;
+pub use ladder::Ladder;
 pub use schema::{
     CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN, TableDef,
     TableOptions, VERSION_COLUMN,

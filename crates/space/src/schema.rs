@@ -4,6 +4,7 @@
 //! column, or a binary-halving step of a number. A level's member is identified by its whole path, so a child name under two
 //! parents is two members; NULL is a member.
 
+use crate::ladder::Ladder;
 use alluvia_types::{ColumnId, TableId};
 use serde::{Deserialize, Serialize};
 
@@ -168,6 +169,9 @@ pub struct TableOptions {
     pub freshness: Option<String>,
     /// The curve.
     pub curve: Curve,
+    /// The thickest rung of ladders that are written from now on.
+    #[serde(default, skip_serializing_if = "Ladder::is_default")]
+    pub ladder: Ladder,
 }
 
 /// A table's definition at some version.

@@ -2,6 +2,7 @@
 
 use crate::dimensions::show::identifier;
 use crate::dimensions::{show, show_names};
+use crate::ladder::Ladder;
 use crate::schema::{Curve, TableDef};
 use std::fmt::Write;
 
@@ -44,6 +45,9 @@ impl TableDef {
         }
         if let Some(freshness) = &self.options.freshness {
             options.push(("freshness", freshness.clone()));
+        }
+        if self.options.ladder != Ladder::default() {
+            options.push(("ladder", self.options.ladder.name().to_owned()));
         }
         if !options.is_empty() {
             let width = options.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -98,10 +102,10 @@ mod tests {
         let declared = "shop(order, \"It's\"); time(sold_at: year, month)";
         def.dimensions = dimensions::parse(declared, &def.columns).unwrap();
         def.measures = vec![ColumnId(3)];
-        def.options = TableOptions { freshness: Some("5s".into()), curve: Curve::Z };
+        def.options = TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half };
         def.validate().unwrap();
         let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
-                    curve      = 'z',\n  freshness  = '5s'\n)";
+                    curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";
         assert_eq!(def.show_create(), format!("{plain}{with}"));
     }
 

@@ -1,7 +1,7 @@
 //! Definitions through their versions: changes applied, refused, stored; columns altered.
 
 use alluvia_catalog::{Catalog, Change, alter};
-use alluvia_space::{Column, Curve, DataType, TableDef, TableOptions, dimensions};
+use alluvia_space::{Column, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
@@ -175,6 +175,20 @@ fn options_change_but_the_curve() {
     assert_eq!(alter::set_options(&sales(), fresh.clone()).unwrap().options, fresh);
     assert_eq!(kind(alter::set_options(&sales(), TableOptions { curve: Curve::Z, ..fresh })), ErrorKind::NotSupported);
     assert_eq!(kind(alter::rename_table(&sales(), "")), ErrorKind::InvalidDefinition);
+}
+
+/// Definitions of before the option are the bytes that they were, and are read.
+#[test]
+fn a_ladder_is_kept_where_it_is_not_the_default() {
+    let kept = |ladder| serde_json::to_string(&TableOptions { ladder, ..TableOptions::default() }).unwrap();
+    assert_eq!(kept(Ladder::Eighth), r#"{"freshness":null,"curve":"hilbert"}"#);
+    assert_eq!(kept(Ladder::Quarter), r#"{"freshness":null,"curve":"hilbert","ladder":"1/4"}"#);
+    assert_eq!(kept(Ladder::Half), r#"{"freshness":null,"curve":"hilbert","ladder":"1/2"}"#);
+    for ladder in Ladder::ALL {
+        assert_eq!(serde_json::from_str::<TableOptions>(&kept(ladder)).unwrap().ladder, ladder);
+        let options = TableOptions { ladder, ..sales().options };
+        assert_eq!(alter::set_options(&sales(), options.clone()).unwrap().options, options);
+    }
 }
 
 #[derive(Clone, Debug)]

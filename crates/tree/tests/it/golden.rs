@@ -66,7 +66,7 @@ fn golden_table() -> TableDef {
         ],
         measures: vec![ColumnId(2), ColumnId(5), ColumnId(6)],
         seed: 1,
-        options: TableOptions { freshness: None, curve: Curve::Hilbert },
+        options: TableOptions { curve: Curve::Hilbert, ..TableOptions::default() },
     }
 }
 

@@ -1,0 +1,71 @@
+//! How thick the thickest rung of a table's ladders is.
+//!
+//! Invariant: the default is left out wherever definitions are kept, so a definition without the option is the bytes that it always was.
+//!
+//! Each rung has half of the rows of the one before. So a ladder from 1/2 on takes as much room as the rows themselves, one from 1/4 on half
+//! as much, one from 1/8 on a quarter.
+
+use serde::{Deserialize, Serialize};
+
+/// The thickest rung that merges write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Ladder {
+    /// Half of the rows.
+    #[serde(rename = "1/2")]
+    Half,
+    /// A quarter of the rows.
+    #[serde(rename = "1/4")]
+    Quarter,
+    /// An eighth of the rows.
+    #[default]
+    #[serde(rename = "1/8")]
+    Eighth,
+}
+
+impl Ladder {
+    /// All, the thickest first.
+    pub const ALL: [Ladder; 3] = [Ladder::Half, Ladder::Quarter, Ladder::Eighth];
+
+    /// As SQL and definitions write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ladder::Half => "1/2",
+            Ladder::Quarter => "1/4",
+            Ladder::Eighth => "1/8",
+        }
+    }
+
+    /// The one of that name.
+    pub fn of_name(name: &str) -> Option<Ladder> {
+        Ladder::ALL.into_iter().find(|ladder| ladder.name() == name)
+    }
+
+    /// The number of the thickest rung: so often the rows are halved.
+    pub fn first_rung(self) -> u32 {
+        match self {
+            Ladder::Half => 1,
+            Ladder::Quarter => 2,
+            Ladder::Eighth => 3,
+        }
+    }
+
+    /// Whether definitions leave it out.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Ladder::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_how_often_rows_are_halved() {
+        for ladder in Ladder::ALL {
+            assert_eq!(Ladder::of_name(ladder.name()), Some(ladder));
+            assert_eq!(ladder.name(), format!("1/{}", 1 << ladder.first_rung()));
+        }
+        assert_eq!(Ladder::of_name("1/16"), None);
+        assert!(Ladder::Eighth.is_default() && !Ladder::Half.is_default());
+    }
+}
