@@ -37,9 +37,9 @@ struct RungWriter {
 }
 
 impl LadderWriter {
-    /// Starts the files of a new segment of about `rows` rows, and of as many rungs as have about `rung_rows_min` rows. Its heavy rows are
-    /// written down if there are no more rows than that. `new_id` gives ids that no other segment has or had. The rest is as in
-    /// [`SegmentWriter::create`].
+    /// Starts the files of a new segment of about `rows` rows, and of as many rungs, from the table's first on, as have about `rung_rows_min`
+    /// rows. Its heavy rows are written down if there are no more rows than that. `new_id` gives ids that no other segment has or had. The
+    /// rest is as in [`SegmentWriter::create`].
     pub fn create(
         context: &TreeContext,
         mut new_id: impl FnMut() -> SegmentId,
@@ -51,7 +51,7 @@ impl LadderWriter {
     ) -> Result<LadderWriter> {
         let mut segment = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
         let mut rungs = Vec::new();
-        for rung in rungs_of(rows, rung_rows_min) {
+        for rung in rungs_of(table.options.ladder.first_rung(), rows, rung_rows_min) {
             let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
             rungs.push(RungWriter { rung, writer, first_rows: Vec::new() });
         }

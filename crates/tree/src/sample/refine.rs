@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Looks are planned before the first row is drawn, from summaries alone: one at the first rung, one at each rung from there on that
-//!   has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest, then some while the runs that are left are
-//!   read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all* intervals of one value hold together
+//!   has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest (of those up to [`LOOK_RATE_MAX`]), then some
+//!   while the runs that are left are read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all* intervals of one value hold together
 //!   with the confidence asked for, and one may stop at whichever, for whatever reason, also for what was seen.
 //! - Which runs are read in full first depends on their places alone, never on what was drawn.
 //! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common. Only where two looks
@@ -38,6 +38,9 @@ const PARTS: usize = 4;
 
 /// From one rung that is looked at to the next so many times as many rows are drawn, at least: of rungs that halve every other one.
 const STEP_RATE: f64 = 4.0;
+
+/// Thicker rungs are not looked at: everything is read in the end, and reading it in parts shows as much as drawing half of it first.
+const LOOK_RATE_MAX: f64 = 0.125;
 
 /// Rows that one step reads in full, or draws: a drawn one costs some times as much.
 const STEP_ROWS: f64 = (4 << 20) as f64;
@@ -377,9 +380,10 @@ fn in_steps<T>(items: impl Iterator<Item = (T, f64, f64)>, rows_max: f64) -> Vec
     steps
 }
 
-/// Rungs that any segment has.
+/// Rungs that any segment has and that may be looked at.
 fn rungs_of(segments: &[SegmentRows]) -> BTreeSet<u32> {
-    segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).collect()
+    let rungs = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung);
+    rungs.filter(|&rung| rung_rate(rung) <= LOOK_RATE_MAX).collect()
 }
 
 /// Rungs of the looks after the first, the thickest last: it is always looked at; of the others those between which, and between which and

@@ -3,7 +3,7 @@
 
 use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table};
 use alluvia_space::weight::{STAGED_ORDINAL_MIN, weight, weight_limit};
-use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_space::{Ladder, ORDINAL_COLUMN, TableDef, TableOptions, VERSION_COLUMN};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_tree::{BLOCK_ROWS, LadderWriter, RowChunk, Segment, SegmentCursor, SegmentMeta, TreeContext, rung_limit};
 use alluvia_types::{ErrorKind, Result, SegmentId, Stage, Version};
@@ -38,7 +38,12 @@ struct Written {
 }
 
 fn written(seed: u64, count: usize, pieces: &[usize], shared_key_bits: u32) -> Written {
-    let (disk, table) = (disk(), table(true));
+    written_from(Ladder::default(), seed, count, pieces, shared_key_bits)
+}
+
+fn written_from(ladder: Ladder, seed: u64, count: usize, pieces: &[usize], shared_key_bits: u32) -> Written {
+    let options = TableOptions { ladder, ..TableOptions::default() };
+    let (disk, table) = (disk(), TableDef { options, ..table(true) });
     let (context, dictionaries) = (context(&disk), dictionaries(&disk, &table));
     let mut random = Random(seed);
     let rows = rows(&table, &mut random, count, 50, 9, 5);
@@ -56,20 +61,25 @@ fn weights(chunk: &RowChunk, seed: u64) -> Vec<u64> {
 
 #[test]
 fn rungs_are_the_rows_of_low_weight_in_order() {
-    for (seed, count, pieces, shared) in [
-        (1, 30_000, vec![30_000], 0),
-        (2, 30_000, vec![1, 8_191, 1, 5_000], 64),
-        (3, 2 * BLOCK_ROWS, vec![BLOCK_ROWS], 128),
-        (4, 3_000, vec![7, 100], 0),
+    for (ladder, seed, count, pieces, shared) in [
+        (Ladder::Eighth, 1, 30_000, vec![30_000], 0),
+        (Ladder::Eighth, 2, 30_000, vec![1, 8_191, 1, 5_000], 64),
+        (Ladder::Eighth, 3, 2 * BLOCK_ROWS, vec![BLOCK_ROWS], 128),
+        (Ladder::Eighth, 4, 3_000, vec![7, 100], 0),
+        (Ladder::Quarter, 1, 30_000, vec![30_000], 0),
+        (Ladder::Quarter, 4, 3_000, vec![7, 100], 0),
+        (Ladder::Half, 2, 30_000, vec![1, 8_191, 1, 5_000], 64),
+        (Ladder::Half, 3, 2 * BLOCK_ROWS, vec![BLOCK_ROWS], 128),
     ] {
-        let Written { context, table, chunk, dictionaries, meta, .. } = written(seed, count, &pieces, shared);
+        let Written { context, table, chunk, dictionaries, meta, .. } =
+            written_from(ladder, seed, count, &pieces, shared);
         let segment = Segment::open(&context, meta.clone()).expect("opens");
         segment.verify(&table).expect("verifies");
         let weights = weights(&chunk, table.seed);
         assert_eq!(segment.weights(0..count as u64, table.seed).expect("weights"), weights);
         let thinnest = (count as f64 / ROWS_MIN as f64).log2() as u32;
         let rungs: Vec<u32> = segment.rungs().iter().map(|rung| rung.rung).collect();
-        assert_eq!(rungs, (3..=thinnest).collect::<Vec<_>>(), "{count} rows");
+        assert_eq!(rungs, (ladder.first_rung()..=thinnest).collect::<Vec<_>>(), "{count} rows");
         for rung in segment.rungs() {
             let limit = rung_limit(rung.rung).expect("a limit");
             let kept: BooleanArray = weights.iter().map(|&weight| Some(weight < limit)).collect();
@@ -91,12 +101,18 @@ fn rungs_are_the_rows_of_low_weight_in_order() {
 
 #[test]
 fn the_thinnest_rung_that_holds_a_fraction_is_found() {
-    let Written { context, meta, .. } = written(5, 20_000, &[20_000], 0);
-    let segment = Segment::open(&context, meta).expect("opens");
-    let rung = |fraction: f64| segment.rung_for(weight_limit(fraction).expect("a part")).map(|rung| rung.rung);
-    let expected = [None, None, Some(3), Some(3), Some(4), Some(6), Some(9)];
-    assert_eq!([0.5, 0.126, 0.125, 0.1, 0.06, 0.015625, 0.001].map(rung), expected);
-    assert_eq!(rung(1e-9), Some(9));
+    let fractions = [0.51, 0.5, 0.3, 0.25, 0.126, 0.125, 0.1, 0.06, 0.015625, 0.001, 1e-9];
+    let thin: [Option<u32>; 6] = [Some(3), Some(3), Some(4), Some(6), Some(9), Some(9)];
+    for (ladder, thick) in [
+        (Ladder::Half, [None, Some(1), Some(1), Some(2), Some(2)]),
+        (Ladder::Quarter, [None, None, None, Some(2), Some(2)]),
+        (Ladder::Eighth, [None; 5]),
+    ] {
+        let Written { context, meta, .. } = written_from(ladder, 5, 20_000, &[20_000], 0);
+        let segment = Segment::open(&context, meta).expect("opens");
+        let rung = |fraction: f64| segment.rung_for(weight_limit(fraction).expect("a part")).map(|rung| rung.rung);
+        assert_eq!(fractions.map(rung)[..], [&thick[..], &thin[..]].concat(), "from {} on", ladder.name());
+    }
 }
 
 #[test]

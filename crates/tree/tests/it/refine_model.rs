@@ -3,6 +3,7 @@
 
 use crate::common::Random;
 use crate::sample_model::*;
+use alluvia_space::Ladder;
 use alluvia_tree::sample::{Estimated, Estimates, Refine, Refiner, Reseeded, Step};
 use alluvia_tree::{Answer, BoxQuery, Counters};
 use std::sync::Arc;
@@ -248,4 +249,22 @@ fn strata_of_nodes_end_as_the_exact_answer() {
             }
         }
     }
+}
+
+/// Where the exact answer follows anyway, half of the rows are not drawn before.
+#[test]
+fn rungs_above_an_eighth_are_not_looked_at() {
+    let mut planned = Vec::new();
+    for ladder in Ladder::ALL {
+        let data = data_laddered(ladder, 19, &[150_000, 50_000], 40);
+        let thickest = data.segments[0].segment.rungs()[0].rung;
+        assert_eq!(thickest, ladder.first_rung());
+        let question = question(&data, &[(ITEM, codes(1..20))], &[]);
+        let (looks, found, of_run) = looks_of(refine(&question, None), &data);
+        assert_same(&found, &exact(&data, &question));
+        assert!(looks.len() > 1, "{} looks", looks.len());
+        assert!(looks.iter().all(|look| look.rungs & 0b110 == 0), "from {} on", ladder.name());
+        planned.push(of_run);
+    }
+    assert!(planned.iter().all(|looks| *looks == planned[0]), "{planned:?}");
 }

@@ -2,7 +2,7 @@
 //! group is lost.
 
 use crate::common::*;
-use alluvia_space::TableDef;
+use alluvia_space::{Ladder, TableDef, TableOptions};
 use alluvia_tree::estimate::Aggregate;
 use alluvia_tree::sample::{Asked, Estimates, Goal, Otherwise, Sampled, Source, sample};
 use alluvia_tree::{
@@ -65,11 +65,20 @@ pub fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
     data_spoilt(seed, sizes, distinct, sigma, None)
 }
 
+/// Whose ladders begin at that rung.
+pub fn data_laddered(ladder: Ladder, seed: u64, sizes: &[usize], distinct: u64) -> Data {
+    let options = TableOptions { ladder, ..TableOptions::default() };
+    data_in(TableDef { options, ..table(true) }, seed, sizes, distinct, 1.0, None)
+}
+
 /// With NaN in one row of each segment that has that item.
 pub fn data_spoilt(seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: Option<u32>) -> Data {
+    data_in(table(true), seed, sizes, distinct, sigma, item)
+}
+
+fn data_in(table: TableDef, seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: Option<u32>) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
-    let table = table(true);
     let dictionaries = dictionaries(&disk, &table);
     let context = context(&disk);
     let mut ids = 0;
@@ -223,17 +232,47 @@ fn a_ladder_is_what_its_seed_draws() {
         let (Sampled::Estimates(ladder), Sampled::Estimates(seeded)) = (ladder, seeded) else {
             panic!("both are sampled")
         };
-        assert_eq!((ladder.rows_drawn, ladder.rungs, ladder.look), (seeded.rows_drawn, seeded.rungs, seeded.look));
         assert!(ladder.rows_drawn > 0);
-        assert_eq!(ladder.groups.len(), seeded.groups.len());
-        for ((group, a), (_, b)) in ladder.groups.iter().zip(&seeded.groups) {
-            for (a, b) in a.iter().zip(b) {
-                let (a, b) = (a.interval, b.interval);
-                for (a, b) in [(a.estimate, b.estimate), (a.lower, b.lower), (a.upper, b.upper)] {
-                    assert!((a - b).abs() <= 1e-9 * b.abs(), "group {group}: {a} {b}");
-                }
+        assert_same_estimates(&ladder, &seeded);
+    }
+}
+
+fn assert_same_estimates(found: &Estimates, expected: &Estimates) {
+    let of = |estimates: &Estimates| (estimates.rows_drawn, estimates.rungs, estimates.look, estimates.groups.len());
+    assert_eq!(of(found), of(expected));
+    for ((group, a), (_, b)) in found.groups.iter().zip(&expected.groups) {
+        for (a, b) in a.iter().zip(b) {
+            let (a, b) = (a.interval, b.interval);
+            for (a, b) in [(a.estimate, b.estimate), (a.lower, b.lower), (a.upper, b.upper)] {
+                assert!((a - b).abs() <= 1e-9 * b.abs(), "group {group}: {a} {b}");
             }
         }
+    }
+}
+
+/// The less error is asked for, the thicker the rung that is read, as far as the ladder goes.
+#[test]
+fn thick_rungs_are_what_their_seed_draws() {
+    for ladder in Ladder::ALL {
+        // The last one's ladder has thick rungs alone, if it has one.
+        let data = data_laddered(ladder, 3, &[150_000, 60_000, 700], 40);
+        let question = question(&data, &[(ITEM, codes(1..20))], &[]);
+        let keys = keys(&data, &question);
+        let mut most = 0.0f64;
+        for max_error in [0.2, 0.02, 0.014, 0.011, 0.008, 0.006] {
+            let how = |seed| How { goals: &GOALS[..1], max_error, otherwise: Otherwise::Reached, seed };
+            let (found, _) = ask(&data, &question, &keys, &how(None));
+            match (found, ask(&data, &question, &keys, &how(Some(data.table.seed))).0) {
+                (Sampled::Estimates(found), Sampled::Estimates(expected)) => {
+                    assert_same_estimates(&found, &expected);
+                    most = most.max(found.rows_drawn as f64 / found.rows_cut as f64);
+                }
+                (Sampled::Exact, Sampled::Exact) => {}
+                (found, expected) => panic!("{found:?} is not {expected:?}"),
+            }
+        }
+        // Two looks at rungs up to 1/8 draw less.
+        assert_eq!(most > 0.2, ladder != Ladder::Eighth, "from {} on {most} of the rows are drawn", ladder.name());
     }
 }
 
