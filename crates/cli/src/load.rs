@@ -80,6 +80,9 @@ pub struct LoadArgs {
     /// For a new table: how far behind answers from it may be, such as '5s' or 'merged' [default: 0s].
     #[arg(long, value_name = "TIME")]
     freshness: Option<String>,
+    /// For a new table: the thickest rung of its ladders, '1/2', '1/4' or '1/8' [default: 1/8].
+    #[arg(long, value_name = "SHARE")]
+    ladder: Option<String>,
     /// Returns only when all rows are merged.
     #[arg(long)]
     merge: bool,
@@ -177,6 +180,7 @@ impl LoadArgs {
             ("measures", &self.measures),
             ("curve", &self.curve),
             ("freshness", &self.freshness),
+            ("ladder", &self.ladder),
         ];
         given.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }

@@ -180,6 +180,11 @@ fn a_table_is_made_of_what_standard_input_holds() {
         ),
         (vec!["load", &dir, "none", "-"], "a,b\n1,2\n3\n", "line 3"),
         (vec!["load", &dir, "piped", "-", "--curve", "z"], "a\n1\n", "--curve is for new tables"),
+        (
+            vec!["load", &dir, "none", "-", "--ladder", "1/3"],
+            "a\n1\n",
+            "ladder is the thickest rung: '1/2', '1/4' or '1/8'",
+        ),
     ] {
         let output = run(&args, input);
         assert_eq!(output.status.code(), Some(1), "{args:?}");

@@ -6,7 +6,7 @@ use crate::dialect::names::{name_of, user_table};
 use crate::dialect::refuse::not_supported;
 use crate::dialect::roles::{RoleName, owner_of};
 use crate::dialect::statement::literal_text;
-use alluvia_space::{Column, Curve, DataType, TableDef, TableOptions, dimensions};
+use alluvia_space::{Column, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use datafusion::sql::sqlparser::ast::{
@@ -42,6 +42,7 @@ pub(crate) struct WithOptions {
     pub(crate) measures: Option<String>,
     pub(crate) curve: Option<String>,
     pub(crate) freshness: Option<String>,
+    pub(crate) ladder: Option<String>,
 }
 
 /// A parsed ALTER TABLE: one change.
@@ -383,7 +384,7 @@ fn type_error(written: &ast::DataType) -> Error {
 }
 
 fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
-    const KNOWN: [&str; 4] = ["dimensions", "measures", "curve", "freshness"];
+    const KNOWN: [&str; 5] = ["dimensions", "measures", "curve", "freshness", "ladder"];
     let mut with = WithOptions::default();
     for option in options {
         let SqlOption::KeyValue { key, value } = option else {
@@ -396,6 +397,7 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
             "measures" => &mut with.measures,
             "curve" => &mut with.curve,
             "freshness" => &mut with.freshness,
+            "ladder" => &mut with.ladder,
             _ => {
                 let near = near_names(&name, KNOWN);
                 let hint = match near.first() {
@@ -408,6 +410,7 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
         };
         let text = literal_text(value).ok_or_else(|| {
             Error::new(ErrorKind::InvalidDefinition, format!("the option {name} needs a string, not {value}"))
+                .with_hint(format!("put its value into quotes: WITH ({name} = '...')"))
         })?;
         if place.replace(text).is_some() {
             return Err(Error::new(ErrorKind::InvalidDefinition, format!("the option {name} is given twice")));
@@ -430,6 +433,14 @@ fn curve_of(name: &str) -> Result<Curve> {
 pub(crate) fn checked_freshness(written: &str) -> Result<String> {
     crate::session::settings::parse_freshness(written)?;
     Ok(written.trim().to_ascii_lowercase())
+}
+
+/// The ladder of that name.
+pub(crate) fn ladder_of(name: &str) -> Result<Ladder> {
+    Ladder::of_name(name.trim()).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidDefinition, format!("there is no ladder {name:?}"))
+            .with_hint("ladder is the thickest rung: '1/2', '1/4' or '1/8'")
+    })
 }
 
 /// The definition of a new table.
@@ -468,6 +479,7 @@ pub(crate) fn define(
     let options = TableOptions {
         freshness: with.freshness.as_deref().map(checked_freshness).transpose()?,
         curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
+        ladder: with.ladder.as_deref().map(ladder_of).transpose()?.unwrap_or_default(),
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef { id, name: name.to_owned(), columns, next_column_id, dimensions, measures, seed, options };

@@ -4,7 +4,9 @@
 //! table in between, the batch is refused with `Conflict` and nothing has happened.
 
 use crate::dialect::Hints;
-use crate::dialect::definitions::{AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define};
+use crate::dialect::definitions::{
+    AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define, ladder_of,
+};
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::dialect::statement::TableName;
 use crate::rights::Need;
@@ -123,9 +125,17 @@ impl Session {
             return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
         }
         def.validate()?;
+        let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
         let changes = vec![Change::AlterTable { def, was: entry.changed_at }];
         self.submit(run, NewBatch { changes, ..NewBatch::default() }).await?;
-        Ok(Outcome::done("ALTER TABLE"))
+        let outcome = Outcome::done("ALTER TABLE");
+        Ok(match ladder {
+            Some(ladder) => outcome.with_notice(format!(
+                "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
+                ladder.name()
+            )),
+            None => outcome,
+        })
     }
 
     /// DESCRIBE, SHOW COLUMNS.
@@ -242,9 +252,14 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
         }
         TableChange::RenameColumn { from, to } => alter::rename_column(def, &from, &to)?,
         TableChange::Rename(name) => alter::rename_table(def, &name)?,
-        TableChange::Set(WithOptions { dimensions: None, measures: None, curve: None, freshness }) => {
+        TableChange::Set(WithOptions { dimensions: None, measures: None, curve: None, freshness, ladder }) => {
             let mut options = def.options.clone();
-            options.freshness = freshness.as_deref().map(checked_freshness).transpose()?;
+            if let Some(freshness) = freshness {
+                options.freshness = Some(checked_freshness(&freshness)?);
+            }
+            if let Some(ladder) = ladder {
+                options.ladder = ladder_of(&ladder)?;
+            }
             alter::set_options(def, options)?
         }
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),

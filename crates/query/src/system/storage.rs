@@ -30,6 +30,7 @@ pub(crate) const SEGMENTS: &[(&str, Kind)] = &[
     ("key_max", Kind::Text),
     ("parquet_bytes", Kind::Count),
     ("side_bytes", Kind::Count),
+    ("ladder", Kind::Text),
     ("ladder_bytes", Kind::Count),
     ("file", Kind::Text),
 ];
@@ -81,6 +82,7 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
             key(meta.key_max).into(),
             meta.parquet_bytes.into(),
             meta.side.len.into(),
+            meta.rungs.first().map(|thickest| format!("1/{}", 1u64 << thickest.rung)).into(),
             meta.ladder_bytes().into(),
             format!("seg-{}.parquet", meta.id).into(),
         ]

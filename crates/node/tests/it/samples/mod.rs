@@ -6,6 +6,7 @@
 
 mod fractions;
 mod honoured;
+mod ladders;
 mod outlines;
 mod thin;
 
@@ -21,6 +22,7 @@ use alluvia_types::{ManualClock, Stage, Version};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +40,23 @@ fn insert(first: u64, count: u64) -> String {
          FROM (SELECT value AS id, value / 500 AS cluster FROM generate_series({first}, {}))",
         first + count - 1
     )
+}
+
+fn open(path: &Path) -> Database {
+    let pipeline = PipelineOptions {
+        sort_interval: DAY,
+        merge_interval: DAY,
+        merge_segments: 1_000,
+        segment_rows: 4_000,
+        chunk_rows: 3_000,
+        partition_rows_max: 30_000,
+        rung_rows_min: 40,
+        ..PipelineOptions::default()
+    };
+    let options = DatabaseOptions { pipeline, ..DatabaseOptions::default() };
+    let clock = Arc::new(ManualClock::default());
+    clock.advance(Duration::from_secs(1_700_000_000));
+    Database::open_on(Arc::new(RealDisk::new()), clock, path, options).expect("opens")
 }
 
 struct World {
@@ -61,24 +80,21 @@ const LIES: [Lie; 4] = [Lie::Tail, Lie::Sorted, Lie::Merged, Lie::Mixed];
 impl World {
     /// `rows` points, lying so.
     async fn new(lie: Lie, rows: u64) -> World {
+        World::created(POINTS, lie, rows).await
+    }
+
+    /// The same, of a table whose ladders begin at a rung.
+    async fn laddered(ladder: &str, lie: Lie, rows: u64) -> World {
+        let points = POINTS.replace("measures = 'z'", &format!("measures = 'z', ladder = '{ladder}'"));
+        World::created(&points, lie, rows).await
+    }
+
+    async fn created(points: &str, lie: Lie, rows: u64) -> World {
         let dir = tempfile::tempdir().expect("a directory");
-        let pipeline = PipelineOptions {
-            sort_interval: DAY,
-            merge_interval: DAY,
-            merge_segments: 1_000,
-            segment_rows: 4_000,
-            chunk_rows: 3_000,
-            partition_rows_max: 30_000,
-            rung_rows_min: 40,
-            ..PipelineOptions::default()
-        };
-        let options = DatabaseOptions { pipeline, ..DatabaseOptions::default() };
-        let clock = Arc::new(ManualClock::default());
-        clock.advance(Duration::from_secs(1_700_000_000));
-        let db = Database::open_on(Arc::new(RealDisk::new()), clock, dir.path().join("db"), options).expect("opens");
+        let db = open(&dir.path().join("db"));
         let session = db.session();
         let world = World { db, session, _dir: dir };
-        world.run(POINTS).await;
+        world.run(points).await;
         match lie {
             Lie::Tail => world.run(&insert(0, rows)).await,
             Lie::Sorted => {
