@@ -6,6 +6,7 @@
 mod boxes;
 mod cells;
 mod curves;
+mod fraction;
 mod freshness;
 mod insert;
 mod load;

@@ -1,5 +1,5 @@
 //! `sample`: estimates within an error beside cold exact answers, over boxes of at least a million rows; and how often intervals hold
-//! ([`crate::trials`]).
+//! ([`crate::trials`]). With `--fraction`, also scans of a share of the rows ([`crate::fraction`]).
 //!
 //! Both sessions leave cuboids alone, and ask in turns after one pass that warms them. A box that is answered exactly all the same counts
 //! as it is: what is promised is never to be slower.
@@ -9,7 +9,7 @@ use crate::boxes::data::Data;
 use crate::boxes::ours::Ours;
 use crate::boxes::questions::{Bin, Generator, Question};
 use crate::machine::median;
-use crate::{Anything, Places, trials};
+use crate::{Anything, Places, fraction, trials};
 use alluvia_node::{DatabaseOptions, parse_bytes};
 use alluvia_query::{Prepared, Session};
 use arrow::array::{ArrayRef, AsArray};
@@ -24,7 +24,7 @@ pub struct SampleArgs {
     pub places: Places,
     /// Rows of the table.
     #[arg(long, default_value_t = 20_000_000)]
-    rows: u64,
+    pub rows: u64,
     /// Questions, a third in each bin of coverage.
     #[arg(long, default_value_t = 60)]
     queries: usize,
@@ -33,7 +33,7 @@ pub struct SampleArgs {
     matching: u64,
     /// Timed turns of each question.
     #[arg(long, default_value_t = 5)]
-    turns: usize,
+    pub turns: usize,
     /// The largest relative error.
     #[arg(long, default_value_t = 0.01)]
     max_error: f64,
@@ -43,6 +43,9 @@ pub struct SampleArgs {
     /// Leaves the boxes out.
     #[arg(long)]
     no_boxes: bool,
+    /// Also scans this share of the rows (`sample_fraction`), with ladders from 1/8 and from 1/2 on, beside full scans.
+    #[arg(long)]
+    fraction: Option<f64>,
     /// Trials of each statement over skewed values; 0 leaves them out.
     #[arg(long, default_value_t = 1_000)]
     pub trials: u64,
@@ -80,6 +83,9 @@ pub async fn run(args: SampleArgs) -> Anything<Value> {
     });
     if !args.no_boxes {
         boxes(&args, scratch.path(), options.clone(), &mut figures).await?;
+    }
+    if let Some(share) = args.fraction {
+        figures["fraction"] = fraction::run(&args, share, &scratch.path().join("fraction"), options.clone()).await?;
     }
     if args.trials > 0 {
         figures["lognormal"] = trials::lognormal(&args, &scratch.path().join("lognormal"), options.clone()).await?;
