@@ -5,6 +5,7 @@
 //! Each rung has half of the rows of the one before. So a ladder from 1/2 on takes as much room as the rows themselves, one from 1/4 on half
 //! as much, one from 1/8 on a quarter.
 
+use alluvia_types::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 /// The thickest rung that merges write.
@@ -35,9 +36,13 @@ impl Ladder {
         }
     }
 
-    /// The one of that name.
-    pub fn of_name(name: &str) -> Option<Ladder> {
-        Ladder::ALL.into_iter().find(|ladder| ladder.name() == name)
+    /// The one that a definition names.
+    pub fn parse(written: &str) -> Result<Ladder> {
+        let found = Ladder::ALL.into_iter().find(|ladder| ladder.name() == written.trim());
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::InvalidDefinition, format!("there is no ladder {written:?}"))
+                .with_hint("ladder is the thickest rung: '1/2', '1/4' or '1/8'")
+        })
     }
 
     /// The number of the thickest rung: so often the rows are halved.
@@ -62,10 +67,12 @@ mod tests {
     #[test]
     fn names_say_how_often_rows_are_halved() {
         for ladder in Ladder::ALL {
-            assert_eq!(Ladder::of_name(ladder.name()), Some(ladder));
+            assert_eq!(Ladder::parse(ladder.name()).unwrap(), ladder);
             assert_eq!(ladder.name(), format!("1/{}", 1 << ladder.first_rung()));
         }
-        assert_eq!(Ladder::of_name("1/16"), None);
+        for wrong in ["", "1/16", "1/1", "0.5", "half"] {
+            assert_eq!(Ladder::parse(wrong).unwrap_err().kind(), ErrorKind::InvalidDefinition, "{wrong}");
+        }
         assert!(Ladder::Eighth.is_default() && !Ladder::Half.is_default());
     }
 }

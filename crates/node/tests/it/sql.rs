@@ -36,9 +36,12 @@ fn the_text_of_show_create_table_makes_the_same_table() {
              dimensions = 'path(\"order\", \"Some ''Column''\"); time(at: year, quarter, month, day, hour, minute); \
              day(day: year, month from 2020-01-01 to 2030-01-01); price(price: linear 0..1000, 4, 8, 12); rate(rate: linear); \
              n(n: quantiles (1, 5, 25), 1, 2); user_id(user_id: hash 4, 8)', \
-             measures = 'price, n', curve = 'z', freshness = '1.5s')",
+             measures = 'price, n', curve = 'z', freshness = '1.5s', ladder = '1/2')",
         ),
-        ("learnt", "CREATE TABLE learnt (a INT, b INT) WITH (dimensions = 'a(a: quantiles); b', freshness = 'merged')"),
+        (
+            "learnt",
+            "CREATE TABLE learnt (a INT, b INT) WITH (dimensions = 'a(a: quantiles); b', freshness = 'merged', ladder = '1/4')",
+        ),
     ];
     let scratch = tempfile::tempdir().unwrap();
     let db = Database::open(scratch.path().join("db")).unwrap();

@@ -435,14 +435,6 @@ pub(crate) fn checked_freshness(written: &str) -> Result<String> {
     Ok(written.trim().to_ascii_lowercase())
 }
 
-/// The ladder of that name.
-pub(crate) fn ladder_of(name: &str) -> Result<Ladder> {
-    Ladder::of_name(name.trim()).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidDefinition, format!("there is no ladder {name:?}"))
-            .with_hint("ladder is the thickest rung: '1/2', '1/4' or '1/8'")
-    })
-}
-
 /// The definition of a new table.
 pub(crate) fn define(
     id: TableId,
@@ -479,7 +471,7 @@ pub(crate) fn define(
     let options = TableOptions {
         freshness: with.freshness.as_deref().map(checked_freshness).transpose()?,
         curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
-        ladder: with.ladder.as_deref().map(ladder_of).transpose()?.unwrap_or_default(),
+        ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef { id, name: name.to_owned(), columns, next_column_id, dimensions, measures, seed, options };

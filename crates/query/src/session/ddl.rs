@@ -4,9 +4,7 @@
 //! table in between, the batch is refused with `Conflict` and nothing has happened.
 
 use crate::dialect::Hints;
-use crate::dialect::definitions::{
-    AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define, ladder_of,
-};
+use crate::dialect::definitions::{AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define};
 use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::dialect::statement::TableName;
 use crate::rights::Need;
@@ -17,7 +15,7 @@ use crate::system::{TABLE_NAMES, schema_of};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
-use alluvia_space::{DataType, TableDef};
+use alluvia_space::{DataType, Ladder, TableDef};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use std::sync::Arc;
@@ -258,7 +256,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
                 options.freshness = Some(checked_freshness(&freshness)?);
             }
             if let Some(ladder) = ladder {
-                options.ladder = ladder_of(&ladder)?;
+                options.ladder = Ladder::parse(&ladder)?;
             }
             alter::set_options(def, options)?
         }

@@ -3,8 +3,9 @@
 //! Invariants:
 //! - Looks are planned before the first row is drawn, from summaries alone: one at the first rung, one at each rung from there on that
 //!   has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest (of those up to [`LOOK_RATE_MAX`]), then some
-//!   while the runs that are left are read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all* intervals of one value hold together
-//!   with the confidence asked for, and one may stop at whichever, for whatever reason, also for what was seen.
+//!   while the runs that are left are read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all*
+//!   intervals of one value hold together with the confidence asked for, and one may stop at whichever, for whatever reason, also for what
+//!   was seen.
 //! - Which runs are read in full first depends on their places alone, never on what was drawn.
 //! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common. Only where two looks
 //!   contradict one another, of which one is then wrong, the later stands alone.
