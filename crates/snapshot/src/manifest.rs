@@ -209,7 +209,7 @@ mod tests {
             let written = TableFiles { ranges: Some(vec![KeyRange::Quantiles { cuts }]), ..TableFiles::default() };
             let read: TableFiles = serde_json::from_slice(&serde_json::to_vec(&written).unwrap()).unwrap();
             let bits_of = |files: &TableFiles| match files.ranges.as_deref() {
-                Some([KeyRange::Quantiles { cuts }]) => cuts.iter().map(|cut| cut.to_bits()).collect(),
+                Some([KeyRange::Quantiles { cuts }]) => cuts.iter().map(|cut| cut.to_bits()).collect::<Vec<u64>>(),
                 _ => Vec::new(),
             };
             prop_assert_eq!(bits_of(&read), bits_of(&written));
