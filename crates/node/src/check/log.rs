@@ -150,3 +150,72 @@ fn wrong_keys(what: String) -> Error {
         "they hold idempotency keys and no rows: a batch may be applied twice; look at the rows of these versions (_version)",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_catalog::DictionaryMark;
+    use alluvia_snapshot::{BatchInfo, ProducerMark, StagedLoad};
+
+    fn batch(version: u64, commit_micros: i64, mark: Option<(u64, u64)>) -> Published {
+        let producer = mark.map(|(epoch, sequence)| ProducerMark { name: "loader".to_owned(), epoch, sequence });
+        let info = BatchInfo {
+            version: Version(version),
+            commit_micros,
+            rows: 0,
+            tables: Vec::new(),
+            changes: 0,
+            bytes: 0,
+            producer,
+            key: None,
+        };
+        Published { info, catalog: None, rows: Vec::new(), loads: Vec::new() }
+    }
+
+    /// What is wrong with batches that follow a manifest with this producer.
+    fn wrong_of(batches: &[Published]) -> Vec<String> {
+        let known = ProducerState { epoch: 2, sequence: 7, version: Version(3) };
+        let producers = BTreeMap::from([("loader".to_owned(), known)]);
+        let mut follower = Batches { producers, before: None, wrong: Vec::new() };
+        batches.iter().for_each(|batch| follower.follow(batch));
+        follower.wrong.iter().map(|error| error.message().to_owned()).collect()
+    }
+
+    #[test]
+    fn producers_go_on_and_times_do_not_decrease() {
+        let sound = [
+            batch(4, 50, Some((2, 8))),
+            batch(5, 50, None),
+            batch(6, 51, Some((2, 9))),
+            batch(7, 51, Some((3, 1))),
+            batch(8, 60, Some((3, 2))),
+        ];
+        assert_eq!(wrong_of(&sound), Vec::<String>::new());
+        for (again, says) in [
+            (
+                Some((2, 7)),
+                "version 4 is batch 7 of epoch 2 of producer 'loader', and version 3 was batch 7 of epoch 2",
+            ),
+            (Some((1, 9)), "version 4 is batch 9 of epoch 1"),
+        ] {
+            let wrong = wrong_of(&[batch(4, 0, again)]);
+            assert!(wrong.len() == 1 && wrong[0].contains(says), "{wrong:?}");
+        }
+        let wrong = wrong_of(&[batch(4, 51, None), batch(5, 50, None), batch(6, 50, None)]);
+        assert!(wrong.len() == 1 && wrong[0].contains("version 5 of time 50 follows one of time 51"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_load_has_the_rows_that_its_batch_says() {
+        let load = StagedLoad {
+            table: TableId(1),
+            checked_at: Version(1),
+            segments: Vec::new(),
+            dictionary: DictionaryMark::default(),
+            ranges: Vec::new(),
+            rows: 5,
+        };
+        let wrong = wrong_of(&[Published { loads: vec![load], ..batch(4, 0, None) }]);
+        assert!(wrong.len() == 1 && wrong[0].contains("version 4 stages 5 rows of table 1"), "{wrong:?}");
+    }
+}
