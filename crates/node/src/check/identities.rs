@@ -224,7 +224,7 @@ mod tests {
                     rows.push(Row::new(origin, number, random(4) as u32));
                 }
             }
-            for _ in 0..(round % 3) {
+            for _ in 0..round % 3 {
                 let len = rows.len() as u64;
                 if len > 0 {
                     rows.remove(random(len) as usize);

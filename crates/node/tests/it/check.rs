@@ -108,7 +108,7 @@ fn memos_and_the_audit_log_are_read_and_files_that_nothing_names_are_told_of() {
     let dir = scratch.path().join("db");
     database(&dir);
     let db = Database::open(&dir).unwrap();
-    for (memo, empty) in alluvia_query::MEMOS.iter().zip([r"[]", r#"{"planner":"","predicates":[]}"#]) {
+    for (memo, empty) in alluvia_query::MEMOS.iter().zip(["[]", r#"{"planner":"","predicates":[]}"#]) {
         db.core().memorise(memo, empty.as_bytes()).unwrap();
     }
     drop(db);

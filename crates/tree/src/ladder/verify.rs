@@ -59,14 +59,14 @@ impl Segment {
             rungs.push(open().map_err(|error| error.at(&place))?);
         }
         let mut reader = RowReader::open(self, &columns, 0..self.meta().rows, BLOCK_ROWS)?;
-        let mut row = 0;
+        let mut row = 0u64;
         while let Some(batch) = reader.next_batch()? {
             let identities = identities_of(&batch);
             let weights: Vec<u64> =
                 identities.map(|(version, ordinal)| weight(Version(version), ordinal, table.seed)).collect();
             for rung in &mut rungs {
                 // A batch ends where its block does, or before.
-                if row % BLOCK_ROWS as u64 == 0 {
+                if row.is_multiple_of(BLOCK_ROWS as u64) {
                     rung.first_rows.push(rung.rows as u32);
                 }
                 rung.compare(&batch, &weights)?;
