@@ -39,6 +39,16 @@ pub use table::{SampleUsed, Used, UsedCounters};
 /// The memos that are kept beside the data ([`alluvia_snapshot::Store::memorise`]).
 pub const MEMOS: [alluvia_snapshot::Memo; 2] = [answer::CUBOIDS_MEMO, skipping::PREDICATES_MEMO];
 
+/// Whether the content of one of the [`MEMOS`] can be read; an error says what is wrong with it. What another version of the planner has
+/// learnt is not taken over, and not wrong.
+pub fn check_memo(memo: &alluvia_snapshot::Memo, content: &[u8]) -> alluvia_types::Result<()> {
+    if memo.name == answer::CUBOIDS_MEMO.name {
+        answer::check_cuboids_memo(content)
+    } else {
+        skipping::check_predicates_memo(content)
+    }
+}
+
 /// The SQL name of a type that results have: the type of a column that would hold it, else as Arrow shows it.
 pub fn sql_type(data_type: &arrow::datatypes::DataType) -> String {
     let known = alluvia_space::DataType::from_arrow(data_type);

@@ -195,3 +195,24 @@ mod hex_key {
         u128::from_str_radix(&text, 16).map_err(D::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A range that is off by its last bit gives other keys and codes to values at the edges of its parts.
+        #[test]
+        fn key_ranges_come_back_bit_by_bit(bits in prop::collection::vec(any::<u64>(), 1..50)) {
+            let cuts: Vec<f64> = bits.into_iter().map(f64::from_bits).filter(|cut| cut.is_finite()).collect();
+            let written = TableFiles { ranges: Some(vec![KeyRange::Quantiles { cuts }]), ..TableFiles::default() };
+            let read: TableFiles = serde_json::from_slice(&serde_json::to_vec(&written).unwrap()).unwrap();
+            let bits_of = |files: &TableFiles| match files.ranges.as_deref() {
+                Some([KeyRange::Quantiles { cuts }]) => cuts.iter().map(|cut| cut.to_bits()).collect::<Vec<u64>>(),
+                _ => Vec::new(),
+            };
+            prop_assert_eq!(bits_of(&read), bits_of(&written));
+        }
+    }
+}

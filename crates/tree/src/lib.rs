@@ -46,4 +46,5 @@ pub use layout::{BLOCK_ROWS, segment_schema};
 pub use meta::{RungMeta, SegmentMeta};
 pub use segment::{Rung, Segment};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
+pub use verify::Mapping;
 pub use writer::SegmentWriter;

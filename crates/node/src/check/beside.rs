@@ -9,20 +9,26 @@
 use super::CheckReport;
 use crate::audit::AuditLog;
 use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
-use alluvia_query::{MEMOS, is_audit_line};
+use alluvia_query::{MEMOS, check_memo, is_audit_line};
 use alluvia_storage::{Disk, DiskEntry, read_atomic};
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The checksums of memos.
+/// The checksums of memos, and whether what they hold can be read.
 pub(super) fn memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
     for memo in MEMOS {
         let path = dir.join(memo.name);
         if disk.exists(&path) {
             match read_atomic(disk, &path, memo.magic) {
-                Ok(_) => {}
+                Ok(content) => {
+                    if let Err(error) = check_memo(&memo, &content) {
+                        report.find(error.at(path.display()).with_hint(
+                            "it holds no data: a start passes it over, and what it held is learnt anew; remove it",
+                        ))?;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::IncompatibleFormat => {
                     report.notices.push(format!("{}; what it holds is learnt anew", error.message()));
                 }

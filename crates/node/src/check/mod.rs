@@ -7,29 +7,36 @@
 //!   and everything that the log names up to where it is damaged.
 //!
 //! So the directory is not opened as a start would open it. The manifest is read, the log is replayed into nothing but
-//! definitions and names of files, and then each dictionary and each segment is opened and read by itself. `beside` looks at what lies
-//! beside the data: memos, the audit log, and files that nothing names. Of the files that FORMAT.md lists, only `passwords`, which has
+//! definitions and names of files (`log`), and then each dictionary and each segment is opened and read by itself: checksums, order,
+//! summaries, heavy rows and ladder, and whether keys and codes are what the values make (`alluvia_tree::Mapping`). Then it is counted
+//! whether all rows are there once (`identities`). `beside` looks at what lies beside the data: memos, the audit log, and files that
+//! nothing names. Of the files that FORMAT.md lists, only `passwords`, which has
 //! no checksum, and `spill/`, which means nothing, are not read.
 
 mod beside;
+mod identities;
+mod log;
+mod manifest;
 mod read_only;
 
+use self::identities::{Checked, PASS_ROWS};
+use self::log::Replayed;
 use self::read_only::ReadOnlyDisk;
 use crate::audit::AuditLog;
-use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, lost_manifest};
-use alluvia_catalog::Catalog;
-use alluvia_commit::Committer;
-use alluvia_log::Log;
-use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Manifest, Spaces, TableFiles};
+use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
+use alluvia_snapshot::{MANIFEST_NAME, Manifest, Space, Spaces};
+use alluvia_space::{KeyRange, TableDef};
 use alluvia_storage::{Cache, Disk, RealDisk};
-use alluvia_tree::{Segment, SegmentMeta, TreeContext};
-use alluvia_types::{Error, ErrorKind, Result, SegmentId, Version};
-use std::collections::BTreeSet;
+use alluvia_tree::{Mapping, Segment, SegmentMeta, TreeContext};
+use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId, Version};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Each chunk is read once, so there is little to keep.
 const CACHE_BYTES: u64 = 16 << 20;
+/// What is to be done about data that is not what was written.
+const RESTORE: &str = "restore the data directory from a copy";
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +68,7 @@ impl CheckReport {
     }
 }
 
-/// Checks the database in `dir`; `progress` is told of each segment before it is read.
+/// Checks the database in `dir`; `progress` is told of each segment before it is read, and of what is read of all of a table.
 ///
 /// Errors: there is no database, it is open elsewhere, or it has another format. Damage is no error, but a finding.
 ///
@@ -100,125 +107,125 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     for (&table, files) in &manifest.tables {
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
     }
-    let mut metas: Vec<SegmentMeta> = manifest.segments().cloned().collect();
-    let (catalog, last) = log(disk.as_ref(), dir, &manifest, &spaces, &mut metas, &mut report)?;
-
-    if let Err(error) = KeyFiles::load(disk.as_ref(), dir) {
-        report.find(error)?;
-    }
-    report.tables = catalog.tables().count();
-    for entry in catalog.tables() {
-        if let Err(error) = spaces.existing(&entry.def) {
-            report.find(error.at(format_args!("table '{}'", entry.def.name)))?;
-        }
-        if let Some(files) = manifest.tables.get(&entry.def.id) {
-            partitions(&entry.def.name, files, &mut report);
-        }
-    }
+    let replayed = log::replay(disk.as_ref(), dir, &manifest, &spaces, &mut report)?;
+    log::keys(disk.as_ref(), dir, &replayed, &mut report)?;
+    manifest::agrees(&manifest, replayed.last, &mut report)?;
     let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join(SEGMENTS_DIR));
-    let mut seen = BTreeSet::new();
-    for meta in metas {
-        let name = catalog.by_id(meta.table).map_or("(dropped)", |entry| entry.def.name.as_str());
-        progress(&format!("segment {} of table '{name}', {} rows", meta.id, meta.rows));
-        report.segments += 1;
-        report.rows += meta.rows;
-        report.bytes += meta.bytes();
-        one_segment(&tree, &catalog, meta, last, &mut seen, &mut report)?;
-    }
+    let seen = segments(&tree, &manifest, &spaces, &replayed, progress, &mut report)?;
     let disk = &tree.disk;
     beside::memos(disk.as_ref(), dir, &mut report)?;
     beside::audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
     // What a damaged log names is not known.
-    if last.is_some() {
+    if replayed.last.is_some() {
         beside::strays(disk.as_ref(), dir, &seen, &spaces.required(), &mut report)?;
     }
     Ok(report)
 }
 
-/// Replays the log into definitions, what its staged loads need of dictionaries, and their segments. Gives the definitions
-/// and the last version; none when the log is damaged.
-fn log(
-    disk: &dyn Disk,
-    dir: &Path,
+/// Every segment by itself, then which rows the segments of each table have together. Gives the segments that are named.
+fn segments(
+    tree: &TreeContext,
     manifest: &Manifest,
     spaces: &Spaces,
-    metas: &mut Vec<SegmentMeta>,
+    replayed: &Replayed,
+    progress: &mut dyn FnMut(&str),
     report: &mut CheckReport,
-) -> Result<(Arc<Catalog>, Option<Version>)> {
-    let mut catalog = Arc::new(manifest.catalog.clone());
-    let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
-        let version = record.version;
-        let published = Committer::replay(&record, &catalog, spaces)?;
-        if let Some(changed) = published.catalog {
-            catalog = changed;
-        }
-        let staged = published.loads.into_iter().flat_map(|load| load.segments);
-        metas.extend(staged.map(|meta| meta.committed_as(version)));
-        Ok(())
-    });
-    let last = match read {
-        Ok(summary) => {
-            report.torn_log_bytes = summary.torn_bytes;
-            Some(summary.last_version.max(manifest.through))
-        }
-        Err(error) => {
-            report.find(error)?;
-            None
-        }
-    };
-    Ok((catalog, last))
-}
-
-/// Checksums, order, counts, summaries and ladder of one segment.
-fn one_segment(
-    tree: &TreeContext,
-    catalog: &Catalog,
-    meta: SegmentMeta,
-    last: Option<Version>,
-    seen: &mut BTreeSet<SegmentId>,
-    report: &mut CheckReport,
-) -> Result<()> {
-    let (id, min, max) = (meta.id, meta.min_version, meta.max_version);
-    for id in meta.with_rungs().map(|meta| meta.id) {
-        if !seen.insert(id) {
-            report.findings.push(format!("segment {id} is named twice, so its rows are there twice"));
+) -> Result<BTreeSet<SegmentId>> {
+    let catalog = &replayed.catalog;
+    let metas: Vec<&SegmentMeta> = manifest.segments().chain(&replayed.staged).collect();
+    report.tables = catalog.tables().count();
+    let with_rows: BTreeSet<TableId> = metas.iter().filter(|meta| meta.rows > 0).map(|meta| meta.table).collect();
+    let mut mapped: BTreeMap<TableId, (TableDef, Arc<Space>)> = BTreeMap::new();
+    for entry in catalog.tables() {
+        let (id, def) = (entry.def.id, &entry.def);
+        match mapping_of(def, spaces, with_rows.contains(&id)) {
+            Ok(found) => mapped.extend(found.map(|found| (id, found))),
+            Err(error) => report.find(error.at(format_args!("table '{}'", def.name)))?,
         }
     }
-    let entry = catalog.by_id(meta.table);
-    let verified = Segment::open(tree, meta).and_then(|segment| match entry {
-        Some(entry) => segment.verify(&entry.def),
+    let mappings: BTreeMap<TableId, Mapping<'_>> =
+        mapped.iter().map(|(&id, (def, space))| (id, Mapping::new(def, &space.dictionaries))).collect();
+    let mut seen = BTreeSet::new();
+    let mut checked: BTreeMap<TableId, Vec<Checked>> = BTreeMap::new();
+    for meta in metas {
+        let entry = catalog.by_id(meta.table);
+        let name = entry.map_or("(dropped)", |entry| entry.def.name.as_str());
+        progress(&format!("segment {} of table '{name}', {} rows", meta.id, meta.rows));
+        report.segments += 1;
+        report.rows += meta.rows;
+        report.bytes += meta.bytes();
+        let is_new = !seen.contains(&meta.id);
+        for part in meta.with_rungs() {
+            if !seen.insert(part.id) {
+                let what = format!("segment {} is named twice, so its rows are there twice", part.id);
+                report.find(Error::new(ErrorKind::Corrupt, what).with_hint(RESTORE))?;
+            }
+        }
+        let mapping = mappings.get(&meta.table);
+        let is_sound = one_segment(tree, entry.map(|entry| entry.def.as_ref()), mapping, meta, replayed.last, report)?;
+        if is_new {
+            checked.entry(meta.table).or_default().push(Checked { meta: meta.clone(), is_sound });
+        }
+    }
+    for (table, segments) in &checked {
+        // A dropped table goes when the manifest is next written.
+        if let Some(entry) = catalog.by_id(*table) {
+            identities::each_row_once(tree, &entry.def.name, segments, PASS_ROWS, progress, report)?;
+        }
+    }
+    Ok(seen)
+}
+
+/// What keys and codes of a table are made of: its definition with the ranges that are fixed, and its dictionaries. None if it has no
+/// rows in segments, or neither keys nor codes.
+fn mapping_of(def: &TableDef, spaces: &Spaces, has_rows: bool) -> Result<Option<(TableDef, Arc<Space>)>> {
+    let missing = |what: &str| {
+        Err(Error::new(ErrorKind::Corrupt, format!("it has rows in segments, and the manifest has no {what} of it"))
+            .with_hint(RESTORE))
+    };
+    let Some(space) = spaces.existing(def)? else {
+        return if has_rows && !def.dimensions.is_empty() { missing("dictionaries") } else { Ok(None) };
+    };
+    if !has_rows {
+        return Ok(None);
+    }
+    let mut def = def.clone();
+    for (dimension, range) in def.dimensions.iter_mut().zip(space.ranges().unwrap_or_default()) {
+        dimension.range = range.clone();
+    }
+    let is_open = |range: &KeyRange| matches!(range, KeyRange::Learnt | KeyRange::LearntQuantiles);
+    if def.dimensions.iter().any(|dimension| is_open(&dimension.range)) {
+        return missing("key ranges");
+    }
+    Ok(Some((def, space)))
+}
+
+/// Checksums, order, keys, codes, counts, summaries and ladder of one segment; whether all is well.
+fn one_segment(
+    tree: &TreeContext,
+    def: Option<&TableDef>,
+    mapping: Option<&Mapping<'_>>,
+    meta: &SegmentMeta,
+    last: Option<Version>,
+    report: &mut CheckReport,
+) -> Result<bool> {
+    let (id, min, max) = (meta.id, meta.min_version, meta.max_version);
+    let verified = Segment::open(tree, meta.clone()).and_then(|segment| match (def, mapping) {
+        (Some(def), Some(mapping)) => segment.verify_mapped(def, mapping),
+        (Some(def), None) => segment.verify(def),
         // Of a dropped table; it goes when the manifest is next written.
-        None => Ok(()),
+        (None, _) => Ok(()),
     });
+    let is_sound = verified.is_ok();
     if let Err(error) = verified {
         report.find(error.at(format_args!("segment {id}")))?;
     }
     if min > max || last.is_some_and(|last| max > last) {
         let last = last.map_or_else(|| "unknown".to_owned(), |last| last.to_string());
-        report
-            .findings
-            .push(format!("segment {id}: its versions {min} to {max} are not within the last version {last}"));
+        let what = format!("segment {id}: its versions {min} to {max} are not within the last version {last}");
+        report.find(Error::new(ErrorKind::Corrupt, what).with_hint(RESTORE))?;
     }
-    Ok(())
-}
-
-/// Partitions ascend without overlap, and their segments' keys lie in them.
-fn partitions(table: &str, files: &TableFiles, report: &mut CheckReport) {
-    for pair in files.partitions.windows(2) {
-        if pair[0].high >= pair[1].low {
-            report.findings.push(format!("table '{table}': partitions overlap at key {:x}", pair[1].low));
-        }
-    }
-    for partition in &files.partitions {
-        for meta in &partition.segments {
-            if meta.rows > 0 && (meta.key_min < partition.low || meta.key_max > partition.high) {
-                report.findings.push(format!(
-                    "table '{table}': segment {} has keys {:x} to {:x}, outside its partition {:x} to {:x}",
-                    meta.id, meta.key_min, meta.key_max, partition.low, partition.high
-                ));
-            }
-        }
-    }
+    Ok(is_sound)
 }
 
 fn no_database(dir: &Path) -> Error {

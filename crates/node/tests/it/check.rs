@@ -1,16 +1,28 @@
 //! `check` lists all that is wrong, says what is merely torn, and changes nothing.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use alluvia_node::{Database, check};
-use alluvia_snapshot::{Memo, Store};
-use alluvia_storage::{RealDisk, write_atomic};
-use alluvia_types::ErrorKind;
+use alluvia_node::{Database, DatabaseOptions, check};
+use alluvia_pipeline::PipelineOptions;
+use alluvia_snapshot::{BatchKey, KeyFiles, KeyRecord, Manifest, Memo, PartitionFiles, ProducerState, Spaces, Store};
+use alluvia_space::{LevelCodes, ORDINAL_COLUMN, VERSION_COLUMN};
+use alluvia_storage::{Cache, Disk, RealDisk, write_atomic};
+use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext};
+use alluvia_types::{ErrorKind, SegmentId, TableId, Version};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt64Array};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::UInt64Type;
+use arrow::record_batch::RecordBatch;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A database with merged and sorted segments of two tables, and something in the log.
 fn database(dir: &Path) {
-    let db = Database::open(dir).unwrap();
+    // Nothing is organised but where it is asked for.
+    let never = Duration::from_secs(3600);
+    let pipeline = PipelineOptions { sort_interval: never, merge_interval: never, ..PipelineOptions::default() };
+    let db = Database::open_with(dir, DatabaseOptions { pipeline, ..DatabaseOptions::default() }).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
     runtime.block_on(async {
         let session = db.session();
@@ -62,7 +74,8 @@ fn all_damage_is_listed_and_a_torn_end_is_none() {
     let report = check(&dir, &mut |what| told.push(what.to_owned())).unwrap();
     assert_eq!((&report.findings, &report.notices), (&Vec::<String>::new(), &Vec::<String>::new()));
     assert_eq!((report.tables, report.torn_log_bytes), (2, 0));
-    assert!(report.segments >= 3 && report.segments == told.len() && report.rows >= 20_101, "{report:?}");
+    let told = told.iter().filter(|what| what.starts_with("segment ")).count();
+    assert!(report.segments >= 3 && report.segments == told && report.rows >= 20_101, "{report:?}");
 
     // What a power loss leaves at the end of the log.
     let log = files(&dir.join("log"), ".log").pop().unwrap();
@@ -95,8 +108,8 @@ fn memos_and_the_audit_log_are_read_and_files_that_nothing_names_are_told_of() {
     let dir = scratch.path().join("db");
     database(&dir);
     let db = Database::open(&dir).unwrap();
-    for memo in alluvia_query::MEMOS {
-        db.core().memorise(&memo, b"[]").unwrap();
+    for (memo, empty) in alluvia_query::MEMOS.iter().zip(["[]", r#"{"planner":"","predicates":[]}"#]) {
+        db.core().memorise(memo, empty.as_bytes()).unwrap();
     }
     drop(db);
     let checked = || check(&dir, &mut |_| {}).unwrap();
@@ -115,6 +128,16 @@ fn memos_and_the_audit_log_are_read_and_files_that_nothing_names_are_told_of() {
             assert!(findings[0].contains("it holds no data"), "{findings:#?}");
             fs::write(&path, &whole).unwrap();
         }
+    }
+    // What was written whole, and says nothing.
+    for memo in alluvia_query::MEMOS {
+        let path = dir.join(memo.name);
+        let whole = fs::read(&path).unwrap();
+        write_atomic(&RealDisk::new(), &path, memo.magic, b"{}").unwrap();
+        let findings = checked().findings;
+        assert!(findings.len() == 1 && findings[0].contains(memo.name), "{findings:#?}");
+        assert!(findings[0].contains("cannot be read"), "{findings:#?}");
+        fs::write(&path, &whole).unwrap();
     }
     // One of a later version is whole; so is one that was set aside before.
     let later = Memo { name: "cuboids", magic: b"ALVCUB99" };
@@ -164,4 +187,206 @@ fn memos_and_the_audit_log_are_read_and_files_that_nothing_names_are_told_of() {
     drop(Database::open(&dir).unwrap());
     let left: Vec<bool> = strays.iter().map(|name| dir.join(name).exists()).collect();
     assert_eq!(left, [false, false, false, true, true, true], "a start does as the check says");
+}
+
+fn manifest(dir: &Path) -> Manifest {
+    Manifest::load(&RealDisk::new(), dir).unwrap().unwrap()
+}
+
+/// Changes the manifest, which is written with a good checksum.
+fn edit(dir: &Path, change: impl FnOnce(&mut Manifest)) {
+    let mut manifest = manifest(dir);
+    change(&mut manifest);
+    manifest.store(&RealDisk::new(), dir).unwrap();
+}
+
+fn id_of(manifest: &Manifest, table: &str) -> TableId {
+    manifest.catalog.tables().find(|entry| entry.def.name == table).unwrap().def.id
+}
+
+/// Every segment of a table is written anew as `change` leaves its rows, so that checksums and summaries hold; and named in the place of
+/// the old one. Gives what was named before.
+fn rewrite(dir: &Path, table: &str, change: &dyn Fn(&mut RowChunk)) -> Vec<SegmentMeta> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+    let mut before = Vec::new();
+    edit(dir, |manifest| {
+        let id = id_of(manifest, table);
+        let def = Arc::clone(&manifest.catalog.by_id(id).unwrap().def);
+        let files = manifest.tables.get_mut(&id).unwrap();
+        let spaces = Spaces::new(Arc::clone(&disk), dir.into());
+        spaces.require(id, files.dictionary.as_ref(), files.ranges.as_deref());
+        let space = spaces.get(&def).unwrap();
+        let tree = TreeContext::new(disk, Arc::new(Cache::new(1 << 20)), dir.join("segments"));
+        let parts = files.partitions.iter_mut().flat_map(|partition| &mut partition.segments);
+        for meta in files.sorted.iter_mut().chain(&mut files.buffer).chain(parts) {
+            before.push(meta.clone());
+            let segment = Segment::open(&tree, meta.clone()).unwrap();
+            let rows = meta.rows as usize;
+            let mut cursor = SegmentCursor::new(&segment, &def, &space.dictionaries, 0..meta.rows, rows).unwrap();
+            let read = cursor.next().unwrap().unwrap();
+            // Values as values: they do not follow the codes.
+            let mut chunk = RowChunk::new(read.whole().unwrap(), read.keys.clone(), read.codes.clone());
+            assert_eq!(chunk.len(), rows);
+            change(&mut chunk);
+            let new = SegmentId(manifest.next_segment);
+            manifest.next_segment += 1;
+            let mut writer = SegmentWriter::create(&tree, new, &def, meta.stage, None).unwrap();
+            writer.write(&chunk).unwrap();
+            *meta = writer.finish().unwrap();
+        }
+    });
+    before
+}
+
+/// Replaces a column of numbers.
+fn replace(chunk: &mut RowChunk, name: &str, value: impl Fn(u64) -> u64) {
+    let place = chunk.rows.schema().index_of(name).unwrap();
+    let mut columns = chunk.rows.columns().to_vec();
+    let values = columns[place].as_primitive::<UInt64Type>().values();
+    columns[place] = Arc::new(UInt64Array::from_iter_values(values.iter().map(|&old| value(old)))) as ArrayRef;
+    chunk.rows = RecordBatch::try_new(chunk.rows.schema(), columns).unwrap();
+}
+
+/// The rows that are kept.
+fn retain(chunk: &mut RowChunk, keep: &[bool]) {
+    let kept = |at: &usize| keep[*at];
+    let level = |codes: &Vec<u32>| (0..codes.len()).filter(kept).map(|at| codes[at]).collect();
+    let rows = filter_record_batch(&chunk.rows, &BooleanArray::from(keep.to_vec())).unwrap();
+    let keys = (0..chunk.len()).filter(kept).map(|at| chunk.keys[at]).collect();
+    *chunk = RowChunk::new(rows, keys, LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() });
+}
+
+/// What a check finds after a change of a fresh database.
+fn found_after(change: impl FnOnce(&Path)) -> Vec<String> {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("db");
+    database(&dir);
+    change(&dir);
+    check(&dir, &mut |_| {}).unwrap().findings
+}
+
+/// Exactly one finding, which says all of this.
+#[track_caller]
+fn assert_one(findings: &[String], parts: &[&str]) {
+    assert!(findings.len() == 1 && parts.iter().all(|part| findings[0].contains(part)), "{parts:?}: {findings:#?}");
+}
+
+#[test]
+fn segments_that_are_written_anew_as_they_were_are_sound() {
+    let findings = found_after(|dir| {
+        rewrite(dir, "one", &|_| {});
+        rewrite(dir, "two", &|_| {});
+    });
+    assert_eq!(findings, Vec::<String>::new());
+}
+
+#[test]
+fn codes_and_keys_of_other_values_are_found() {
+    let findings = found_after(|dir| {
+        rewrite(dir, "one", &|chunk| {
+            let swap = |code: &mut u32| *code = [*code, 2, 1].get(*code as usize).copied().unwrap_or(*code);
+            chunk.codes.levels[0].iter_mut().for_each(swap);
+        });
+    });
+    assert_one(&findings, &[".side, block 0, row ", "the code of level '", "of its value it is"]);
+    let findings = found_after(|dir| {
+        rewrite(dir, "two", &|chunk| chunk.keys.iter_mut().for_each(|key| *key = 0));
+    });
+    assert_one(&findings, &[".side, block 0, row ", "the key is 0, of its values it is"]);
+}
+
+#[test]
+fn rows_of_two_segments_and_rows_of_none_are_found() {
+    // Named beside what was written of them.
+    for (table, count) in [("one", 2), ("two", 1)] {
+        let findings = found_after(|dir| {
+            let before = rewrite(dir, table, &|_| {});
+            edit(dir, |manifest| {
+                let id = id_of(manifest, table);
+                manifest.tables.get_mut(&id).unwrap().sorted.extend(before);
+            });
+        });
+        assert_eq!(findings.len(), count, "{findings:#?}");
+        let says =
+            |finding: &String| finding.contains("segments ") && finding.contains(" rows both, first number 0 of");
+        assert!(findings.iter().all(says), "{findings:#?}");
+    }
+    // The same number for two rows of one segment; then the first row of its batch is gone.
+    let is_first = |ordinal: u64| ordinal & 0xffff_ffff == 0;
+    let findings = found_after(|dir| {
+        rewrite(dir, "two", &|chunk| replace(chunk, ORDINAL_COLUMN, |old| old + u64::from(is_first(old))));
+    });
+    assert_eq!(findings.len(), 2, "{findings:#?}");
+    assert!(findings[0].contains("holds 1 of its rows twice, first number 1 of"), "{findings:#?}");
+    assert!(findings[1].contains("1 rows are in no segment, first number 0 of"), "{findings:#?}");
+    let findings = found_after(|dir| {
+        rewrite(dir, "two", &|chunk| {
+            let ordinals = chunk.rows.column_by_name(ORDINAL_COLUMN).unwrap().as_primitive::<UInt64Type>();
+            let keep: Vec<bool> = ordinals.values().iter().map(|&ordinal| !is_first(ordinal)).collect();
+            retain(chunk, &keep);
+        });
+    });
+    assert_one(&findings, &["table 'two': 1 rows are in no segment, first number 0 of"]);
+}
+
+#[test]
+fn a_manifest_that_contradicts_itself_or_the_log_is_found() {
+    // The log has one more version.
+    let findings = found_after(|dir| {
+        let next = manifest(dir).through.next().0;
+        rewrite(dir, "one", &|chunk| {
+            if chunk.len() == 1 {
+                replace(chunk, VERSION_COLUMN, |_| next);
+            }
+        });
+    });
+    assert_one(&findings, &["after the watermark"]);
+    let findings = found_after(|dir| {
+        edit(dir, |manifest| {
+            let state = ProducerState { epoch: 1, sequence: 1, version: manifest.through.next() };
+            manifest.producers.insert("loader".to_owned(), state);
+        });
+    });
+    assert_one(&findings, &["producer 'loader'", "after the watermark"]);
+    let findings = found_after(|dir| edit(dir, |manifest| manifest.next_table = id_of(manifest, "two").0));
+    assert_one(&findings, &["table 'two' has the id", "is said to be the next one"]);
+    let findings = found_after(|dir| {
+        edit(dir, |manifest| {
+            let ids = manifest.segments().flat_map(SegmentMeta::with_rungs).map(|meta| meta.id.0);
+            manifest.next_segment = ids.max().unwrap();
+        });
+    });
+    assert_one(&findings, &["is said to be the next id"]);
+    for (low, high, says) in [(1, u128::MAX, "instead of 0 to"), (0, 2, "instead of 0 to")] {
+        let findings = found_after(|dir| {
+            edit(dir, |manifest| {
+                let id = id_of(manifest, "two");
+                let files = manifest.tables.get_mut(&id).unwrap();
+                files.buffer.extend(files.partitions.drain(..).flat_map(|partition| partition.segments));
+                files.partitions.push(PartitionFiles { low, high, segments: Vec::new() });
+            });
+        });
+        assert_one(&findings, &["table 'two': partitions have the keys", says]);
+    }
+}
+
+#[test]
+fn idempotency_keys_that_cannot_be_are_found() {
+    let record = |key: &str, version: u64, commit_micros: i64| KeyRecord {
+        key: BatchKey::new(TableId(1), key),
+        version: Version(version),
+        commit_micros,
+        rows: 1,
+    };
+    let after = |records: &[KeyRecord]| {
+        found_after(|dir| {
+            let (mut files, none) = KeyFiles::load(&RealDisk::new(), dir).unwrap();
+            assert!(none.is_empty());
+            files.add(&RealDisk::new(), records, i64::MIN).unwrap();
+        })
+    };
+    let eight_days = 8 * 24 * 3_600_000_000;
+    assert_eq!(after(&[record("a", 1, 0), record("b", 2, 5), record("a", 3, eight_days)]), Vec::<String>::new());
+    assert_one(&after(&[record("a", 1, 0), record("a", 2, 5)]), &["versions 1 and 2 have the same key"]);
+    assert_one(&after(&[record("a", 1_000_000, 0)]), &["version 1000000", "the log does not reach"]);
 }

@@ -28,7 +28,7 @@ mod verify;
 
 pub(crate) use aim::{Aim, Aims};
 pub(crate) use conditions::values_of;
-pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape};
+pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};
 pub(crate) use mapped::{Ordinals, Side};
 pub(crate) use predicate::conjunction;
 pub(crate) use recognise::{call_of, recognise, select_alone};

@@ -165,25 +165,36 @@ impl PredicateCache {
     }
 
     fn admit_bytes(&self, bytes: &[u8]) -> Result<()> {
-        let wrong =
-            |what: &str| Error::new(ErrorKind::Corrupt, format!("remembered predicates cannot be read: {what}"));
-        let content: Content = serde_json::from_slice(bytes).map_err(|error| wrong(&error.to_string()))?;
-        if content.planner != planner() {
-            return Ok(());
-        }
-        let read = |entry: Entry| {
-            let columns =
-                entry.columns.into_iter().map(|column| Some((ColumnId(column.column), constraint(column.asks)?)));
-            let form = Form::from_parts(columns.collect::<Option<_>>()?, entry.texts);
-            let segments = entry.segments.into_iter().map(known).collect::<Option<Vec<_>>>()?;
-            (!form.is_empty() && !segments.is_empty()).then_some((TableId(entry.table), form, segments))
-        };
-        let entries: Option<Vec<_>> = content.predicates.into_iter().map(read).collect();
-        for (table, form, segments) in entries.ok_or_else(|| wrong("an entry contradicts itself"))? {
+        for (table, form, segments) in from_bytes(bytes)? {
             self.admit(table, form, segments);
         }
         Ok(())
     }
+}
+
+/// Predicates of tables, with what is known of segments.
+type Remembered = Vec<(TableId, Form, Vec<(SegmentId, Known)>)>;
+
+/// What the memo says; nothing if another planner wrote it.
+fn from_bytes(bytes: &[u8]) -> Result<Remembered> {
+    let wrong = |what: &str| Error::new(ErrorKind::Corrupt, format!("remembered predicates cannot be read: {what}"));
+    let content: Content = serde_json::from_slice(bytes).map_err(|error| wrong(&error.to_string()))?;
+    if content.planner != planner() {
+        return Ok(Vec::new());
+    }
+    let read = |entry: Entry| {
+        let columns = entry.columns.into_iter().map(|column| Some((ColumnId(column.column), constraint(column.asks)?)));
+        let form = Form::from_parts(columns.collect::<Option<_>>()?, entry.texts);
+        let segments = entry.segments.into_iter().map(known).collect::<Option<Vec<_>>>()?;
+        (!form.is_empty() && !segments.is_empty()).then_some((TableId(entry.table), form, segments))
+    };
+    let entries: Option<Remembered> = content.predicates.into_iter().map(read).collect();
+    entries.ok_or_else(|| wrong("an entry contradicts itself"))
+}
+
+/// Whether the memo's content can be read.
+pub(crate) fn check(content: &[u8]) -> Result<()> {
+    from_bytes(content).map(|_| ())
 }
 
 /// The versions of all that decides what a text means and which rows it matches.

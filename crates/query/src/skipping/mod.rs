@@ -29,6 +29,6 @@ mod tests;
 
 pub(crate) use cache::{PredicateCache, Spared};
 pub(crate) use exec::{ScanFilterExec, Watch};
-pub(crate) use memory::{MEMO as PREDICATES_MEMO, Tended};
+pub(crate) use memory::{MEMO as PREDICATES_MEMO, Tended, check as check_predicates_memo};
 pub(crate) use observe::Observer;
 pub(crate) use predicate::{Parts, Predicate};

@@ -202,6 +202,19 @@ fn a_damaged_rung_is_found() {
     assert!(error.message().contains("its rows are not those of low weight"), "{error}");
 }
 
+#[test]
+fn a_rung_of_the_same_rows_with_other_values_is_found() {
+    let Written { context, table, mut chunk, meta, .. } = written(8, 20_000, &[20_000], 0);
+    let mut columns = chunk.rows.columns().to_vec();
+    let place = chunk.rows.schema().index_of("c2").expect("a column");
+    columns[place] = Arc::new(Int32Array::from(vec![7; chunk.len()]));
+    chunk.rows = RecordBatch::try_new(chunk.rows.schema(), columns).expect("fits");
+    let other = SegmentMeta { rungs: written_into(&context, &table, &chunk, 20_000), ..meta };
+    let error = Segment::open(&context, other).and_then(|segment| segment.verify(&table)).expect_err("another's");
+    assert!(error.message().starts_with("rung 3 of segment 1: "), "{error}");
+    assert!(error.message().contains("row 0: column c2 has another value"), "{error}");
+}
+
 /// The ladder of another segment over a part of the rows.
 fn written_into(
     context: &TreeContext,

@@ -7,6 +7,7 @@ mod files;
 mod golden;
 mod ladder;
 mod mapped_model;
+mod mapping;
 mod or_boxes;
 mod passes;
 mod refine_model;

@@ -278,6 +278,10 @@ async fn world(seed: u64) -> Seen {
         std::panic::resume_unwind(error.into_panic());
     }
     quiet(&world, &mut random, &mut seen).await;
+    let World { db, _dir: dir, .. } = Arc::into_inner(world).expect("nobody else has it");
+    drop(db);
+    let report = alluvia_node::check(&dir.path().join("db"), &mut |_| {}).expect("checks");
+    assert_eq!(report.findings, Vec::<String>::new(), "a check of a healthy database, seed {seed}");
     seen
 }
 

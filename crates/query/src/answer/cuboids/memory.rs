@@ -71,6 +71,11 @@ fn from_bytes(bytes: &[u8]) -> Result<Vec<Remembered>> {
     Ok(entries.into_iter().map(remembered).collect())
 }
 
+/// Whether the memo's content can be read.
+pub(crate) fn check(content: &[u8]) -> Result<()> {
+    from_bytes(content).map(|_| ())
+}
+
 impl Cuboids {
     /// Wants what was kept when the database was open last.
     pub(crate) fn recall(&self, store: &dyn Store) -> Result<()> {

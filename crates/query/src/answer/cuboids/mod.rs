@@ -17,7 +17,7 @@ mod resident;
 mod selected;
 mod shape;
 
-pub(crate) use memory::MEMO;
+pub(crate) use memory::{MEMO, check as check_memo};
 pub(crate) use pinning::Pinned;
 pub(crate) use selected::Selected;
 pub(crate) use shape::{Shape, dimensions};

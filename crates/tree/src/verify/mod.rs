@@ -1,7 +1,11 @@
 //! Everything that can be checked of a segment: for `alluvia check`.
 //!
-//! Reads every byte past the cache, then computes the summaries again from the rows and compares. What it cannot see: whether
-//! codes and keys belong to the values, which needs the table's dictionaries.
+//! Reads every byte past the cache, then computes the summaries again from the rows and compares. Whether codes and keys belong to the
+//! values is seen where a [`Mapping`] is given, which needs the table's dictionaries.
+
+mod mapping;
+
+pub use mapping::Mapping;
 
 use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
@@ -18,11 +22,20 @@ impl Segment {
     /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows. `table` is the
     /// table's definition now; columns dropped since the segment was written are checked by checksum only.
     pub fn verify(&self, table: &TableDef) -> Result<()> {
-        self.verify_rows(table)?;
-        self.verify_ladder(table)
+        self.verify_with(table, None)
     }
 
-    fn verify_rows(&self, table: &TableDef) -> Result<()> {
+    /// As [`Self::verify`], and whether every key and code is what the row's values make. `mapping` is of the same table.
+    pub fn verify_mapped(&self, table: &TableDef, mapping: &Mapping<'_>) -> Result<()> {
+        self.verify_with(table, Some(mapping))
+    }
+
+    pub(crate) fn verify_with(&self, table: &TableDef, mapping: Option<&Mapping<'_>>) -> Result<()> {
+        self.verify_rows(table, mapping)?;
+        self.verify_ladder(table, mapping)
+    }
+
+    fn verify_rows(&self, table: &TableDef, mapping: Option<&Mapping<'_>>) -> Result<()> {
         let wrong = |what: String| {
             Error::new(ErrorKind::Corrupt, format!("segment {} of table {}: {what}", self.meta().id, table.name))
                 .with_hint("restore the data directory from a copy")
@@ -38,17 +51,21 @@ impl Segment {
         if stored.levels.len() != levels {
             return Err(wrong(format!("it has {} levels instead of {levels}", stored.levels.len())));
         }
-        let computed = self.summarise(&table, levels, &wrong)?;
+        let computed = self.summarise(&table, levels, mapping, &wrong)?;
         compare(&stored, &computed, &wrong)?;
         self.verify_heavy(&wrong)?;
         self.verify_meta(&stored, &wrong)
     }
 
-    /// Reads all rows and computes their summaries.
-    fn summarise(&self, table: &TableDef, levels: usize, wrong: &dyn Fn(String) -> Error) -> Result<BlockSummaries> {
-        let mut columns: Vec<(&str, DataType)> =
-            table.columns.iter().map(|column| (column.storage_name.as_str(), column.data_type.to_arrow())).collect();
-        columns.extend([(VERSION_COLUMN, DataType::UInt64), (ORDINAL_COLUMN, DataType::UInt64)]);
+    /// Reads all rows, compares their keys and codes with their values, and computes their summaries.
+    fn summarise(
+        &self,
+        table: &TableDef,
+        levels: usize,
+        mapping: Option<&Mapping<'_>>,
+        wrong: &dyn Fn(String) -> Error,
+    ) -> Result<BlockSummaries> {
+        let columns = stored_columns(table);
         let rows = self.meta().rows;
         let mut reader = RowReader::open(self, &columns, 0..rows, BLOCK_ROWS)?;
         let mut builder = SummaryBuilder::new(table, levels);
@@ -73,7 +90,15 @@ impl Segment {
                     let values = values.ok_or_else(|| wrong(format!("its Parquet file lacks the column {name}")))?;
                     summarise_column(&mut builder, at, values, place);
                 }
-                place += batch.num_rows();
+                let end = place + batch.num_rows();
+                if let Some(mapping) = mapping {
+                    let codes: Vec<&[u32]> = codes.iter().map(|level| &level[place..end]).collect();
+                    if let Some((row, what)) = mapping.difference(&batch, &keys[place..end], &codes)? {
+                        let (side, row) = (self.context().side_path(self.meta().id), place + row);
+                        return Err(wrong(format!("{}, block {block}, row {row}: {what}", side.display())));
+                    }
+                }
+                place = end;
             }
             let found = builder.end_block(&keys, &codes);
             let measures = table.columns.iter().filter(|column| builder.is_measure(column.id));
@@ -109,6 +134,12 @@ impl Segment {
             _ => Ok(()),
         }
     }
+}
+
+/// Names and types of a definition's columns and the hidden ones, as a segment that has all of them stores them.
+pub(crate) fn stored_columns(table: &TableDef) -> Vec<(&str, DataType)> {
+    let own = table.columns.iter().map(|column| (column.storage_name.as_str(), column.data_type.to_arrow()));
+    own.chain([(VERSION_COLUMN, DataType::UInt64), (ORDINAL_COLUMN, DataType::UInt64)]).collect()
 }
 
 fn summarise_column(builder: &mut SummaryBuilder, at: usize, values: &ArrayRef, place: usize) {
