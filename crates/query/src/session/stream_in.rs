@@ -151,7 +151,8 @@ impl Session {
     ) -> BoxFuture<'a, Result<Appended>> {
         Box::pin(async move {
             let inferred = infer_schema(schema, "the data")?;
-            let columns = inferred.columns.into_iter().map(|column| (column.name, column.data_type, column.nullable));
+            let columns =
+                inferred.columns.into_iter().map(|column| (column.name, column.data_type.into(), column.nullable));
             let columns: Vec<_> = columns.collect();
             let appended = Mutex::new(None);
             let place = &appended;
