@@ -539,7 +539,7 @@ mod tests {
             assert_eq!(data_type_of(&written).unwrap_err().kind(), ErrorKind::NotSupported, "its length would be lost");
         }
         for written in [Sql::Text, Sql::Varchar(None), Sql::CharacterVarying(None), Sql::CharVarying(None)] {
-            assert_eq!(column_type_of(&written).unwrap(), DataType::Text.into());
+            assert_eq!(column_type_of(&written).unwrap(), ColumnType::from(DataType::Text));
         }
         for impossible in [0, u64::from(CHARS_MAX) + 1, u64::MAX] {
             let error = column_type_of(&Sql::Varchar(Some(length(impossible)))).unwrap_err();

@@ -16,7 +16,7 @@ mod mirror;
 pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
-mod patterns;
+pub(crate) mod patterns;
 mod refuse;
 pub(crate) mod rewriting;
 pub(crate) mod roles;

@@ -26,6 +26,16 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
     rewrite(query, declares_escape, &mut expand)
 }
 
+/// Leaves out the escapes that wait for parameters: for whoever asks for types alone, which do not depend on them.
+pub(crate) fn leave_out(query: &mut Query) -> Result<()> {
+    rewrite(query, declares_escape, &mut |expr| {
+        if let Expr::Like { escape_char, .. } | Expr::ILike { escape_char, .. } = expr {
+            *escape_char = None;
+        }
+        Ok(())
+    })
+}
+
 /// Whether [`expand`] may change it.
 fn declares_escape(expr: &Expr) -> bool {
     matches!(

@@ -207,7 +207,7 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
             other => other,
         };
         match DataType::from_arrow(arrow) {
-            Some(data_type) => Ok((name, data_type.into(), true)),
+            Some(data_type) => Ok((name, ColumnType::from(data_type), true)),
             None => Err(Error::new(
                 ErrorKind::DatatypeMismatch,
                 format!("column {name} of the query is {arrow}, which a table cannot hold"),

@@ -200,6 +200,7 @@ mod tests {
     use super::*;
     use crate::dialect::Kind;
     use crate::dialect::definitions::{WithOptions, define};
+    use alluvia_space::ColumnType;
     use alluvia_types::{TableId, Version};
     use arrow::array::AsArray;
     use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
@@ -211,7 +212,8 @@ mod tests {
             ("c", DataType::Timestamp, true),
             ("d", DataType::Boolean, true),
         ];
-        let columns = columns.map(|(name, data_type, nullable)| (name.to_owned(), data_type.into(), nullable));
+        let columns =
+            columns.map(|(name, data_type, nullable)| (name.to_owned(), ColumnType::from(data_type), nullable));
         define(TableId(1), "t", &columns, &WithOptions::default(), 0).unwrap()
     }
 
