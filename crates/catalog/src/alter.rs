@@ -9,11 +9,16 @@
 //! was dropped is stored as `name~id`, and ids skip whatever number a dropped column's own name ended in.
 
 use alluvia_space::dimensions::level_name;
-use alluvia_space::{Column, DataType, TableDef, TableOptions};
+use alluvia_space::{Column, ColumnType, TableDef, TableOptions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 
 /// ALTER TABLE ADD COLUMN. Rows that exist have NULL in it, so it must be `nullable`.
-pub fn add_column(table: &TableDef, name: &str, data_type: DataType, nullable: bool) -> Result<TableDef> {
+pub fn add_column(
+    table: &TableDef,
+    name: &str,
+    column_type: impl Into<ColumnType>,
+    nullable: bool,
+) -> Result<TableDef> {
     check_name(table, name)?;
     if !nullable {
         return Err(Error::new(
@@ -38,7 +43,9 @@ pub fn add_column(table: &TableDef, name: &str, data_type: DataType, nullable: b
         }
     }
     table.next_column_id = next_id(&table, id)?;
-    table.columns.push(Column { id: ColumnId(id), name: name.to_owned(), storage_name, data_type, nullable });
+    let (id, name) = (ColumnId(id), name.to_owned());
+    let ColumnType { data_type, chars_max } = column_type.into();
+    table.columns.push(Column { id, name, storage_name, data_type, nullable, chars_max });
     table.validate()?;
     Ok(table)
 }

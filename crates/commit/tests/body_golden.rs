@@ -42,6 +42,7 @@ fn table(id: u32, name: &str, types: &[(&str, DataType)], declared: &str) -> Tab
         storage_name: name.to_owned(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let columns: Vec<Column> = types.iter().enumerate().map(column).collect();
     TableDef {
@@ -240,6 +241,13 @@ fn format_01_is_written_as_it_was_and_read() {
 #[test]
 fn changes_of_rights_are_written_as_they_were_and_read() {
     holds("body-01-rights.bin", rights());
+}
+
+#[test]
+fn a_length_is_written_as_it_was_and_read() {
+    let mut def = table(6, "fresh", &TYPES[10..11], "");
+    def.columns[0].chars_max = Some(255);
+    holds("body-01-lengths.bin", NewBatch { changes: vec![Change::CreateTable { def }], ..NewBatch::default() });
 }
 
 #[test]

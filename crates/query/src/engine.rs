@@ -413,14 +413,13 @@ fn base_config() -> SessionConfig {
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false)
         .with_default_catalog_and_schema(SYSTEM, PUBLIC);
-    let options = config.options_mut();
-    options.execution.time_zone = Some("UTC".to_owned());
-    options.sql_parser.support_varchar_with_length = true;
+    config.options_mut().execution.time_zone = Some("UTC".to_owned());
     crate::table::configure(&mut config);
     config
 }
 
-/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views.
+/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, and text with a length is not text
+/// without one.
 #[derive(Debug)]
 struct Types;
 
@@ -428,7 +427,15 @@ impl TypePlanner for Types {
     fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>, DataFusionError> {
         let ours = matches!(
             sql_type,
-            ast::DataType::Timestamp(..) | ast::DataType::Bytea | ast::DataType::Text | ast::DataType::Float(_)
+            ast::DataType::Timestamp(..)
+                | ast::DataType::Bytea
+                | ast::DataType::Text
+                | ast::DataType::Float(_)
+                | ast::DataType::Varchar(_)
+                | ast::DataType::CharacterVarying(_)
+                | ast::DataType::CharVarying(_)
+                | ast::DataType::Char(_)
+                | ast::DataType::Character(_)
         );
         if !ours {
             return Ok(None);

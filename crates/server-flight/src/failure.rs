@@ -19,7 +19,7 @@ pub fn code_of(kind: ErrorKind) -> Code {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
         | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
         | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
-        | TooManyRows | OutOfRange | DivisionByZero => Code::InvalidArgument,
+        | TooManyRows | OutOfRange | TooLong | DivisionByZero => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,

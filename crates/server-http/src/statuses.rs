@@ -15,7 +15,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
         | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction
         | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding
-        | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | DivisionByZero => {
+        | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero => {
             StatusCode::BAD_REQUEST
         }
         Authentication => StatusCode::UNAUTHORIZED,

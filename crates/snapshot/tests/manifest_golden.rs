@@ -39,6 +39,7 @@ fn wide() -> TableDef {
         storage_name: name.to_owned(),
         data_type,
         nullable: at != 3,
+        chars_max: None,
     };
     let columns: Vec<Column> = types.into_iter().enumerate().map(column).collect();
     let declared = "path(medium, data); flag; time(at: year, quarter, month, day, hour, minute); \
@@ -64,6 +65,7 @@ fn plain() -> TableDef {
         storage_name: "a".into(),
         data_type: DataType::Text,
         nullable: true,
+        chars_max: None,
     };
     TableDef {
         id: TableId(7),

@@ -88,7 +88,14 @@ fn calendars() -> (TableDef, RecordBatch) {
 }
 
 fn column(id: usize, name: &str, data_type: DataType) -> Column {
-    Column { id: ColumnId(id as u32), name: name.into(), storage_name: name.into(), data_type, nullable: true }
+    Column {
+        id: ColumnId(id as u32),
+        name: name.into(),
+        storage_name: name.into(),
+        data_type,
+        nullable: true,
+        chars_max: None,
+    }
 }
 
 fn define(columns: Vec<Column>, declared: &str, curve: Curve) -> TableDef {

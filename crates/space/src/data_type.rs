@@ -5,11 +5,13 @@
 //! - `from_arrow` is the type that *holds* values of an Arrow type; casting to it may still refuse single values
 //!   (an unsigned 64-bit number past `BIGINT`).
 
-use crate::schema::DataType;
+use crate::schema::{Column, ColumnType, DataType};
 use arrow::datatypes::{DataType as ArrowType, TimeUnit};
 
 /// Widest `DECIMAL`.
 pub(crate) const PRECISION_MAX: u8 = 38;
+/// Longest `VARCHAR(n)`, as in PostgreSQL.
+pub const CHARS_MAX: u32 = 10_485_760;
 
 impl DataType {
     /// The Arrow type of this column in storage.
@@ -84,6 +86,34 @@ impl DataType {
     /// Whether values have calendar parts.
     pub fn is_time(&self) -> bool {
         matches!(self, DataType::Date | DataType::Timestamp | DataType::TimestampTz)
+    }
+}
+
+impl From<DataType> for ColumnType {
+    fn from(data_type: DataType) -> ColumnType {
+        ColumnType { data_type, chars_max: None }
+    }
+}
+
+impl ColumnType {
+    /// The type as SQL writes it.
+    pub fn sql_name(&self) -> String {
+        match self.chars_max {
+            Some(chars_max) => format!("VARCHAR({chars_max})"),
+            None => self.data_type.sql_name(),
+        }
+    }
+}
+
+impl Column {
+    /// The type as it was declared.
+    pub fn declared_type(&self) -> ColumnType {
+        ColumnType { data_type: self.data_type, chars_max: self.chars_max }
+    }
+
+    /// The type as SQL writes it, with the length of a `VARCHAR(n)`.
+    pub fn sql_type(&self) -> String {
+        self.declared_type().sql_name()
     }
 }
 

@@ -22,9 +22,10 @@ pub mod learn;
 pub mod weight;
 
 pub use codes::LevelCodes;
+pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
 pub use ladder::Ladder;
 pub use schema::{
-    CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN, TableDef,
-    TableOptions, VERSION_COLUMN,
+    CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
+    TableDef, TableOptions, VERSION_COLUMN,
 };

@@ -61,6 +61,18 @@ pub struct Column {
     pub data_type: DataType,
     /// Whether NULL may be stored.
     pub nullable: bool,
+    /// The most characters of a value: the n of `VARCHAR(n)`, which is else a `TEXT`. Left out of definitions that have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chars_max: Option<u32>,
+}
+
+/// A column's type as it is declared: how values are stored, and how long they may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColumnType {
+    /// How values are stored.
+    pub data_type: DataType,
+    /// [`Column::chars_max`].
+    pub chars_max: Option<u32>,
 }
 
 /// Part of a date or timestamp that a level takes.

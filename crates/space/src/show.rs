@@ -29,7 +29,7 @@ impl TableDef {
             .iter()
             .map(|column| {
                 let constraint = if column.nullable { "" } else { " NOT NULL" };
-                format!("  {} {}{constraint}", sql_identifier(&column.name), column.data_type.sql_name())
+                format!("  {} {}{constraint}", sql_identifier(&column.name), column.sql_type())
             })
             .collect();
         let mut text = format!("CREATE TABLE {} (\n{}\n)", sql_identifier(&self.name), columns.join(",\n"));
@@ -65,6 +65,7 @@ impl TableDef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data_type::CHARS_MAX;
     use crate::dimensions;
     use crate::schema::{Column, DataType, TableOptions};
     use alluvia_types::{ColumnId, ErrorKind, TableId};
@@ -76,6 +77,7 @@ mod tests {
             storage_name: name.into(),
             data_type,
             nullable,
+            chars_max: None,
         };
         TableDef {
             id: TableId(1),
@@ -107,6 +109,9 @@ mod tests {
         let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
                     curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";
         assert_eq!(def.show_create(), format!("{plain}{with}"));
+        def.columns[1].chars_max = Some(255);
+        def.validate().unwrap();
+        assert!(def.show_create().contains("  \"order\" VARCHAR(255),\n"), "{}", def.show_create());
     }
 
     #[test]
@@ -132,6 +137,16 @@ mod tests {
                 .1
                 .contains("DECIMAL(3, 4)")
         );
+        for chars_max in [0, CHARS_MAX + 1] {
+            let mut def = good.clone();
+            def.columns[1].chars_max = Some(chars_max);
+            let error = def.validate().unwrap_err();
+            assert!(
+                error.message().contains(&format!("column b: VARCHAR({chars_max}) has no possible length")),
+                "{error}"
+            );
+        }
+        assert_eq!(refused(|def| def.columns[0].chars_max = Some(5)).0, ErrorKind::Internal);
         assert_eq!(refused(|def| def.next_column_id = 1).0, ErrorKind::Internal);
     }
 }

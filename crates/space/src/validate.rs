@@ -4,7 +4,7 @@
 //! so each has one place.
 
 use crate::curve::{AXIS_BITS_MAX, KEY_BITS_MAX};
-use crate::data_type::PRECISION_MAX;
+use crate::data_type::{CHARS_MAX, PRECISION_MAX};
 use crate::dimensions::{DIMENSIONS_MAX, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of};
 use crate::schema::{Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -71,6 +71,16 @@ fn columns(columns: &[Column], next_column_id: u32) -> Result<()> {
         {
             return Err(invalid(format!("column {name}: {} is not a possible decimal", column.data_type.sql_name()))
                 .with_hint("precision is 1 to 38, scale 0 to the precision: DECIMAL(18, 2)"));
+        }
+        match column.chars_max {
+            Some(_) if column.data_type != DataType::Text => {
+                return Err(Error::internal(format!("column {name} has a length, and is no text")));
+            }
+            Some(chars_max) if !(1..=CHARS_MAX).contains(&chars_max) => {
+                return Err(invalid(format!("column {name}: {} has no possible length", column.sql_type()))
+                    .with_hint(format!("a length is 1 to {CHARS_MAX} characters; TEXT takes any")));
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -400,7 +400,7 @@ fn table() -> TableDef {
     let mut columns: Vec<Column> = Vec::new();
     let mut column = |name: String, data_type: DataType| {
         let id = ColumnId(columns.len() as u32);
-        columns.push(Column { id, storage_name: name.clone(), name, data_type, nullable: true });
+        columns.push(Column { id, storage_name: name.clone(), name, data_type, nullable: true, chars_max: None });
         id
     };
     let mut dimensions: Vec<Dimension> = Vec::new();

@@ -203,6 +203,7 @@ fn table() -> TableDef {
         name: name.to_owned(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let dimension = |at: u32| Dimension {
         name: format!("d{at}"),

@@ -130,6 +130,7 @@ fn table() -> TableDef {
             storage_name: name(at),
             data_type: DataType::Int32,
             nullable: false,
+            chars_max: None,
         })
         .collect();
     let dimensions = columns[..DIMENSIONS].iter().map(|column| Dimension {

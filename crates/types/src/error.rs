@@ -41,6 +41,8 @@ pub enum ErrorKind {
     InvalidPattern,
     /// A value, or the result of arithmetic, does not fit its type.
     OutOfRange,
+    /// A text has more characters than its column takes.
+    TooLong,
     /// Division by zero.
     DivisionByZero,
     /// The percentage of a TABLESAMPLE is not one.
@@ -125,7 +127,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 55] = [
+    pub const ALL: [ErrorKind; 56] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -141,6 +143,7 @@ impl ErrorKind {
         ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
+        ErrorKind::TooLong,
         ErrorKind::DivisionByZero,
         ErrorKind::InvalidSample,
         ErrorKind::InvalidSampleSeed,
@@ -202,6 +205,7 @@ impl ErrorKind {
             InvalidBinary => "22P03",
             InvalidPattern => "2201B",
             OutOfRange => "22003",
+            TooLong => "22001",
             DivisionByZero => "22012",
             InvalidSample => "2202H",
             InvalidSampleSeed => "2202G",

@@ -1,7 +1,7 @@
 //! Definitions through their versions: changes applied, refused, stored; columns altered.
 
 use alluvia_catalog::{Catalog, Change, alter};
-use alluvia_space::{Column, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
+use alluvia_space::{Column, ColumnType, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
@@ -13,6 +13,7 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
         storage_name: (*name).to_owned(),
         data_type: if *name == "price" { DataType::Double } else { DataType::Text },
         nullable: true,
+        chars_max: None,
     };
     let columns: Vec<Column> = names.iter().enumerate().map(column).collect();
     let dimensions = if declared.is_empty() { Vec::new() } else { dimensions::parse(declared, &columns).unwrap() };
@@ -152,6 +153,19 @@ fn columns_come_and_go() {
     assert_eq!(alter::drop_column(&table, "price").unwrap().measures, []);
     let single = self::table(3, "single", &["x"], "");
     assert_eq!(kind(alter::drop_column(&single, "x")), ErrorKind::InvalidDefinition);
+}
+
+#[test]
+fn a_length_is_part_of_a_definition_and_stays() {
+    let length = ColumnType { data_type: DataType::Text, chars_max: Some(20) };
+    let table = alter::add_column(&sales(), "code", length, true).unwrap();
+    let renamed = alter::rename_column(&table, "code", "number").unwrap();
+    assert_eq!(renamed.columns[4].declared_type(), length);
+    let text = serde_json::to_string(&renamed).unwrap();
+    assert_eq!(serde_json::from_str::<TableDef>(&text).unwrap(), renamed);
+    assert_eq!(text.matches("chars_max").count(), 1, "columns without a length do not say so: {text}");
+    let none = ColumnType { data_type: DataType::Text, chars_max: Some(0) };
+    assert_eq!(kind(alter::add_column(&sales(), "code", none, true)), ErrorKind::InvalidDefinition);
 }
 
 #[test]

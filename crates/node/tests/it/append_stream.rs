@@ -7,7 +7,7 @@ use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -155,6 +155,36 @@ fn an_append_logs_its_own_rows_alone() {
         assert!(logged.contains("| 2 | true |"), "{logged}");
         let found = answer(&session, "SELECT DISTINCT a, b, c FROM t WHERE a LIKE '% 693'").await;
         assert!(found.contains(&names[99 * 7]) && found.contains(&names[40_099]), "{found}");
+    });
+}
+
+#[test]
+fn appended_texts_keep_to_the_length_of_their_column() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a VARCHAR(3), b VARCHAR(2)) WITH (dimensions = 'b')").await.unwrap();
+        let texts = |a: &[&str], b: &[&str]| {
+            let plain: ArrayRef = Arc::new(StringArray::from_iter_values(a));
+            let dictionary: DictionaryArray<Int32Type> = b.iter().copied().collect();
+            vec![Ok(batch(vec![("a", plain), ("b", Arc::new(dictionary) as ArrayRef)]))]
+        };
+        let good = || stream(texts(&["äöü", "ab    "], &["ä", "xy "]));
+        assert_eq!(session.append_stream("t", good()).await.unwrap().rows, 2);
+        for (a, b, place) in [
+            (["abc", "abcd"], ["x", "y"], "row 2, column a: 'abcd' is too long for VARCHAR(3)"),
+            (["abc", "ab"], ["xyz", "y"], "row 1, column b: 'xyz' is too long for VARCHAR(2)"),
+        ] {
+            let error = session.append_stream("t", stream(texts(&a, &b))).await.unwrap_err();
+            assert_eq!((error.kind(), error.message()), (ErrorKind::TooLong, place));
+        }
+        session.sql("BEGIN").await.unwrap();
+        session.append_stream("t", good()).await.unwrap();
+        session.sql("COMMIT").await.unwrap();
+        let found = answer(&session, "SELECT a || '.' AS a, b || '.' AS b, count(*) AS n FROM t GROUP BY a, b").await;
+        for row in ["| äöü. | ä.  | 2 |", "| ab . | xy. | 2 |"] {
+            assert!(found.contains(row), "{found}");
+        }
     });
 }
 

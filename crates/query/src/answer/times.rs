@@ -182,7 +182,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn column(data_type: DataType) -> Column {
-        Column { id: ColumnId(3), name: "t".to_owned(), storage_name: "t".to_owned(), data_type, nullable: true }
+        Column {
+            id: ColumnId(3),
+            name: "t".to_owned(),
+            storage_name: "t".to_owned(),
+            data_type,
+            nullable: true,
+            chars_max: None,
+        }
     }
 
     proptest! {

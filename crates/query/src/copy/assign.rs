@@ -4,12 +4,14 @@
 //! - A value arrives as itself, rounded only where SQL rounds (to a decimal's scale, a float to the nearest even integer,
 //!   finer times to microseconds), or its row is reported; nothing wraps, saturates or turns into NULL.
 //! - Types that can never fit are refused before any row is looked at.
+//! - A text that is longer than its column takes is reported, too; spaces that are too many are cut ([`crate::copy::lengths`]).
 //! - A NULL in a NOT NULL column is reported with the row, whatever made it: a missing column does too.
 //!
 //! Casts run a column at a time through Arrow's kernels in their "safe" mode, which put NULL for what does not fit; comparing
 //! NULLs before and after finds the bad rows, so a good batch costs no more than the kernel.
 
 use crate::copy::columns::{ColumnBuilder, TextAs, is_level_text};
+use crate::copy::lengths::fit;
 use crate::copy::text::{TextColumn, shown_value};
 use crate::copy::values::Bad;
 use alluvia_space::{Column, DataType, TableDef};
@@ -55,7 +57,7 @@ impl BadRow {
     /// What is wrong, with the column and without the row.
     pub(crate) fn reason(&self, table: &TableDef) -> String {
         let column = &table.columns[self.column];
-        format!("column {}: {}", column.name, self.bad.describe(&self.shown, &column.data_type.sql_name()))
+        format!("column {}: {}", column.name, self.bad.describe(&self.shown, &column.sql_type()))
     }
 }
 
@@ -110,7 +112,13 @@ impl Assigner {
             let column = &self.table.columns[plan.column];
             let mut bad = Vec::new();
             let array = match plan.source {
-                Some(from) => convert(batch.column(from), column.data_type, plan.text, &mut bad)?,
+                Some(from) => {
+                    let array = convert(batch.column(from), column.data_type, plan.text, &mut bad)?;
+                    match column.chars_max {
+                        Some(chars_max) => fit(&array, chars_max, &mut bad)?,
+                        None => array,
+                    }
+                }
                 None => new_null_array(&column.data_type.to_arrow(), rows),
             };
             if !column.nullable && array.logical_null_count() > bad.len() {
@@ -248,11 +256,7 @@ fn check_types(from: &Field, to: &Column) -> Result<()> {
         .map_or_else(|| from.data_type().to_string(), |data_type| data_type.sql_name());
     Err(Error::new(
         ErrorKind::DatatypeMismatch,
-        format!(
-            "column {} is {}, and a value of type {from_name} cannot be stored in it",
-            to.name,
-            to.data_type.sql_name()
-        ),
+        format!("column {} is {}, and a value of type {from_name} cannot be stored in it", to.name, to.sql_type()),
     )
     .with_hint("write an explicit cast"))
 }

@@ -229,7 +229,7 @@ impl ColumnarInput {
             place: Place::Row(rows_before + bad.row as u64 + 1),
             column: Some(column.name.clone()),
             kind: bad.bad.kind(),
-            reason: bad.bad.describe(&bad.shown, &column.data_type.sql_name()),
+            reason: bad.bad.describe(&bad.shown, &column.sql_type()),
             raw: raw_row(shares, bad.row),
         }
     }

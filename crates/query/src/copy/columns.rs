@@ -5,10 +5,11 @@
 //! - `finish` gives exactly the storage type of the column, except that a text column built `AsDictionary` is
 //!   `Dictionary(Int32, Utf8)`: the pipeline then maps each distinct value once instead of each row.
 
+use crate::copy::lengths::fitted;
 use crate::copy::values::{
     Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_f32, parse_f64, parse_i64, parse_timestamp,
 };
-use alluvia_space::{DataType, LevelSource, TableDef};
+use alluvia_space::{ColumnType, DataType, LevelSource, TableDef};
 use alluvia_types::ColumnId;
 use arrow::array::{
     ArrayRef, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
@@ -46,14 +47,15 @@ pub(crate) enum ColumnBuilder {
     Decimal { values: Decimal128Builder, precision: u8, scale: u8 },
     Date(Date32Builder),
     Timestamp(TimestampMicrosecondBuilder),
-    Text(StringViewBuilder),
-    TextDictionary(StringDictionaryBuilder<Int32Type>),
+    Text { values: StringViewBuilder, chars_max: Option<u32> },
+    TextDictionary { values: StringDictionaryBuilder<Int32Type>, chars_max: Option<u32> },
     Binary(BinaryViewBuilder),
 }
 
 impl ColumnBuilder {
     /// An empty builder for a column of this type.
-    pub(crate) fn new(data_type: DataType, text: TextAs, rows: usize) -> ColumnBuilder {
+    pub(crate) fn new(column_type: impl Into<ColumnType>, text: TextAs, rows: usize) -> ColumnBuilder {
+        let ColumnType { data_type, chars_max } = column_type.into();
         match data_type {
             DataType::Boolean => ColumnBuilder::Boolean(BooleanBuilder::with_capacity(rows)),
             DataType::Int16 => ColumnBuilder::Int16(Int16Builder::with_capacity(rows)),
@@ -71,9 +73,10 @@ impl ColumnBuilder {
                 TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(data_type.to_arrow()),
             ),
             DataType::Text if text == TextAs::Dictionary => {
-                ColumnBuilder::TextDictionary(StringDictionaryBuilder::with_capacity(rows, 1024, 16 * 1024))
+                let values = StringDictionaryBuilder::with_capacity(rows, 1024, 16 * 1024);
+                ColumnBuilder::TextDictionary { values, chars_max }
             }
-            DataType::Text => ColumnBuilder::Text(StringViewBuilder::with_capacity(rows)),
+            DataType::Text => ColumnBuilder::Text { values: StringViewBuilder::with_capacity(rows), chars_max },
             DataType::Binary => ColumnBuilder::Binary(BinaryViewBuilder::with_capacity(rows)),
         }
     }
@@ -93,11 +96,11 @@ impl ColumnBuilder {
             }
             ColumnBuilder::Date(values) => values.append_value(parse_date(text)?),
             ColumnBuilder::Timestamp(values) => values.append_value(parse_timestamp(text)?),
-            ColumnBuilder::Text(values) => {
-                values.append_value(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?);
+            ColumnBuilder::Text { values, chars_max } => {
+                values.append_value(fitted(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?, *chars_max)?);
             }
-            ColumnBuilder::TextDictionary(values) => {
-                values.append_value(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?);
+            ColumnBuilder::TextDictionary { values, chars_max } => {
+                values.append_value(fitted(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?, *chars_max)?);
             }
             ColumnBuilder::Binary(values) => values.append_value(parse_bytes(text)?),
         }
@@ -116,8 +119,8 @@ impl ColumnBuilder {
             ColumnBuilder::Decimal { values, .. } => values.append_null(),
             ColumnBuilder::Date(values) => values.append_null(),
             ColumnBuilder::Timestamp(values) => values.append_null(),
-            ColumnBuilder::Text(values) => values.append_null(),
-            ColumnBuilder::TextDictionary(values) => values.append_null(),
+            ColumnBuilder::Text { values, .. } => values.append_null(),
+            ColumnBuilder::TextDictionary { values, .. } => values.append_null(),
             ColumnBuilder::Binary(values) => values.append_null(),
         }
     }
@@ -134,8 +137,8 @@ impl ColumnBuilder {
             ColumnBuilder::Decimal { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::Date(values) => Arc::new(values.finish()),
             ColumnBuilder::Timestamp(values) => Arc::new(values.finish()),
-            ColumnBuilder::Text(values) => Arc::new(values.finish()),
-            ColumnBuilder::TextDictionary(values) => Arc::new(values.finish()),
+            ColumnBuilder::Text { values, .. } => Arc::new(values.finish()),
+            ColumnBuilder::TextDictionary { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::Binary(values) => Arc::new(values.finish()),
         }
     }

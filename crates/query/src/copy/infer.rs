@@ -61,6 +61,7 @@ impl Inferred {
             storage_name: column.name.clone(),
             data_type: column.data_type,
             nullable: column.nullable,
+            chars_max: None,
         };
         let definition = TableDef {
             id: TableId(0),

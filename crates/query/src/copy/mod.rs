@@ -25,6 +25,7 @@ mod json_array;
 mod json_in;
 mod json_out;
 mod json_scan;
+mod lengths;
 mod load;
 mod options;
 mod output;

@@ -82,7 +82,8 @@ impl TextRows {
     pub(crate) fn new(table: &Arc<TableDef>, on_error: OnError, rows: usize) -> TextRows {
         let builder = |column: &alluvia_space::Column| {
             let dictionary = is_level_text(table, column.id, column.data_type);
-            ColumnBuilder::new(column.data_type, if dictionary { TextAs::Dictionary } else { TextAs::Plain }, rows)
+            let text = if dictionary { TextAs::Dictionary } else { TextAs::Plain };
+            ColumnBuilder::new(column.declared_type(), text, rows)
         };
         TextRows {
             builders: table.columns.iter().map(builder).collect(),
@@ -137,7 +138,7 @@ impl TextRows {
             None => true,
             Some((column, bad, shown)) => {
                 let column = &self.table.columns[column];
-                let reason = bad.describe(&shown, &column.data_type.sql_name());
+                let reason = bad.describe(&shown, &column.sql_type());
                 self.reject(Reject {
                     place,
                     column: Some(column.name.clone()),

@@ -14,7 +14,10 @@ pub(crate) fn table(columns: &str) -> Arc<TableDef> {
         .map(|(at, column)| {
             let (name, rest) = column.split_once(' ').unwrap();
             let name = name.trim_matches('"').to_owned();
-            let data_type = match rest.trim_end_matches(" NOT NULL") {
+            let declared = rest.trim_end_matches(" NOT NULL");
+            let length = declared.strip_prefix("VARCHAR(").and_then(|length| length.strip_suffix(')'));
+            let chars_max = length.map(|length| length.parse().unwrap());
+            let data_type = match declared {
                 "BOOLEAN" => DataType::Boolean,
                 "SMALLINT" => DataType::Int16,
                 "INT" => DataType::Int32,
@@ -27,10 +30,11 @@ pub(crate) fn table(columns: &str) -> Arc<TableDef> {
                 "TIMESTAMPTZ" => DataType::TimestampTz,
                 "TEXT" => DataType::Text,
                 "BYTEA" => DataType::Binary,
+                _ if chars_max.is_some() => DataType::Text,
                 other => panic!("no type {other}"),
             };
             let nullable = !rest.ends_with("NOT NULL");
-            Column { id: ColumnId(at as u32), storage_name: name.clone(), name, data_type, nullable }
+            Column { id: ColumnId(at as u32), storage_name: name.clone(), name, data_type, nullable, chars_max }
         })
         .collect();
     Arc::new(TableDef {

@@ -21,6 +21,8 @@ pub(crate) enum Bad {
     Range,
     /// Bytes that are not UTF-8.
     Utf8,
+    /// More characters than the column takes.
+    Length,
     /// NULL in a NOT NULL column.
     Null,
 }
@@ -32,6 +34,7 @@ impl Bad {
             Bad::Form => ErrorKind::InvalidText,
             Bad::Utf8 => ErrorKind::Encoding,
             Bad::Range => ErrorKind::OutOfRange,
+            Bad::Length => ErrorKind::TooLong,
             Bad::Null => ErrorKind::NotNull,
         }
     }
@@ -42,6 +45,7 @@ impl Bad {
             Bad::Form => format!("{shown} is not a valid {type_name}"),
             Bad::Range => format!("{shown} is out of range for {type_name}"),
             Bad::Utf8 => format!("{shown} is not valid UTF-8"),
+            Bad::Length => format!("{shown} is too long for {type_name}"),
             Bad::Null => "NULL in a NOT NULL column".to_owned(),
         }
     }

@@ -6,12 +6,12 @@ use crate::dialect::names::{name_of, user_table};
 use crate::dialect::refuse::not_supported;
 use crate::dialect::roles::{RoleName, owner_of};
 use crate::dialect::statement::literal_text;
-use alluvia_space::{Column, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
+use alluvia_space::{CHARS_MAX, Column, ColumnType, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use datafusion::sql::sqlparser::ast::{
-    self, AlterTableOperation, CharacterLength, ColumnDef, ColumnOption, CreateTableOptions, ExactNumberInfo, Query,
-    RenameTableNameKind, SqlOption, TableConstraint, TimezoneInfo,
+    self, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption, CreateTableOptions,
+    ExactNumberInfo, Query, RenameTableNameKind, SqlOption, TableConstraint, TimezoneInfo,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -31,7 +31,7 @@ pub(crate) struct CreateTable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ColumnSpec {
     pub(crate) name: String,
-    pub(crate) data_type: Option<DataType>,
+    pub(crate) column_type: Option<ColumnType>,
     pub(crate) nullable: bool,
 }
 
@@ -112,11 +112,11 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     };
     let columns = create.columns.iter().map(column).collect::<Result<Vec<ColumnSpec>>>()?;
     if create.query.is_some() {
-        if let Some(typed) = columns.iter().find(|column| column.data_type.is_some()) {
+        if let Some(typed) = columns.iter().find(|column| column.column_type.is_some()) {
             return Err(not_supported(format!("a type for column {} in CREATE TABLE ... AS", typed.name))
                 .with_hint("cast in the query: SELECT CAST(x AS ...)"));
         }
-    } else if let Some(untyped) = columns.iter().find(|column| column.data_type.is_none()) {
+    } else if let Some(untyped) = columns.iter().find(|column| column.column_type.is_none()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
     Ok(CreateTable {
@@ -183,7 +183,7 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
     let change = match operation {
         AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
             let column = column(column_def)?;
-            if column.data_type.is_none() {
+            if column.column_type.is_none() {
                 return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", column.name)));
             }
             TableChange::AddColumn { column, if_not_exists: *if_not_exists }
@@ -263,11 +263,11 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
         return Err(not_supported(format!("{refused} (on column {name})"))
             .with_hint("NOT NULL is the only constraint that is kept"));
     }
-    let data_type = match &column.data_type {
+    let column_type = match &column.data_type {
         ast::DataType::Unspecified => None,
-        data_type => Some(data_type_of(data_type).map_err(|error| error.at(format!("column {name}")))?),
+        written => Some(column_type_of(written).map_err(|error| error.at(format!("column {name}")))?),
     };
-    Ok(ColumnSpec { name, data_type, nullable })
+    Ok(ColumnSpec { name, column_type, nullable })
 }
 
 /// What the parser reads behind a column's type and drops without a word.
@@ -306,7 +306,34 @@ pub(super) fn refuse_dropped(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// Our type for a written one.
+/// The type of a column for a written one.
+fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
+    match length_of(written)? {
+        Some(chars_max) => Ok(ColumnType { data_type: DataType::Text, chars_max: Some(chars_max) }),
+        None => data_type_of(written).map(ColumnType::from),
+    }
+}
+
+/// The n of `VARCHAR(n)`, however it is written; `None` for other types.
+pub(crate) fn length_of(written: &ast::DataType) -> Result<Option<u32>> {
+    use ast::DataType as Sql;
+    let (Sql::Varchar(Some(length)) | Sql::CharacterVarying(Some(length)) | Sql::CharVarying(Some(length))) = written
+    else {
+        return Ok(None);
+    };
+    match length {
+        CharacterLength::IntegerLength { length, unit: None | Some(CharLengthUnits::Characters) } => {
+            match u32::try_from(*length) {
+                Ok(chars_max @ 1..=CHARS_MAX) => Ok(Some(chars_max)),
+                _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} has no possible length"))
+                    .with_hint(format!("a length is 1 to {CHARS_MAX} characters; TEXT takes any"))),
+            }
+        }
+        _ => Err(not_supported(format!("type {written}")).with_hint("write a number of characters, or TEXT")),
+    }
+}
+
+/// Our type for a written one that has no length.
 pub(crate) fn data_type_of(written: &ast::DataType) -> Result<DataType> {
     use ast::DataType as Sql;
     let decimal = |info: &ExactNumberInfo| match info {
@@ -357,12 +384,11 @@ fn decimal_of(written: &ast::DataType, precision: u64, scale: i64) -> Result<Dat
 fn type_error(written: &ast::DataType) -> Error {
     use ast::DataType as Sql;
     let hint = match written {
-        Sql::Varchar(Some(CharacterLength::IntegerLength { .. }))
-        | Sql::CharacterVarying(Some(_))
-        | Sql::CharVarying(Some(_))
-        | Sql::Nvarchar(_)
-        | Sql::Character(_)
-        | Sql::Char(_)
+        Sql::Character(_) | Sql::Char(_) => "use VARCHAR(n), which neither fills up with spaces nor overlooks them",
+        Sql::Nvarchar(_) => "use VARCHAR(n): all text is Unicode",
+        Sql::Varchar(_)
+        | Sql::CharacterVarying(_)
+        | Sql::CharVarying(_)
         | Sql::String(Some(_))
         | Sql::Uuid
         | Sql::JSON
@@ -377,7 +403,7 @@ fn type_error(written: &ast::DataType) -> Error {
         }
         _ => {
             "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p, s), DATE, TIMESTAMP, TIMESTAMPTZ, \
-             TEXT, BYTEA"
+             TEXT, VARCHAR(n), BYTEA"
         }
     };
     not_supported(format!("type {written}")).with_hint(hint)
@@ -439,12 +465,12 @@ pub(crate) fn checked_freshness(written: &str) -> Result<String> {
 pub(crate) fn define(
     id: TableId,
     name: &str,
-    specs: &[(String, DataType, bool)],
+    specs: &[(String, ColumnType, bool)],
     with: &WithOptions,
     seed: u64,
 ) -> Result<TableDef> {
     let mut columns: Vec<Column> = Vec::with_capacity(specs.len());
-    for (at, (column, data_type, nullable)) in specs.iter().enumerate() {
+    for (at, (column, column_type, nullable)) in specs.iter().enumerate() {
         if columns.iter().any(|known| known.name == *column) {
             return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {column} is declared twice")));
         }
@@ -452,8 +478,9 @@ pub(crate) fn define(
             id: ColumnId(at as u32),
             name: column.clone(),
             storage_name: column.clone(),
-            data_type: *data_type,
+            data_type: column_type.data_type,
             nullable: *nullable,
+            chars_max: column_type.chars_max,
         });
     }
     if columns.is_empty() {
@@ -491,9 +518,40 @@ mod tests {
     fn types_are_ours_or_refused_with_what_to_use_instead() {
         assert_eq!(decimal(38, 38).unwrap(), DataType::Decimal { precision: 38, scale: 38 });
         assert!(decimal(39, 2).is_err() && decimal(5, 6).is_err() && decimal(5, -1).is_err());
-        let varchar = ast::DataType::Varchar(Some(CharacterLength::IntegerLength { length: 10, unit: None }));
-        assert_eq!(data_type_of(&varchar).unwrap_err().hint(), Some("use TEXT"));
+        let length = CharacterLength::IntegerLength { length: 10, unit: None };
+        let padded = ast::DataType::Char(Some(length));
+        assert!(data_type_of(&padded).unwrap_err().hint().is_some_and(|hint| hint.starts_with("use VARCHAR(n)")));
+        assert_eq!(column_type_of(&padded).unwrap_err().kind(), ErrorKind::NotSupported);
         assert!(data_type_of(&ast::DataType::Numeric(ExactNumberInfo::None)).is_err());
         assert_eq!(data_type_of(&ast::DataType::Float(ExactNumberInfo::None)).unwrap(), DataType::Double);
+    }
+
+    #[test]
+    fn lengths_of_text_are_taken_over_or_refused() {
+        use ast::DataType as Sql;
+        let length = |length| CharacterLength::IntegerLength { length, unit: None };
+        for written in [
+            Sql::Varchar(Some(length(10))),
+            Sql::CharacterVarying(Some(length(10))),
+            Sql::CharVarying(Some(CharacterLength::IntegerLength {
+                length: 10,
+                unit: Some(CharLengthUnits::Characters),
+            })),
+        ] {
+            let expected = ColumnType { data_type: DataType::Text, chars_max: Some(10) };
+            assert_eq!(column_type_of(&written).unwrap(), expected);
+            assert_eq!(data_type_of(&written).unwrap_err().kind(), ErrorKind::NotSupported, "its length would be lost");
+        }
+        for written in [Sql::Text, Sql::Varchar(None), Sql::CharacterVarying(None), Sql::CharVarying(None)] {
+            assert_eq!(column_type_of(&written).unwrap(), ColumnType::from(DataType::Text));
+        }
+        for impossible in [0, u64::from(CHARS_MAX) + 1, u64::MAX] {
+            let error = column_type_of(&Sql::Varchar(Some(length(impossible)))).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidDefinition, "{error}");
+        }
+        let octets = CharacterLength::IntegerLength { length: 10, unit: Some(CharLengthUnits::Octets) };
+        for written in [Sql::Varchar(Some(octets)), Sql::Varchar(Some(CharacterLength::Max))] {
+            assert_eq!(column_type_of(&written).unwrap_err().kind(), ErrorKind::NotSupported);
+        }
     }
 }

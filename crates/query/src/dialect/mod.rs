@@ -16,12 +16,14 @@ mod mirror;
 pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
+pub(crate) mod patterns;
 mod refuse;
 pub(crate) mod rewriting;
 pub(crate) mod roles;
 mod row_lists;
 pub(crate) mod statement;
 mod sureness;
+mod text_casts;
 mod urls;
 mod visit;
 

@@ -7,10 +7,10 @@
 //! - The statement that is bound is left as it is; binding gives another.
 
 use crate::copy::{CopyStatement, CopyWhat, value_text};
-use crate::dialect::arrays;
 use crate::dialect::rewriting::name_items;
 use crate::dialect::statement::{Insert, Kind};
 use crate::dialect::visit::visit_mut;
+use crate::dialect::{arrays, patterns};
 use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
@@ -110,7 +110,8 @@ impl VisitorMut for Bind<'_> {
                 let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
                 self.literal_of(name).map(|literal| *expr = literal)
             }
-            // What was a list's parameter is a written list now.
+            // What was a list's parameter is a written list now, and what was a pattern's is a written pattern.
+            Expr::Like { .. } | Expr::ILike { .. } => patterns::expand(expr),
             _ => arrays::expand(expr),
         };
         match put {
@@ -120,7 +121,7 @@ impl VisitorMut for Bind<'_> {
     }
 }
 
-fn is_parameter(expr: &Expr) -> bool {
+pub(crate) fn is_parameter(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
 }
 

@@ -17,7 +17,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{arrays, depth, hints, labels, mirror, parameters, row_lists, urls};
+use crate::dialect::{arrays, depth, hints, labels, mirror, parameters, patterns, row_lists, text_casts, urls};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
@@ -102,6 +102,18 @@ fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
                     if arrays::may_have(tokens)
                         && let Some(query) = parameters::query_of(&mut kind)
                         && let Err(error) = arrays::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
+                    if text_casts::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = text_casts::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
+                    if patterns::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = patterns::write_out(query)
                     {
                         kind = Kind::Refused(error);
                     }
@@ -224,7 +236,7 @@ fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
         return Ok(Kind::Refused(error));
     }
     if let Kind::CreateTable(create) = &mut kind {
-        create.columns.extend(names.into_iter().map(|name| ColumnSpec { name, data_type: None, nullable: true }));
+        create.columns.extend(names.into_iter().map(|name| ColumnSpec { name, column_type: None, nullable: true }));
     }
     match parser.peek_token().token {
         Token::EOF => Ok(kind),

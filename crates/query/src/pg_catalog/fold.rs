@@ -4,14 +4,14 @@
 //! `generate_series`. All of that is constant here, and planning has no form for some of it.
 
 use super::constants::{Constant, number_expr, text_expr};
-use super::rewrite::{parts, uncast};
+use super::rewrite::parts;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::{literal_text, text_of};
 use crate::dialect::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, ArrayElemTypeDef, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, Value, VisitorMut,
+    self, AccessExpr, ArrayElemTypeDef, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query,
+    Select, SelectItem, SetExpr, Subscript, TableFactor, Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -130,12 +130,6 @@ pub(super) fn fold(expr: &mut Expr) {
             [AccessExpr::Subscript(Subscript::Index { index })] => element(root, index),
             _ => None,
         },
-        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
-            if let Some(escaped) = escaped(pattern, escape_char) {
-                (**pattern, *escape_char) = (text_expr(&escaped), None);
-            }
-            None
-        }
         Expr::InSubquery { expr: left, subquery, negated } => rows_of(subquery).map(|list| Expr::InList {
             expr: Box::new(std::mem::replace(left, Constant::Null.expr())),
             list,
@@ -145,36 +139,6 @@ pub(super) fn fold(expr: &mut Expr) {
     };
     if let Some(known) = known {
         *expr = known;
-    }
-}
-
-/// A pattern whose escapes are backslashes, of one that is written and has others.
-fn escaped(pattern: &Expr, escape: &Option<ast::ValueWithSpan>) -> Option<String> {
-    let Value::SingleQuotedString(escape) = &escape.as_ref()?.value else { return None };
-    let mut escapes = escape.chars();
-    let (Some(escape), None) = (escapes.next(), escapes.next()) else { return None };
-    let mut written = String::new();
-    let pattern = written_text(pattern)?;
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c == escape {
-            written.extend(['\\', chars.next()?]);
-        } else if c == '\\' {
-            written.push_str("\\\\");
-        } else {
-            written.push(c);
-        }
-    }
-    Some(written)
-}
-
-/// A text that is written, perhaps in several parts.
-fn written_text(expr: &Expr) -> Option<String> {
-    match uncast(expr) {
-        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
-            Some(written_text(left)? + &written_text(right)?)
-        }
-        expr => text_of(expr),
     }
 }
 
@@ -318,8 +282,6 @@ mod tests {
         for (sql, expected) in [
             ("(ARRAY['a', 'b'])[2]", "'b'"),
             ("(ARRAY['a', 'b'])[3]", "NULL"),
-            ("a LIKE 'pg/_' || '%' ESCAPE '/'", "a LIKE 'pg\\_%'"),
-            ("a LIKE b ESCAPE '/'", "a LIKE b ESCAPE '/'"),
             (
                 "a IN (SELECT trim(s[i]) FROM generate_series(1, 2) AS i, (SELECT ARRAY['x', 'y'] AS s) AS s)",
                 "a IN (TRIM('x'), TRIM('y'))",

@@ -70,6 +70,11 @@ fn columns(context: &StatementContext) -> Vec<Row> {
                 _ => &[],
             };
             row.extend(precision.iter().map(|(name, value)| (*name, (*value).into())));
+            if column.type_oid == 1043 && column.modifier >= 4 {
+                // A character has at most four bytes.
+                let length = column.modifier - 4;
+                row.extend(row! { character_maximum_length: length, character_octet_length: 4 * length });
+            }
             if column.type_oid == 1700 && column.modifier >= 4 {
                 let modifier = column.modifier - 4;
                 row.extend(row! {

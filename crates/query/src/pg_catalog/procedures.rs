@@ -243,7 +243,7 @@ fn oid_of(data_type: &ArrowType) -> i64 {
             let list = types::all().find(|known| known.oid == element).map(|known| known.array);
             list.filter(|list| *list != 0).unwrap_or(ANY_LIST)
         }
-        other => DataType::from_arrow(other).map_or(ANY, |known| types::of_column(known).0),
+        other => DataType::from_arrow(other).map_or(ANY, |known| types::of_column(known.into()).0),
     }
 }
 

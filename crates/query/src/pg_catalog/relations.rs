@@ -58,7 +58,7 @@ pub(crate) fn table_oid(id: u32) -> i64 {
 pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, u64>) -> Vec<Relation> {
     let relation = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let attribute = |column: &alluvia_space::Column| {
-            let (type_oid, modifier) = of_column(column.data_type);
+            let (type_oid, modifier) = of_column(column.declared_type());
             Attribute { name: column.name.clone(), type_oid, modifier, not_null: !column.nullable }
         };
         Relation {
@@ -80,7 +80,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
         let schema = system::schema_of(name);
         let attribute = |field: &std::sync::Arc<arrow::datatypes::Field>| {
             let known = DataType::from_arrow(field.data_type()).unwrap_or(DataType::Text);
-            let (type_oid, modifier) = of_column(known);
+            let (type_oid, modifier) = of_column(known.into());
             Attribute { name: field.name().clone(), type_oid, modifier, not_null: false }
         };
         Relation {

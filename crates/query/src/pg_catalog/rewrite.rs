@@ -362,7 +362,7 @@ fn text_argument(function: &ast::Function, at: usize) -> Option<String> {
 }
 
 /// What is within casts and brackets.
-pub(super) fn uncast(expr: &Expr) -> &Expr {
+fn uncast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => uncast(inner),
         expr => expr,

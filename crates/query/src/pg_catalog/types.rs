@@ -1,6 +1,6 @@
 //! PostgreSQL's types: those of our columns, and those that tools look up.
 
-use alluvia_space::DataType;
+use alluvia_space::{ColumnType, DataType};
 
 /// Number, name, length, passed by value, category, preferred, element, array, input, output, alignment, storage, collation.
 const TYPES: &str = include_str!("types.txt");
@@ -85,7 +85,10 @@ pub(crate) fn format(oid: i64, modifier: Option<i64>) -> String {
         700 => "real",
         701 => "double precision",
         1042 => "character",
-        1043 => "character varying",
+        1043 => match modifier {
+            Some(modifier) if modifier >= 4 => return format!("character varying({})", modifier - 4),
+            _ => "character varying",
+        },
         1083 => "time without time zone",
         1114 => "timestamp without time zone",
         1184 => "timestamp with time zone",
@@ -113,8 +116,8 @@ pub(crate) fn format(oid: i64, modifier: Option<i64>) -> String {
 }
 
 /// The type and modifier of a column of a table.
-pub(crate) fn of_column(data_type: DataType) -> (i64, i64) {
-    match data_type {
+pub(crate) fn of_column(column_type: ColumnType) -> (i64, i64) {
+    match column_type.data_type {
         DataType::Boolean => (16, -1),
         DataType::Int16 => (21, -1),
         DataType::Int32 => (23, -1),
@@ -125,7 +128,7 @@ pub(crate) fn of_column(data_type: DataType) -> (i64, i64) {
         DataType::Date => (1082, -1),
         DataType::Timestamp => (1114, -1),
         DataType::TimestampTz => (1184, -1),
-        DataType::Text => (25, -1),
+        DataType::Text => column_type.chars_max.map_or((25, -1), |chars_max| (1043, i64::from(chars_max) + 4)),
         DataType::Binary => (17, -1),
     }
 }
@@ -137,8 +140,11 @@ mod tests {
     #[test]
     fn types_are_found_and_written_as_in_postgresql() {
         assert_eq!(all().count(), TYPES.lines().count());
-        let decimal = of_column(DataType::Decimal { precision: 10, scale: 2 });
+        let decimal = of_column(DataType::Decimal { precision: 10, scale: 2 }.into());
         assert_eq!(format(decimal.0, Some(decimal.1)), "numeric(10,2)");
+        let text = of_column(ColumnType { data_type: DataType::Text, chars_max: Some(20) });
+        assert_eq!((text, format(text.0, Some(text.1))), ((1043, 24), "character varying(20)".into()));
+        assert_eq!(format(1043, None), "character varying");
         assert_eq!(
             (format(1007, None), format(19, None), format(1, None)),
             ("integer[]".into(), "name".into(), "???".into())

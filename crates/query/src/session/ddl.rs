@@ -15,7 +15,7 @@ use crate::system::{TABLE_NAMES, schema_of};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
-use alluvia_space::{DataType, Ladder, TableDef};
+use alluvia_space::{ColumnType, DataType, Ladder, TableDef};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl Session {
         let id = self.engine.store().new_table_id();
         let seed = self.seed(id);
         let Some(query) = create.query else {
-            let columns = create.columns.into_iter().map(|column| match column.data_type {
-                Some(data_type) => Ok((column.name, data_type, column.nullable)),
+            let columns = create.columns.into_iter().map(|column| match column.column_type {
+                Some(column_type) => Ok((column.name, column_type, column.nullable)),
                 None => Err(Error::internal(format!("column {} came without a type", column.name))),
             });
             let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -151,7 +151,7 @@ impl Session {
         let entry = self.table_for(Need::Definition, &name.table)?;
         let rows = entry.def.columns.iter().map(|column| {
             let role = role(&entry.def, column.id);
-            vec![Some(column.name.clone()), Some(column.data_type.sql_name()), Some(yes(column.nullable)), role]
+            vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(column.nullable)), role]
         });
         Ok(Outcome::table("DESCRIBE", &heads, rows.collect()))
     }
@@ -201,7 +201,7 @@ fn role(def: &TableDef, id: alluvia_types::ColumnId) -> Option<String> {
 }
 
 /// Columns for the result of a query.
-fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, DataType, bool)>> {
+fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, ColumnType, bool)>> {
     if !names.is_empty() && names.len() != schema.fields().len() {
         return Err(Error::new(
             ErrorKind::InvalidDefinition,
@@ -215,7 +215,7 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, DataT
             other => other,
         };
         match DataType::from_arrow(arrow) {
-            Some(data_type) => Ok((name, data_type, true)),
+            Some(data_type) => Ok((name, ColumnType::from(data_type), true)),
             None => Err(Error::new(
                 ErrorKind::DatatypeMismatch,
                 format!("column {name} of the query is {arrow}, which a table cannot hold"),
@@ -239,8 +239,8 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             if if_not_exists && has(&column.name) {
                 return Ok(Altered::Nothing(format!("column {} exists already", column.name)));
             }
-            let data_type = column.data_type.ok_or_else(|| Error::internal("a column came without a type"))?;
-            alter::add_column(def, &column.name, data_type, column.nullable)?
+            let column_type = column.column_type.ok_or_else(|| Error::internal("a column came without a type"))?;
+            alter::add_column(def, &column.name, column_type, column.nullable)?
         }
         TableChange::DropColumn { name, if_exists } => {
             if if_exists && !has(&name) {

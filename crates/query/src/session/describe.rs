@@ -4,7 +4,7 @@
 //! type of its column; what planning infers from what the parameter meets (`x = ANY($1)`: a list of what `x` is); TEXT.
 
 use crate::dialect::statement::Insert;
-use crate::dialect::{Hints, Kind, Statement, parameters};
+use crate::dialect::{Hints, Kind, Statement, parameters, patterns};
 use crate::pg_catalog;
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
@@ -133,6 +133,7 @@ impl Session {
         }
         let mut query = query.clone();
         let lists = parameters::unlist(&mut query);
+        patterns::leave_out(&mut query)?;
         let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
         let inferred = self.inferred(run, query, &statement.hints).await?;
         for (name, data_type) in inferred {

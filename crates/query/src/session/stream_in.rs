@@ -17,6 +17,7 @@ use crate::session::transaction::Transaction;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_snapshot::{Committed, NewBatch};
+use alluvia_space::ColumnType;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -151,7 +152,10 @@ impl Session {
     ) -> BoxFuture<'a, Result<Appended>> {
         Box::pin(async move {
             let inferred = infer_schema(schema, "the data")?;
-            let columns = inferred.columns.into_iter().map(|column| (column.name, column.data_type, column.nullable));
+            let columns = inferred
+                .columns
+                .into_iter()
+                .map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
             let columns: Vec<_> = columns.collect();
             let appended = Mutex::new(None);
             let place = &appended;

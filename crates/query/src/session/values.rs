@@ -42,7 +42,7 @@ pub(crate) fn literal_rows(source: &Query, entry: &TableEntry, targets: &[usize]
     }
     let mut arrays = Vec::with_capacity(def.columns.len());
     for (index, column) in def.columns.iter().enumerate() {
-        let mut builder = ColumnBuilder::new(column.data_type, TextAs::Plain, values.rows.len());
+        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, values.rows.len());
         let from = targets.iter().position(|target| *target == index);
         for (at, row) in values.rows.iter().enumerate() {
             let literal = match from.and_then(|from| row.content.get(from)) {
@@ -173,7 +173,7 @@ fn append(builder: &mut ColumnBuilder, literal: &Literal<'_>, column: &Column, r
         (Literal::Number(_), _) => return Err(mismatch(column, "a number")),
     };
     result.map_err(|bad| {
-        let reason = bad.describe(&shown(text.as_bytes()), &column.data_type.sql_name());
+        let reason = bad.describe(&shown(text.as_bytes()), &column.sql_type());
         Error::new(bad.kind(), format!("row {row}, column {}: {reason}", column.name))
     })
 }
@@ -190,7 +190,7 @@ fn append_rounded(builder: &mut ColumnBuilder, text: &str) -> Result<(), Bad> {
 fn mismatch(column: &Column, what: &str) -> Error {
     Error::new(
         ErrorKind::DatatypeMismatch,
-        format!("column {} is {}, and {what} cannot be stored in it", column.name, column.data_type.sql_name()),
+        format!("column {} is {}, and {what} cannot be stored in it", column.name, column.sql_type()),
     )
     .with_hint("write the value in quotes, or with an explicit cast")
 }
@@ -200,6 +200,7 @@ mod tests {
     use super::*;
     use crate::dialect::Kind;
     use crate::dialect::definitions::{WithOptions, define};
+    use alluvia_space::ColumnType;
     use alluvia_types::{TableId, Version};
     use arrow::array::AsArray;
     use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
@@ -211,7 +212,8 @@ mod tests {
             ("c", DataType::Timestamp, true),
             ("d", DataType::Boolean, true),
         ];
-        let columns = columns.map(|(name, data_type, nullable)| (name.to_owned(), data_type, nullable));
+        let columns =
+            columns.map(|(name, data_type, nullable)| (name.to_owned(), ColumnType::from(data_type), nullable));
         define(TableId(1), "t", &columns, &WithOptions::default(), 0).unwrap()
     }
 

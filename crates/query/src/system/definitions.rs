@@ -93,7 +93,7 @@ pub(crate) fn columns(context: &StatementContext) -> Vec<Vec<Cell>> {
                 def.name.as_str().into(),
                 (at + 1).into(),
                 column.name.as_str().into(),
-                column.data_type.sql_name().into(),
+                column.sql_type().into(),
                 if column.nullable { "YES" } else { "NO" }.into(),
                 role.into(),
                 (!dimensions.is_empty()).then(|| dimensions.join(", ")).into(),

@@ -32,7 +32,14 @@ const DIR: &str = "/db";
 const CATALOG_NAME: &str = "alluvia";
 
 pub(crate) fn column(id: u32, name: &str, data_type: DataType) -> Column {
-    Column { id: ColumnId(id), name: name.to_owned(), storage_name: name.to_owned(), data_type, nullable: true }
+    Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        data_type,
+        nullable: true,
+        chars_max: None,
+    }
 }
 
 pub(crate) fn table(name: &str, columns: &[(&str, DataType)]) -> TableDef {

@@ -109,6 +109,25 @@ async fn options_say_how_csv_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_too_long_is_refused_in_every_format() {
+    let served = serve().await;
+    // The third row's text has three characters, and four bytes.
+    for (chars_max, status) in [(2, 400), (3, 200)] {
+        let sql = format!("CREATE TABLE t{chars_max} (a INT NOT NULL, b VARCHAR({chars_max}))");
+        assert_eq!(served.query(&sql).await.status, 200);
+        for (content_type, body) in bodies() {
+            let ask = served.ask("POST", &format!("/ingest/t{chars_max}")).header("content-type", content_type);
+            let answer = ask.body(body).send().await;
+            assert_eq!(answer.status, status, "{content_type}: {}", answer.text());
+            if status == 400 {
+                assert_eq!(answer.error(), (400, "22001".to_owned()), "{content_type}");
+                assert!(answer.text().contains("is too long for VARCHAR(2)"), "{}", answer.text());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bad_row_is_named_and_nothing_is_applied() {
     let served = serve().await;
     table(&served).await;

@@ -85,7 +85,9 @@ async fn the_catalog_tells_what_is_there() {
     let served = serve().await;
     let client = served.client().await;
     client
-        .batch_execute("CREATE TABLE sales (id BIGINT NOT NULL, d DECIMAL(10, 2)); CREATE TABLE b (x TEXT)")
+        .batch_execute(
+            "CREATE TABLE sales (id BIGINT NOT NULL, d DECIMAL(10, 2), s VARCHAR(20)); CREATE TABLE b (x TEXT)",
+        )
         .await
         .unwrap();
     assert_eq!(
@@ -98,14 +100,18 @@ async fn the_catalog_tells_what_is_there() {
          WHERE a.attrelid = 'public.sales'::regclass AND a.attnum > 0 ORDER BY a.attnum",
     )
     .await;
-    assert_eq!(columns, [["id", "bigint", "t"], ["d", "numeric(10,2)", "f"]]);
+    assert_eq!(columns, [["id", "bigint", "t"], ["d", "numeric(10,2)", "f"], ["s", "character varying(20)", "f"]]);
     let columns = rows(
         &client,
-        "SELECT column_name, data_type, is_nullable, numeric_precision FROM information_schema.columns
+        "SELECT column_name, data_type, is_nullable, coalesce(numeric_precision, character_maximum_length)
+         FROM information_schema.columns
          WHERE table_schema = 'public' AND table_name = 'sales' ORDER BY ordinal_position",
     )
     .await;
-    assert_eq!(columns, [["id", "bigint", "NO", "64"], ["d", "numeric", "YES", "10"]]);
+    assert_eq!(
+        columns,
+        [["id", "bigint", "NO", "64"], ["d", "numeric", "YES", "10"], ["s", "character varying", "YES", "20"]]
+    );
     for (sql, expected) in [
         ("SELECT current_database()", "alluvia"),
         ("SELECT current_schema()", "public"),

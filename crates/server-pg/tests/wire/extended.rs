@@ -29,6 +29,8 @@ async fn parameters_have_the_types_of_what_they_meet() {
     for (sql, expected) in [
         ("SELECT * FROM t WHERE a = $1 AND c LIKE $2 LIMIT $3", vec![Type::INT4, Type::TEXT, Type::INT8]),
         ("SELECT $1::date, $2", vec![Type::DATE, Type::TEXT]),
+        ("SELECT $1::varchar(3), CAST($2 AS CHARACTER VARYING(255))", vec![Type::TEXT, Type::TEXT]),
+        ("SELECT a FROM t WHERE c LIKE $1 ESCAPE '/' OR c ILIKE $2 ESCAPE ''", vec![Type::TEXT, Type::TEXT]),
         ("SELECT a FROM t WHERE b BETWEEN $1 AND $2 OR d > $3", vec![Type::INT8, Type::INT8, Type::FLOAT8]),
         ("INSERT INTO t (c, a) SELECT $1, $2", vec![Type::TEXT, Type::INT4]),
         ("SHOW freshness", vec![]),

@@ -38,8 +38,9 @@ async fn a_script_gives_rows_and_tags() {
 async fn errors_have_their_sqlstate_and_the_connection_goes_on() {
     let served = serve().await;
     let client = served.client().await;
-    client.batch_execute("CREATE TABLE t (a SMALLINT NOT NULL)").await.unwrap();
+    client.batch_execute("CREATE TABLE t (a SMALLINT NOT NULL); CREATE TABLE short (b VARCHAR(2))").await.unwrap();
     for (sql, expected) in [
+        ("INSERT INTO short VALUES ('abc')", "22001"),
         ("SELEKT 1", "42601"),
         ("SELECT * FROM nothing", "42P01"),
         ("SELECT b FROM t", "42703"),

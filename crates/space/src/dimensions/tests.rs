@@ -24,6 +24,7 @@ fn columns() -> Vec<Column> {
         storage_name: name.into(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     declared.into_iter().enumerate().map(column).collect()
 }

@@ -30,6 +30,7 @@ fn table(curve: Curve) -> TableDef {
         storage_name: name.into(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let columns: Vec<Column> = declared.into_iter().enumerate().map(column).collect();
     let def = TableDef {

@@ -18,6 +18,7 @@ fn table(declared: &str) -> TableDef {
         storage_name: name.into(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let columns: Vec<Column> = columns.into_iter().enumerate().map(column).collect();
     TableDef {

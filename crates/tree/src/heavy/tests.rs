@@ -34,6 +34,7 @@ fn table() -> TableDef {
         storage_name: name.to_owned(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let columns = [
         ("place", DataType::Text),

@@ -50,6 +50,7 @@ fn golden_table() -> TableDef {
         storage_name: name.to_owned(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let level = |name: &str, source| Level { name: name.to_owned(), source, bits: 3 };
     let store =
@@ -189,6 +190,7 @@ fn spiky() -> (TableDef, RowChunk) {
         storage_name: name.to_owned(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     table.columns = vec![
         column(0, "country", DataType::Text),

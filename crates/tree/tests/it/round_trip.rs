@@ -222,7 +222,10 @@ fn columns_added_and_dropped_later() {
     new.columns.retain(|column| column.storage_name != "c0" && column.storage_name != "c11");
     for (id, data_type) in [(100, DataType::Text), (101, DataType::Double)] {
         let name = format!("new{id}");
-        new.columns.insert(2, Column { id: ColumnId(id), storage_name: name.clone(), name, data_type, nullable: true });
+        new.columns.insert(
+            2,
+            Column { id: ColumnId(id), storage_name: name.clone(), name, data_type, nullable: true, chars_max: None },
+        );
     }
     let chunks = read(&segment, &new, &dictionaries, 0..10_000, 4096);
     let names: Vec<&str> = new.columns.iter().map(|column| column.storage_name.as_str()).collect();

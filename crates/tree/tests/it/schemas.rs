@@ -118,7 +118,14 @@ impl Maker<'_> {
             Source::Measure(_, nulls) => nulls,
         };
         let nullable = nulls > 0 || self.random.below(2) == 0;
-        self.columns.push(Column { id, storage_name: name.clone(), name: name.clone(), data_type, nullable });
+        self.columns.push(Column {
+            id,
+            storage_name: name.clone(),
+            name: name.clone(),
+            data_type,
+            nullable,
+            chars_max: None,
+        });
         self.sources.push(source);
         name
     }

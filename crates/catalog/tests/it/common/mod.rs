@@ -35,7 +35,14 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
     let mut column = |data_type: DataType| {
         let id = columns.len() as u32;
         let name = format!("c{id}");
-        columns.push(Column { id: ColumnId(id), storage_name: name.clone(), name, data_type, nullable: true });
+        columns.push(Column {
+            id: ColumnId(id),
+            storage_name: name.clone(),
+            name,
+            data_type,
+            nullable: true,
+            chars_max: None,
+        });
         ColumnId(id)
     };
     let mut dimensions = Vec::new();

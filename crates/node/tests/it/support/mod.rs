@@ -65,6 +65,7 @@ pub fn table(id: TableId, name: &str) -> TableDef {
         storage_name: name.to_owned(),
         data_type,
         nullable: true,
+        chars_max: None,
     };
     let columns = vec![column(0, "id", DataType::Int64), column(1, "kind", DataType::Text)];
     let dimensions = dimensions::parse("kind; number(id: linear 0..1000)", &columns).expect("a good declaration");

@@ -58,7 +58,7 @@ pub fn table(with_dimensions: bool) -> TableDef {
     let mut columns = Vec::new();
     let mut column = |name: String, data_type, nullable| {
         let id = ColumnId(columns.len() as u32 + 1);
-        columns.push(Column { id, storage_name: name.clone(), name, data_type, nullable });
+        columns.push(Column { id, storage_name: name.clone(), name, data_type, nullable, chars_max: None });
         id
     };
     let plain: Vec<ColumnId> =
