@@ -416,7 +416,7 @@ impl Session {
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
-                .with_hint("a transaction holds INSERTs and queries; COMMIT or ROLLBACK first"))
+                .with_hint("a transaction holds queries, INSERT and COPY, and is one batch; COMMIT or ROLLBACK first"))
         };
         let has_failed = matches!(self.state.lock().transaction, Transaction::Failed(_));
         if !has_failed && let Some(command) = kind.writes() {
@@ -432,7 +432,7 @@ impl Session {
             (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
             (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
             (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
-            (Transaction::Open(_), Kind::Copy(copy)) if copy.is_from() => refused("COPY FROM"),
+            (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),
             (Transaction::Open(_), _) => Ok(()),
         }
     }
@@ -498,7 +498,7 @@ impl Session {
     }
 }
 
-fn failed_transaction() -> Error {
+pub(super) fn failed_transaction() -> Error {
     Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
         .with_hint("ROLLBACK ends it, and ROLLBACK TO goes back to a savepoint")
 }
