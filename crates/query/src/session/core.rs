@@ -431,7 +431,7 @@ impl Session {
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
-                .with_hint("a transaction holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
+                .with_hint("it holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
         };
         let has_failed = matches!(self.state.lock().transaction, Transaction::Failed(_));
         if !has_failed && let Some(command) = kind.writes() {
