@@ -181,3 +181,67 @@ impl Session {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::definitions::{WithOptions, define};
+    use alluvia_catalog::alter;
+    use alluvia_space::{DataType, TableDef};
+
+    fn def(id: u32, name: &str) -> TableDef {
+        let columns = [("a".to_owned(), DataType::Int32, true)];
+        define(TableId(id), name, &columns, &WithOptions::default(), 7).unwrap()
+    }
+
+    fn create(id: u32, name: &str) -> Change {
+        Change::CreateTable { def: def(id, name) }
+    }
+
+    fn names(catalog: &Catalog) -> Vec<&str> {
+        catalog.tables().map(|entry| entry.def.name.as_str()).collect()
+    }
+
+    #[test]
+    fn changes_are_seen_over_whatever_is_newest_until_they_conflict() {
+        let text: Arc<str> = "a statement".into();
+        let newest = Arc::new(Catalog::default().apply(Version(1), &[create(1, "t")]).unwrap());
+        let mut own = PendingDefinitions::default();
+        own.push(&newest, waiting(1), vec![create(2, "u")], &text).unwrap();
+        let renamed = alter::rename_table(&def(2, "u"), "v").unwrap();
+        own.push(&newest, waiting(2), vec![Change::AlterTable { def: renamed, was: waiting(1) }], &text).unwrap();
+        assert_eq!((names(&own.over(&newest).unwrap()), names(&newest)), (vec!["t", "v"], vec!["t"]));
+        let newer = Arc::new(newest.apply(Version(2), &[create(3, "w")]).unwrap());
+        let seen = own.over(&newer).unwrap();
+        assert_eq!((names(&seen), seen.table("v").unwrap().changed_at), (vec!["t", "v", "w"], waiting(2)));
+        let taken = Arc::new(newest.apply(Version(3), &[create(4, "v")]).unwrap());
+        assert_eq!(own.over(&taken).unwrap_err().kind(), ErrorKind::Conflict);
+        own.truncate(1);
+        assert_eq!(names(&own.over(&taken).unwrap()), ["t", "u", "v"]);
+    }
+
+    #[test]
+    fn what_commit_submits_is_what_was_seen() {
+        let text: Arc<str> = "a statement".into();
+        let newest = Arc::new(Catalog::default().apply(Version(1), &[create(1, "t"), create(2, "u")]).unwrap());
+        let mut own = PendingDefinitions::default();
+        // Two names change places, and a table comes and goes.
+        for (number, (id, from, to, was)) in
+            [(1, "t", "x", Version(1)), (2, "u", "t", Version(1)), (1, "x", "u", waiting(0))].into_iter().enumerate()
+        {
+            let def = alter::rename_table(&def(id, from), to).unwrap();
+            own.push(&newest, waiting(number as u64), vec![Change::AlterTable { def, was }], &text).unwrap();
+        }
+        own.push(&newest, waiting(8), vec![create(3, "w")], &text).unwrap();
+        own.push(&newest, waiting(9), vec![Change::DropTable { id: TableId(3) }], &text).unwrap();
+        assert!(own.has_dropped(TableId(3)) && !own.has_dropped(TableId(1)));
+        let seen = own.over(&newest).unwrap();
+        let (changes, texts) = own.into_parts();
+        assert_eq!((changes.len(), texts.len()), (5, 5));
+        let committed = newest.apply(Version(2), &changes).unwrap();
+        let ids = |catalog: &Catalog| catalog.tables().map(|entry| entry.def.id.0).collect::<Vec<_>>();
+        assert_eq!((names(&committed), ids(&committed)), (vec!["t", "u"], vec![2, 1]));
+        assert_eq!((names(&seen), ids(&seen)), (vec!["t", "u"], vec![2, 1]));
+        assert!(changes.iter().all(|change| !matches!(change, Change::AlterTable { was, .. } if is_waiting(*was))));
+    }
+}
