@@ -1,4 +1,4 @@
-"""The server with its clients' own tools: psycopg 3, asyncpg, SQLAlchemy, psql.
+"""The server with its clients' own tools: psycopg 3, asyncpg, SQLAlchemy, pandas, psql.
 
 Usage: wire.py PATH_TO_ALLUVIA
 """
@@ -15,6 +15,7 @@ import threading
 from contextlib import contextmanager
 
 import asyncpg
+import pandas
 import psycopg
 import serving
 import sqlalchemy
@@ -214,6 +215,42 @@ async def with_asyncpg(port):
     await connection.close()
 
 
+def with_transactions(port):
+    """psycopg as it is unless it is told otherwise: it begins transactions by itself."""
+    target = f"host=127.0.0.1 port={port} user=alluvia dbname=alluvia"
+    with psycopg.connect(target) as connection, psycopg.connect(target, autocommit=True) as other:
+        def seen():
+            return other.execute("SELECT count(*) FROM pg_class WHERE relname = 'w'").fetchone()[0]
+
+        def write():
+            connection.execute("CREATE TABLE w (a INT, b TEXT)")
+            with connection.cursor().copy("COPY w FROM STDIN") as copy:
+                copy.write_row((1, "one"))
+                copy.write_row((2, None))
+            connection.execute("INSERT INTO w VALUES (%s, %s)", (3, "three"))
+            check(connection.execute("SELECT count(*), sum(a) FROM w").fetchone(), (3, 6), "psycopg, its own table before COMMIT")
+            check(seen(), 0, "psycopg, another's table before its COMMIT")
+
+        write()
+        connection.rollback()
+        check(seen(), 0, "psycopg, a table after ROLLBACK")
+        write()
+        try:
+            with connection.transaction():
+                connection.execute("ALTER TABLE w ADD COLUMN c INT")
+                connection.execute("INSERT INTO w VALUES (4, 'four', 4)")
+                connection.execute("SELECT 1 / 0")
+        except psycopg.errors.DivisionByZero:
+            pass
+        with connection.cursor().copy("COPY w TO STDOUT") as copy:
+            check(len(list(copy.rows())), 3, "psycopg, COPY out of a transaction after a savepoint")
+        connection.commit()
+        check(other.execute("SELECT count(*), sum(a) FROM w").fetchone(), (3, 6), "psycopg, a table after COMMIT")
+        connection.execute("DROP TABLE w")
+        connection.commit()
+        check(seen(), 0, "psycopg, a table that was dropped")
+
+
 def with_sqlalchemy(port):
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://alluvia@127.0.0.1:{port}/alluvia")
     metadata = sqlalchemy.MetaData()
@@ -223,9 +260,23 @@ def with_sqlalchemy(port):
         sqlalchemy.Column("b", sqlalchemy.Text),
         sqlalchemy.Column("c", sqlalchemy.Numeric(10, 2)),
     )
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        metadata.create_all(connection)
+    metadata.create_all(engine)
+    with engine.connect() as connection:
         check(sqlalchemy.inspect(connection).has_table("s"), True, "SQLAlchemy, has_table")
+    with engine.begin() as connection:
+        other = sqlalchemy.Table("other", sqlalchemy.MetaData(), sqlalchemy.Column("x", sqlalchemy.Integer))
+        other.create(connection)
+        connection.execute(other.insert(), [{"x": 1}, {"x": 2}])
+        check(sqlalchemy.inspect(connection).has_table("other"), True, "SQLAlchemy, has_table before COMMIT")
+        found = connection.execute(sqlalchemy.select(sqlalchemy.func.sum(other.c.x)))
+        check(found.scalar(), 3, "SQLAlchemy, a table and its rows in one transaction")
+        other.drop(connection)
+    check(sqlalchemy.inspect(engine).has_table("other"), False, "SQLAlchemy, a table that was dropped")
+    frame = pandas.DataFrame({"a": [1, 2], "b": ["x", None]})
+    for if_exists, rows in (("fail", 2), ("append", 4), ("replace", 2)):
+        frame.to_sql("framed", engine, index=False, if_exists=if_exists)
+        found = pandas.read_sql("SELECT count(*) AS n, sum(a) AS s, count(b) AS k FROM framed", engine)
+        check(found.values.tolist(), [[rows, rows // 2 * 3, rows // 2]], f"pandas, to_sql with if_exists={if_exists}")
     with engine.begin() as connection:
         connection.execute(table.insert(), [{"a": at, "b": str(at), "c": decimal.Decimal(at) / 2} for at in range(10)])
     with engine.connect() as connection:
@@ -390,6 +441,7 @@ def main():
         folder = pathlib.Path(folder)
         with served(binary, folder / "db") as (port, _):
             with_psycopg(port)
+            with_transactions(port)
             asyncio.run(with_asyncpg(port))
             with_sqlalchemy(port)
             with_psql(port)

@@ -1,7 +1,7 @@
 """DB-API 2.0 (PEP 249): this module is one, with `connect`, connections and cursors.
 
 A connection is a session. Unless it is in autocommit mode, a transaction begins before the first INSERT, and `commit` ends it: one
-atomic batch. Definitions (CREATE TABLE, ...) are batches of their own, and are refused inside a transaction.
+atomic batch. Definitions (CREATE TABLE, ...) are batches of their own; while a transaction is open, they are part of it.
 """
 
 from __future__ import annotations

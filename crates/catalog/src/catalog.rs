@@ -37,7 +37,7 @@ pub enum Change {
     AlterTable {
         /// The new definition, under the table's id.
         def: TableDef,
-        /// [`TableEntry::changed_at`] of the definition it was made from.
+        /// [`TableEntry::changed_at`] of the definition it was made from. Ignored where an earlier change of the same batch made that.
         was: Version,
     },
     /// Roles, owners or grants change.
@@ -167,7 +167,8 @@ impl Catalog {
         let Some(entry) = self.by_id.get(&def.id).cloned() else {
             return Err(conflict(format!("table '{}' was dropped by another batch", def.name)));
         };
-        if entry.changed_at != was {
+        // What the batch itself has made, nobody else can have changed.
+        if entry.changed_at != was && entry.changed_at != version {
             return Err(conflict(format!("table '{}' was altered by another batch", entry.def.name)));
         }
         if entry.def.name != def.name {

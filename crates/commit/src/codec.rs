@@ -9,8 +9,8 @@
 //! ```
 //!
 //! All integers are little-endian. The schema is not repeated in every batch: it is the table's definition as of
-//! `checked_at`, which the log itself (or the manifest) holds. One-row batches are the common case, and a schema message
-//! is ten times their size.
+//! `checked_at`, or as the body's own changes leave it, which the log itself (or the manifest) holds. One-row batches are
+//! the common case, and a schema message is ten times their size.
 
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{BatchKey, NewBatch, NewRows, ProducerMark, StagedLoad};

@@ -14,13 +14,13 @@ use crate::rights::{LogIns, Refusals, Trust};
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
 use crate::session::settings::{Settings, show_bytes};
-use crate::session::{Executor, QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, wrap};
+use crate::session::{Executor, QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, waiting, wrap};
 use crate::skipping::{PredicateCache, Tended};
 use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Store;
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, Result, Version};
 use arrow::datatypes::FieldRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
@@ -247,6 +247,11 @@ impl Engine {
     pub(crate) fn number(&self) -> u64 {
         let count = self.numbers.fetch_add(1, Ordering::Relaxed);
         ((self.store.clock().wall_micros() as u64) << 12) ^ count
+    }
+
+    /// A version for a definition that waits for the COMMIT of its transaction: later than that of any other.
+    pub(crate) fn waiting_version(&self) -> Version {
+        waiting(self.numbers.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Recent statements of all sessions.

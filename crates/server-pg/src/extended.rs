@@ -248,7 +248,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a transaction for an INSERT that more follows; ends it before what cannot be in one.
+    /// Begins a transaction for an INSERT that more follows; ends it before anything but queries, INSERT, SHOW and SET.
     async fn bracket(&mut self, command: &Command) -> Result<()> {
         if self.implicit {
             let can_be = matches!(command, Command::Query | Command::Show | Command::Insert | Command::Set);

@@ -1,7 +1,7 @@
 //! The simple protocol: a text with any number of statements.
 //!
 //! Each statement is a batch of its own, but that several of which one is an INSERT are one transaction, as in PostgreSQL: applied
-//! together or not at all. Where one of them cannot be in a transaction (DDL, COPY, BEGIN itself) each stands for itself.
+//! together or not at all. Where one of them is anything but a query, INSERT, SHOW or SET (DDL, COPY, BEGIN itself) each stands for itself.
 
 use crate::connection::Connection;
 use crate::io::is_gone;

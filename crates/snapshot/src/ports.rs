@@ -61,7 +61,7 @@ pub struct NewRows {
     /// The table.
     pub table: TableId,
     /// `TableEntry::changed_at` of the definition that the rows were checked against; refused with `Conflict` when the
-    /// table has changed since. Ignored for a table that the same batch creates.
+    /// table has changed since. Ignored for a table that the same batch creates or alters.
     pub checked_at: Version,
     /// In the table's storage schema, without the hidden columns.
     pub batches: Vec<RecordBatch>,

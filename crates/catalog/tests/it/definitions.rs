@@ -86,6 +86,30 @@ fn changes_made_from_a_definition_that_is_gone_conflict() {
 }
 
 #[test]
+fn a_batch_may_alter_and_drop_what_it_has_made_itself() {
+    let first = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    let alter = |def: &TableDef, was: u64| Change::AlterTable { def: def.clone(), was: Version(was) };
+    let wider = alter::add_column(&sales(), "x", DataType::Int32, true).unwrap();
+    let renamed = alter::rename_table(&wider, "orders").unwrap();
+    let second = first.apply(Version(2), &[alter(&wider, 1), alter(&renamed, 0)]).unwrap();
+    let entry = second.table("orders").unwrap();
+    assert_eq!((entry.changed_at, entry.def.as_ref()), (Version(2), &renamed));
+    assert!(second.table("sales").is_err());
+    let own = table(2, "own", &["x"], "");
+    let own_wider = alter::add_column(&own, "y", DataType::Int32, true).unwrap();
+    let changes = [
+        create(&own),
+        alter(&own_wider, 0),
+        Change::DropTable { id: TableId(2) },
+        create(&table(3, "own", &["z"], "")),
+    ];
+    assert_eq!(second.apply(Version(3), &changes).unwrap().table("own").unwrap().def.id, TableId(3));
+    // What it has not made must be what it was made from.
+    assert_eq!(kind(first.apply(Version(2), &[alter(&wider, 0)])), ErrorKind::Conflict);
+    assert_eq!(kind(second.apply(Version(3), &[create(&own), alter(&wider, 1)])), ErrorKind::Conflict);
+}
+
+#[test]
 fn an_alter_that_would_misread_files_is_refused() {
     let first = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
     let try_it = |change: &dyn Fn(&mut TableDef)| {

@@ -281,8 +281,12 @@ fn a_new_table_comes_with_its_rows_or_not_at_all() {
         assert_eq!((made, added), ((50_000, made.1), (50_000, made.1 + 1)), "each is one batch");
         session.sql("BEGIN").await.unwrap();
         assert_eq!(session.append_creating("v", &schema, stream(parts(1))).await.unwrap().committed, None);
-        let error = session.append_to_new("u", &schema, stream(parts(1))).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotSupported);
+        let taken = session.append_to_new("u", &schema, stream(parts(1))).await.unwrap();
+        assert_eq!((taken.rows, taken.committed), (50_000, None));
+        assert!(answer(&session, "SELECT count(*) AS n FROM u").await.contains("| 50000 |"));
+        assert_eq!(db.session().sql("SELECT * FROM u").await.unwrap_err().kind(), ErrorKind::UndefinedTable);
+        session.sql("ROLLBACK").await.unwrap();
+        assert_eq!(session.sql("SELECT * FROM u").await.unwrap_err().kind(), ErrorKind::UndefinedTable);
     });
 }
 

@@ -28,3 +28,4 @@ mod statements;
 mod support;
 mod times;
 mod tour;
+mod transactions;

@@ -7,6 +7,7 @@
 //!   the files again and passes over what is committed. What becomes of bad rows does not change which rows are accepted
 //!   before them, so a load that was refused goes on with `ON_ERROR skip`.
 //! - Without, the batch has the number of the session's producer, if there is one.
+//! - Rows for an open transaction are held, in memory, and nothing is committed here.
 //! - URLs come after the files, one after the other, each as the file that it was fetched into.
 //! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails.
 //! - A stopped load commits nothing more: the token is looked at after [`Phase::Committing`] is set, see `session::progress`.
@@ -19,6 +20,7 @@ use crate::copy::body::{BodyOptions, Bound, Hints, unpacked};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
+use crate::copy::held::Held;
 use crate::copy::json_array::Elements;
 use crate::copy::json_in::JsonInput;
 use crate::copy::options::{Compression, CopyOptions, Direction, Format, Header, OnError};
@@ -35,6 +37,7 @@ use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{BatchKey, Durability, NewBatch, ProducerMark, Store};
 use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use std::io::Read;
 use std::sync::Arc;
 use tracing::info_span;
@@ -52,6 +55,8 @@ pub(crate) struct LoadJob {
     pub(crate) stdin: Option<Box<dyn Read + Send>>,
     /// What is known of it.
     pub(crate) body: BodyOptions,
+    /// Where rows for an open transaction go.
+    pub(crate) held: Option<Arc<Mutex<Held>>>,
     pub(crate) places: CopyPlaces,
     pub(crate) entry: Arc<TableEntry>,
     /// As the statement lists them; empty means all.
@@ -266,6 +271,8 @@ struct Committer {
     mark: Option<ProducerMark>,
     /// The client's key of it.
     key: Option<BatchKey>,
+    /// Takes the rows instead of a batch.
+    held: Option<Arc<Mutex<Held>>>,
     /// Batches that were committed by an earlier run.
     committed_before: u64,
     /// The batch being made, from 1.
@@ -295,6 +302,7 @@ impl Committer {
             producer,
             mark: job.mark.clone(),
             key: job.body.key,
+            held: job.held.clone(),
             committed_before: known.map_or(0, |(mark, _)| mark.sequence),
             sequence: 1,
             rows_in_batch: 0,
@@ -325,6 +333,9 @@ impl Committer {
             self.rows_in_batch += count as u64;
             if self.is_repeated() {
                 self.report.rows_repeated += count as u64;
+            } else if let Some(held) = &self.held {
+                // Copied, as what is committed at once is before it goes into the log.
+                held.lock().push(compact(&now)?)?;
             } else if count < part_rows {
                 self.sink.append(compact(&now)?)?;
             } else {
@@ -367,6 +378,10 @@ impl Committer {
 
     fn submit(&mut self) -> Result<()> {
         let (entry, rows) = (&self.entry, self.rows_in_batch);
+        if self.held.is_some() {
+            self.report.rows += rows;
+            return Ok(());
+        }
         let next = Sink::new(self.store.clone(), entry.def.clone(), entry.changed_at, self.inline_bytes_max);
         self.progress.set_phase(Phase::Finishing);
         let done = std::mem::replace(&mut self.sink, next).finish()?;

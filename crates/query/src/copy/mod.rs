@@ -1,7 +1,8 @@
 //! Data in and out: COPY, load, result formats.
 //!
 //! Invariants:
-//! - A COPY without `BATCH_ROWS` is one atomic batch: refused, cancelled or failed, it applies nothing.
+//! - A COPY without `BATCH_ROWS` is one atomic batch, or joins that of the open transaction: refused, cancelled or failed, it applies
+//!   nothing.
 //! - Every row of the input is loaded or accounted for: by an error that names file, line, column and value, or by the rejects
 //!   file. Nothing is skipped, wrapped, truncated or turned into NULL unasked.
 //! - Memory is bounded whatever the files' size: readers, parsers and the store are joined by short channels.
@@ -20,6 +21,7 @@ mod columns;
 mod csv_in;
 mod csv_out;
 mod files;
+mod held;
 mod infer;
 mod json_array;
 mod json_in;
@@ -54,6 +56,7 @@ pub(crate) use assign::{Assigner, assign};
 pub(crate) use bind::Wanted;
 pub use body::{BodyOptions, Hints};
 pub(crate) use columns::{ColumnBuilder, TextAs};
+pub(crate) use held::Held;
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
 pub use output::ResultWriter;
@@ -78,6 +81,7 @@ use arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use output_file::OutputFile;
+use parking_lot::Mutex;
 use std::fmt;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -130,6 +134,8 @@ pub struct CopyContext {
     pub places: CopyPlaces,
     /// What is known of standard input.
     pub body: BodyOptions,
+    /// Where the rows of a COPY FROM go that is part of an open transaction: nothing is committed then.
+    pub(crate) held: Option<Arc<Mutex<Held>>>,
 }
 
 /// What a COPY FROM did.
@@ -151,7 +157,7 @@ pub struct CopyReport {
     pub committed: Option<Committed>,
 }
 
-/// Loads files into a table. `columns` are those that the statement lists, in its order: fields of CSV files go to them by
+/// Loads files into a table, or holds their rows for an open transaction. `columns` are those that the statement lists, in its order: fields of CSV files go to them by
 /// position, of other formats by name. With none, all columns are meant: by position in CSV without a header, else by name.
 ///
 /// Dropping the future stops the load, and nothing of the batch under way is applied.
@@ -173,6 +179,7 @@ pub async fn copy_from(
         on_commit: context.on_commit,
         stdin: context.streams.stdin,
         body: context.body,
+        held: context.held,
         places: context.places,
         entry: table,
         columns,

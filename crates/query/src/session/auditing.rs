@@ -3,7 +3,7 @@
 //! Invariant: whatever changes definitions, roles or grants goes through [`Session::submit`], and so through here.
 
 use crate::rights::{Audit, AuditEvent, is_refusal, write_refused_statement};
-use crate::session::core::{Run, Session, blocking};
+use crate::session::core::{Session, blocking};
 use alluvia_access::LogIn;
 use alluvia_catalog::Change;
 use alluvia_snapshot::{Committed, NewBatch};
@@ -24,17 +24,18 @@ impl Session {
         Audit::new(self.engine.store(), event, &self.client()).of_statement(self.id, sql, &authoriser)
     }
 
-    /// Writes that a batch is about to change definitions or rights, if it is; then its end is to be written, too.
-    pub(super) async fn audit_change(&self, run: &Run, batch: &NewBatch) -> Result<Option<Audit>> {
+    /// Writes of each statement of a batch that it is about to change definitions or rights, if the batch does; then its end is to be
+    /// written, too.
+    pub(super) async fn audit_changes(&self, texts: &[Arc<str>], batch: &NewBatch) -> Result<Vec<Audit>> {
         if batch.changes.is_empty() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let of_rights = batch.changes.iter().all(|change| matches!(change, Change::Rights { .. }));
         let event = if of_rights { AuditEvent::Rights } else { AuditEvent::Ddl };
-        let audit = self.audit_of(event, &run.text);
-        let begins = audit.clone();
-        blocking(move || begins.write("begins", None, None)).await?;
-        Ok(Some(audit))
+        let audits: Vec<Audit> = texts.iter().map(|text| self.audit_of(event, text)).collect();
+        let begins = audits.clone();
+        blocking(move || begins.iter().try_for_each(|audit| audit.write("begins", None, None))).await?;
+        Ok(audits)
     }
 
     /// Writes that the session was refused something, if that is what the error says, unless its user was refused too often. It
@@ -51,14 +52,18 @@ impl Session {
     }
 }
 
-/// Writes what became of a change. It has become that: where the log cannot be written, the line that it begins must do.
-pub(super) async fn audit_end(audit: Audit, committed: &Result<Committed>) {
+/// Writes what became of changes. They have become that: where the log cannot be written, the lines that they begin must do.
+pub(super) async fn audit_ends(audits: Vec<Audit>, committed: &Result<Committed>) {
+    if audits.is_empty() {
+        return;
+    }
     let (version, error) = match committed {
         Ok(committed) => (Some(committed.version), None),
         Err(error) => (None, Some(error.clone())),
     };
     let outcome = if error.is_some() { "failed" } else { "done" };
-    if let Err(error) = blocking(move || audit.write(outcome, version, error.as_ref())).await {
+    let write = move || audits.iter().try_for_each(|audit| audit.write(outcome, version, error.as_ref()));
+    if let Err(error) = blocking(write).await {
         tracing::error!(%error, "the end of a change could not be written into the audit log");
     }
 }

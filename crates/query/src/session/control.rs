@@ -3,9 +3,10 @@
 use crate::dialect::statement::{Access, Procedure, SettingCommand, SettingValue};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
+use crate::session::pending::conflict;
 use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings, parse_switch};
 use crate::session::transaction::{OpenTransaction, Transaction};
-use alluvia_snapshot::{Freshness, NewBatch, Want};
+use alluvia_snapshot::{Committed, Freshness, Want};
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,11 +78,7 @@ impl Session {
             Transaction::Open(mut open) => {
                 let locals = std::mem::take(&mut open.locals);
                 let settings_before = open.settings_before.clone();
-                let rows = open.into_rows();
-                let result = match rows.is_empty() {
-                    true => Ok(None),
-                    false => self.submit(run, NewBatch { rows, ..NewBatch::default() }).await.map(Some),
-                };
+                let result = self.commit_open(run, *open).await;
                 let mut state = self.state.lock();
                 match result {
                     Ok(committed) => {
@@ -105,6 +102,15 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The batch of a transaction; `None` if there is nothing in it.
+    async fn commit_open(&self, run: &Run, open: OpenTransaction) -> Result<Option<Committed>> {
+        let (batch, texts) = open.into_batch()?;
+        if batch.rows.is_empty() && batch.changes.is_empty() {
+            return Ok(None);
+        }
+        self.submit_of(run, batch, &texts).await.map(Some).map_err(conflict)
     }
 
     /// ROLLBACK: as if the transaction had not been, its SETs included.

@@ -5,6 +5,7 @@
 //! - Which files and URLs it may name is decided by whose session it is, here and nowhere else.
 //! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or dropped.
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
+//! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
 
 use crate::copy::{
     BodyOptions, CopyContext, CopyPlaces, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to,
@@ -26,6 +27,11 @@ impl CopyStatement {
     /// Whether it writes a table.
     pub(crate) fn is_from(&self) -> bool {
         matches!(self, CopyStatement::From { .. })
+    }
+
+    /// Whether it commits batch after batch.
+    pub(crate) fn is_in_batches(&self) -> bool {
+        matches!(self, CopyStatement::From { options, .. } if options.batch_rows.is_some())
     }
 
     fn hand_in(&mut self, handed: Streams) {
@@ -83,9 +89,18 @@ impl Session {
             CopyStatement::From { table, columns, source, options, streams } => {
                 let entry = self.table_for(INSERT, &user_table(&table)?)?;
                 let columns = columns.iter().map(name_of).collect();
-                let context = self.copy_context(run, &streams);
+                let mut context = self.copy_context(run, &streams);
+                let held = self.is_open().then(|| Arc::new(Mutex::new(self.held())));
+                if held.is_some() {
+                    // COMMIT numbers the batch.
+                    (context.mark, context.held) = (None, held.clone());
+                }
                 let numbered = context.mark.is_some();
-                let report = copy_from(context, entry, columns, source, options).await?;
+                let report = copy_from(context, Arc::clone(&entry), columns, source, options).await?;
+                if let Some(held) = held {
+                    let rows = std::mem::take(&mut held.lock().batches);
+                    self.hold(&entry, rows)?;
+                }
                 if numbered && report.committed.is_some() {
                     let mut state = self.state.lock();
                     state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
@@ -124,6 +139,7 @@ impl Session {
             streams: std::mem::take(&mut *streams.lock()),
             places: self.copy_places(),
             body: BodyOptions::default(),
+            held: None,
         }
     }
 }

@@ -7,11 +7,12 @@
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
 
 use crate::answer::Aim;
+use crate::dialect::definitions::TableChange;
 use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
 use crate::rights::{Authoriser, Need, Who, of_statement};
-use crate::session::auditing::audit_end;
+use crate::session::auditing::audit_ends;
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
@@ -23,7 +24,7 @@ use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
 use crate::system::cut;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use futures::future::BoxFuture;
@@ -87,6 +88,10 @@ pub(crate) struct State {
 }
 
 impl State {
+    fn authoriser(&self, catalog: Arc<Catalog>) -> Authoriser {
+        Authoriser::new(self.who.clone(), Arc::clone(&self.settings.role), catalog)
+    }
+
     /// An error came: an open transaction can only end, or go back to a savepoint.
     pub(crate) fn fail_transaction(&mut self) {
         self.transaction = match std::mem::take(&mut self.transaction) {
@@ -184,9 +189,19 @@ impl Session {
 
     /// What the session may, now.
     pub(crate) fn authoriser(&self) -> Authoriser {
-        let catalog = self.engine.store().catalog();
-        let state = self.state.lock();
-        Authoriser::new(state.who.clone(), Arc::clone(&state.settings.role), catalog)
+        let newest = self.engine.store().catalog();
+        let mut state = self.state.lock();
+        // That another session made the transaction's own impossible is told where they are looked at.
+        let catalog = state.definitions(&newest).unwrap_or(newest);
+        state.authoriser(catalog)
+    }
+
+    /// The same, to resolve tables by its definitions; refused if the open transaction's own can no longer be.
+    pub(super) fn resolver(&self) -> Result<Authoriser> {
+        let newest = self.engine.store().catalog();
+        let mut state = self.state.lock();
+        let catalog = state.definitions(&newest)?;
+        Ok(state.authoriser(catalog))
     }
 
     /// Where the session stands.
@@ -416,7 +431,7 @@ impl Session {
     pub(crate) fn check_transaction(&self, kind: &Kind) -> Result<()> {
         let refused = |what: &str| {
             Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
-                .with_hint("a transaction holds INSERTs and queries; COMMIT or ROLLBACK first"))
+                .with_hint("it holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
         };
         let has_failed = matches!(self.state.lock().transaction, Transaction::Failed(_));
         if !has_failed && let Some(command) = kind.writes() {
@@ -426,21 +441,21 @@ impl Session {
             (Transaction::None, _) => Ok(()),
             (_, Kind::Commit | Kind::Rollback | Kind::RollbackTo(_)) => Ok(()),
             (Transaction::Failed(_), _) => Err(failed_transaction()),
-            (Transaction::Open(_), Kind::CreateTable(_)) => refused("CREATE TABLE"),
-            (Transaction::Open(_), Kind::DropTable { .. }) => refused("DROP TABLE"),
-            (Transaction::Open(_), Kind::AlterTable(_)) => refused("ALTER TABLE"),
+            (Transaction::Open(_), Kind::AlterTable(alter)) if matches!(alter.change, TableChange::Owner(_)) => {
+                refused("ALTER TABLE ... OWNER TO")
+            }
             (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
             (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
             (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
-            (Transaction::Open(_), Kind::Copy(copy)) if copy.is_from() => refused("COPY FROM"),
+            (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),
             (Transaction::Open(_), _) => Ok(()),
         }
     }
 
-    /// The newest visible definition of a user table, with near names if there is none; refused if the session may not use it for
-    /// this.
+    /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none; refused if the
+    /// session may not use it for this.
     pub(crate) fn table_for(&self, need: Need, name: &str) -> Result<Arc<TableEntry>> {
-        let authoriser = self.authoriser();
+        let authoriser = self.resolver()?;
         let entry = authoriser.catalog().table(name)?;
         authoriser.table(need, entry)?;
         Ok(Arc::clone(entry))
@@ -454,19 +469,22 @@ impl Session {
     }
 
     /// Commits one batch. Its producer is the session's, unless the batch names another.
-    pub(crate) async fn submit(&self, run: &Run, mut batch: NewBatch) -> Result<Committed> {
+    pub(crate) async fn submit(&self, run: &Run, batch: NewBatch) -> Result<Committed> {
+        self.submit_of(run, batch, std::slice::from_ref(&run.text)).await
+    }
+
+    /// The same, of the statements that have changed definitions by it.
+    pub(super) async fn submit_of(&self, run: &Run, mut batch: NewBatch, texts: &[Arc<str>]) -> Result<Committed> {
         run.token.check()?;
         run.progress.set_phase(Phase::Committing);
         let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
-        let audit = self.audit_change(run, &batch).await?;
+        let audits = self.audit_changes(texts, &batch).await?;
         let store = Arc::clone(self.engine.store());
         let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
         run.progress.set_phase(Phase::Idle);
-        if let Some(audit) = audit {
-            audit_end(audit, &committed).await;
-        }
+        audit_ends(audits, &committed).await;
         let committed = committed?;
         self.wrote(committed.version, durability);
         if own_mark.is_some() {
@@ -498,7 +516,7 @@ impl Session {
     }
 }
 
-fn failed_transaction() -> Error {
+pub(super) fn failed_transaction() -> Error {
     Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
         .with_hint("ROLLBACK ends it, and ROLLBACK TO goes back to a savepoint")
 }

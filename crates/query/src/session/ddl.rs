@@ -1,7 +1,7 @@
 //! Definitions: CREATE, DROP and ALTER TABLE, and what describes a table.
 //!
-//! A change is checked against the newest visible definitions and committed as a batch; if another session changed the same
-//! table in between, the batch is refused with `Conflict` and nothing has happened.
+//! A change is checked against the newest visible definitions and committed as a batch, or added to the open transaction's; if
+//! another session changed the same table in between, the batch is refused with `Conflict` and nothing has happened.
 
 use crate::dialect::Hints;
 use crate::dialect::definitions::{AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define};
@@ -17,6 +17,7 @@ use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
 use alluvia_space::{ColumnType, DataType, Ladder, TableDef};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use std::sync::Arc;
 
@@ -40,23 +41,36 @@ impl Session {
             });
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let def = define(id, &create.name, &columns, &create.with, seed)?;
-            let changes = self.creating(def)?;
-            self.submit(run, NewBatch { changes, ..NewBatch::default() }).await?;
+            self.change(run, self.creating(def)?).await?;
             return Ok(Outcome::done("CREATE TABLE"));
         };
         let planned = self.plan(run, query, hints).await?;
         let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
         let columns = columns_of(&planned.schema(), &names)?;
         let def = define(id, &create.name, &columns, &create.with, seed)?;
-        let mut batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
         let all: Vec<usize> = (0..def.columns.len()).collect();
         let mapping = mapping(&def, &all);
+        if self.is_open() {
+            let rows = self.read_all(run, &planned, &def, &mapping).await?;
+            let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+            run.progress.add_rows(count as u64);
+            self.create_with(run, def, rows).await?;
+            return Ok(Outcome::done(format!("SELECT {count}")).with_used(planned.used()));
+        }
+        let mut batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
         // The version is ignored for a table that the same batch creates.
         let rows = self.stream_into(run, &planned, &Arc::new(def), Version(0), &mapping, &mut batch).await?;
         let used = planned.used();
         drop(planned);
         self.submit(run, batch).await?;
         Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+    }
+
+    /// Adds a new table and its rows to the open transaction.
+    pub(super) async fn create_with(&self, run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
+        let name = def.name.clone();
+        self.change(run, self.creating(def)?).await?;
+        self.hold(&self.table_for(Need::Definition, &name)?, rows)
     }
 
     /// A new table, which is whose it is that makes it.
@@ -97,7 +111,7 @@ impl Session {
             }
         }
         if !changes.is_empty() {
-            self.submit(run, NewBatch { changes, ..NewBatch::default() }).await?;
+            self.change(run, changes).await?;
         }
         Ok(outcome)
     }
@@ -124,8 +138,7 @@ impl Session {
         }
         def.validate()?;
         let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
-        let changes = vec![Change::AlterTable { def, was: entry.changed_at }];
-        self.submit(run, NewBatch { changes, ..NewBatch::default() }).await?;
+        self.change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
         let outcome = Outcome::done("ALTER TABLE");
         Ok(match ladder {
             Some(ladder) => outcome.with_notice(format!(
@@ -158,9 +171,9 @@ impl Session {
 
     /// SHOW TABLES.
     pub(crate) fn show_tables(&self) -> Outcome {
-        let catalog = self.engine.store().catalog();
+        let authoriser = self.authoriser();
         let row = |entry: &Arc<TableEntry>| vec![Some(PUBLIC.to_owned()), Some(entry.def.name.clone())];
-        Outcome::table("SHOW", &["table_schema", "table_name"], catalog.tables().map(row).collect())
+        Outcome::table("SHOW", &["table_schema", "table_name"], authoriser.catalog().tables().map(row).collect())
     }
 
     /// SHOW CREATE TABLE.

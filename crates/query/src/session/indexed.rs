@@ -1,7 +1,7 @@
 //! Statements that the index answers, without a plan.
 //!
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
-//! open transaction has rows of the table, which are in no index.
+//! open transaction has rows of the table, which are in no index, or definitions of its own.
 
 use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run, run_within};
 use crate::dialect::Hints;
@@ -130,7 +130,8 @@ impl Session {
     /// The statement on its snapshot; `None` if the index cannot answer it.
     pub(super) async fn ready(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
         // The index knows all rows, and of samples nothing.
-        if !run.settings.short_path || sample_fraction_of(&run.settings, hints)? < 1.0 {
+        let may_answer = run.settings.short_path && !self.has_own_definitions();
+        if !may_answer || sample_fraction_of(&run.settings, hints)? < 1.0 {
             return Ok(None);
         }
         // Planning tells an exact answer's HAVING, and its order by what is not shown.

@@ -4,12 +4,12 @@
 //! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
 //! thread and back.
 
-use crate::copy::{Assigner, Sink, TextAs, tight_batch};
+use crate::copy::{Assigner, Held, Sink, TextAs, tight_batch};
 use crate::dialect::Hints;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::Insert;
 use crate::rights::INSERT;
-use crate::session::core::{Run, Session, blocking};
+use crate::session::core::{Run, Session, blocking, failed_transaction};
 use crate::session::errors::from_datafusion;
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
@@ -61,7 +61,8 @@ impl Session {
         Ok(inserted(rows, committed).with_used(used))
     }
 
-    fn is_open(&self) -> bool {
+    /// Whether rows go into an open transaction.
+    pub(super) fn is_open(&self) -> bool {
         matches!(self.state.lock().transaction, Transaction::Open(_))
     }
 
@@ -81,14 +82,27 @@ impl Session {
         {
             let mut state = self.state.lock();
             if let Transaction::Open(open) = &mut state.transaction {
-                let bytes_max = self.engine.store().info().tail_bytes_max / 4;
-                open.push(entry, batches, bytes_max)?;
+                open.push(entry, batches, self.pending_bytes_max())?;
                 return Ok(inserted(rows as u64, None));
             }
         }
         let new_rows = NewRows { table: entry.def.id, checked_at: entry.changed_at, batches };
         let committed = self.submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
         Ok(inserted(rows as u64, Some(committed)))
+    }
+
+    /// Rows of one table into the transaction that was open when its statement began.
+    pub(super) fn hold(&self, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<()> {
+        match &mut self.state.lock().transaction {
+            Transaction::Open(_) if batches.is_empty() => Ok(()),
+            Transaction::Open(open) => open.push(entry, batches, self.pending_bytes_max()),
+            _ => Err(failed_transaction()),
+        }
+    }
+
+    /// What a transaction may hold in memory.
+    fn pending_bytes_max(&self) -> u64 {
+        self.engine.store().info().tail_bytes_max / 4
     }
 
     /// A query's rows, cast to a table's columns, as what a batch takes. Gives the number of rows.
@@ -125,7 +139,7 @@ impl Session {
     }
 
     /// A query's rows, cast to a table's columns, in memory: for an open transaction, whose bound is checked on the way.
-    async fn read_all(
+    pub(super) async fn read_all(
         &self,
         run: &Run,
         planned: &Planned,
@@ -144,31 +158,7 @@ impl Session {
 
     /// Nothing yet, of what the open transaction may be given by one statement.
     pub(crate) fn held(&self) -> Held {
-        Held { batches: Vec::new(), bytes: 0, bytes_max: self.engine.store().info().tail_bytes_max / 4 }
-    }
-}
-
-/// Rows on their way into the open transaction.
-pub(crate) struct Held {
-    pub(crate) batches: Vec<RecordBatch>,
-    bytes: u64,
-    bytes_max: u64,
-}
-
-impl Held {
-    /// Adds rows, if there is room.
-    pub(crate) fn push(&mut self, rows: RecordBatch) -> Result<()> {
-        self.bytes += rows.get_array_memory_size() as u64;
-        if self.bytes > self.bytes_max {
-            let bytes_max = self.bytes_max;
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                format!("the statement gives more than the {bytes_max} bytes of rows that a transaction can hold"),
-            )
-            .with_hint("run it outside of a transaction, where it is staged on disk"));
-        }
-        self.batches.push(rows);
-        Ok(())
+        Held::new(self.pending_bytes_max())
     }
 }
 

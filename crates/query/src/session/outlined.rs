@@ -1,6 +1,7 @@
 //! Statements over the drawn rows of one box, whose plan is known but for its rows.
 //!
-//! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors of making one, which it tells.
+//! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors of making one, which it tells, and
+//! everything while the open transaction has definitions of its own.
 
 use crate::dialect::Hints;
 use crate::sample::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 impl Session {
     /// The answer, if the statement has an outline.
     pub(super) async fn answer_by_outline(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
-        if !run.settings.short_path {
+        if !run.settings.short_path || self.has_own_definitions() {
             return Ok(None);
         }
         let Some(asked) = Asked::of(query) else { return Ok(None) };

@@ -261,10 +261,12 @@ impl Session {
         hints: &Hints,
         accuracy: Option<Accuracy>,
     ) -> Result<Arc<StatementContext>> {
-        let pending = match &self.state.lock().transaction {
-            Transaction::Open(open) => open.pending(&snapshot.catalog)?,
+        let (pending, has_own_definitions) = match &self.state.lock().transaction {
+            Transaction::Open(open) => (open.pending(&snapshot.catalog)?, open.has_own_definitions()),
             _ => Default::default(),
         };
+        // What is kept between statements is of definitions that are everybody's.
+        let uses_kept = !has_own_definitions;
         let used = UsedCounters::new(snapshot);
         let sample_fraction = sample_fraction_of(&run.settings, hints)?;
         let context = Arc::new(StatementContext {
@@ -277,11 +279,11 @@ impl Session {
             sessions: Arc::clone(self.engine.sessions()),
             cuboids: Arc::clone(self.engine.cuboids()),
             predicates: Arc::clone(self.engine.predicates()),
-            skipping: run.settings.predicate_cache.then(|| Arc::clone(self.engine.predicates())),
+            skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(self.engine.predicates())),
             scans: Arc::clone(self.engine.scans()),
             index: IndexUse {
                 // The index knows of all rows.
-                rule: run.settings.index_rule && sample_fraction >= 1.0,
+                rule: run.settings.index_rule && uses_kept && sample_fraction >= 1.0,
                 cuboids: run.settings.cuboids,
                 accuracy,
                 threads: run.settings.threads,
@@ -315,7 +317,7 @@ impl Session {
     /// here can be scanned.
     pub(crate) fn pin(&self, references: &[TableReference], settings: &Settings, hints: &Hints) -> Result<Snapshot> {
         let store = self.engine.store();
-        let authoriser = self.authoriser();
+        let authoriser = self.resolver()?;
         let mut catalog = Arc::clone(authoriser.catalog());
         loop {
             let tables = tables_of(references, &catalog);
@@ -331,7 +333,8 @@ impl Session {
                     _ => (state.seen, None),
                 }
             };
-            let snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
+            let mut snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
+            self.add_own_definitions(&mut snapshot, &tables)?;
             // Between the two looks at the definitions a table may have come or gone.
             if tables_of(references, &snapshot.catalog) == tables {
                 let mut state = self.state.lock();

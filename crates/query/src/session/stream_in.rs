@@ -107,7 +107,7 @@ impl Session {
 
     /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
     /// without dimensions. Names become lower case, as they do in SQL, unless two would become one. If anything fails there is no
-    /// table. Not within a transaction.
+    /// table. In an open transaction table and rows are its own until COMMIT.
     pub fn append_to_new<'a, S>(
         &'a self,
         table: &'a str,
@@ -161,17 +161,9 @@ impl Session {
             let place = &appended;
             let text = format!("/* rows from a program into new */ {table}");
             self.run(&text, |run| async move {
-                self.await_own_writes().await?;
-                if self.in_transaction() {
-                    self.check_usable()?;
-                    self.check_writable("CREATE TABLE")?;
-                    return Err(Error::new(
-                        ErrorKind::NotSupported,
-                        "creating a table for rows inside a transaction is not supported",
-                    )
-                    .with_hint("COMMIT or ROLLBACK first; without a transaction table and rows are one atomic batch"));
-                }
+                self.check_usable()?;
                 self.check_writable("CREATE TABLE")?;
+                self.await_own_writes().await?;
                 if self.table_for(Need::Definition, table).is_ok() {
                     return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
                         .with_hint("append to it, choose another name, or drop the table first"));
@@ -179,6 +171,14 @@ impl Session {
                 self.authoriser().database(Privilege::Create)?;
                 let id = self.engine.store().new_table_id();
                 let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
+                if self.is_open() {
+                    let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
+                    let (count, rows) = self.held_rows(&run, &entry, rows).await?;
+                    run.progress.add_rows(count);
+                    self.create_with(&run, def, rows).await?;
+                    *place.lock() = Some(Appended { rows: count, committed: None });
+                    return Ok(Outcome::tagged("INGEST"));
+                }
                 let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
                 // The version is ignored for a table that the same batch creates.
                 let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
@@ -227,8 +227,14 @@ impl Session {
         Ok(Appended { rows: matched.rows, committed })
     }
 
-    /// They are held until all have come: who drops this in the middle leaves the transaction as it was.
-    async fn append_pending(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, mut rows: Rows<'_>) -> Result<Appended> {
+    async fn append_pending(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>) -> Result<Appended> {
+        let (count, rows) = self.held_rows(run, entry, rows).await?;
+        self.write(run, entry, rows).await?;
+        Ok(Appended { rows: count, committed: None })
+    }
+
+    /// All rows, and how many: who drops this in the middle leaves the transaction as it was.
+    async fn held_rows(&self, run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
         let mut matched = Matched { entry, known: None, rows: 0 };
         let mut held = self.held();
         while let Some(next) = rows.next().await {
@@ -239,7 +245,6 @@ impl Session {
                 held.push(compact(&matched.assign(&next)?)?)?;
             }
         }
-        self.write(run, entry, held.batches).await?;
-        Ok(Appended { rows: matched.rows, committed: None })
+        Ok((matched.rows, held.batches))
     }
 }

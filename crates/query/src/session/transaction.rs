@@ -1,17 +1,22 @@
 //! A session's transaction: one snapshot to read, one batch to write.
 //!
 //! Invariants:
-//! - Everything between BEGIN and COMMIT reads the version that BEGIN pinned, and the transaction's own rows above it.
+//! - Everything between BEGIN and COMMIT reads the version that BEGIN pinned, and the transaction's own rows above it, by its own
+//!   definitions.
 //! - COMMIT submits one batch; until then nobody else sees anything of it, and ROLLBACK leaves nothing.
 //! - After an error the transaction only ends, or goes back to a savepoint: what it read or wrote since no longer means what its
 //!   client thinks.
-//! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, settings, savepoints before it, and itself.
+//! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
+//! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition that it makes.
 
+use crate::session::pending::{PendingDefinitions, in_log};
 use crate::session::settings::Settings;
-use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_snapshot::NewRows;
+use alluvia_catalog::{Catalog, Change, TableEntry};
+use alluvia_snapshot::{NewBatch, NewRows};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
-use arrow::record_batch::RecordBatch;
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +43,7 @@ pub(crate) struct OpenTransaction {
     /// Settings that SET LOCAL changed, with what they were.
     pub(crate) locals: Vec<(&'static str, Settings)>,
     tables: BTreeMap<TableId, PendingRows>,
+    definitions: PendingDefinitions,
     bytes: u64,
     savepoints: Vec<Savepoint>,
     /// Nobody went on with it in time: its COMMIT is an error.
@@ -46,11 +52,13 @@ pub(crate) struct OpenTransaction {
     pub(crate) has_run: bool,
 }
 
-/// A place in a transaction. Rows are only ever added, so how many batches there were says which.
+/// A place in a transaction. Rows and changes are only ever added, so how many there were says which.
 #[derive(Debug)]
 struct Savepoint {
     name: String,
-    batches: BTreeMap<TableId, usize>,
+    /// How many batches of rows waited, and by which definition.
+    tables: BTreeMap<TableId, (usize, Arc<TableEntry>)>,
+    definitions: usize,
     bytes: u64,
     outside: Outside,
 }
@@ -72,6 +80,7 @@ const SAVEPOINTS_MAX: usize = 1 << 16;
 /// Rows of one table that wait for COMMIT.
 #[derive(Debug)]
 struct PendingRows {
+    /// The definition that they are read by: the one they were checked against, or what the transaction has made of it since.
     entry: Arc<TableEntry>,
     batches: Vec<RecordBatch>,
 }
@@ -84,6 +93,7 @@ impl OpenTransaction {
             settings_before,
             locals: Vec::new(),
             tables: BTreeMap::new(),
+            definitions: PendingDefinitions::default(),
             bytes: 0,
             savepoints: Vec::new(),
             is_abandoned: false,
@@ -122,10 +132,45 @@ impl OpenTransaction {
     /// The rows that statements of the transaction see beside the snapshot.
     pub(crate) fn pending(&self, catalog: &Catalog) -> Result<BTreeMap<TableId, Vec<RecordBatch>>> {
         let current = |(id, rows): (&TableId, &PendingRows)| match catalog.by_id(*id) {
-            Some(entry) if entry.changed_at == rows.entry.changed_at => Ok((*id, rows.batches.clone())),
+            Some(entry) if entry.changed_at == rows.entry.changed_at => Ok((*id, rows.fitted()?)),
             _ => Err(changed(&rows.entry.def.name)),
         };
-        self.tables.iter().map(current).collect()
+        self.kept().map(current).collect()
+    }
+
+    /// Rows of the tables that the transaction has not dropped.
+    fn kept(&self) -> impl Iterator<Item = (&TableId, &PendingRows)> {
+        self.tables.iter().filter(|(table, _)| !self.definitions.has_dropped(**table))
+    }
+
+    /// The definitions that the transaction sees; `newest` are the newest visible ones.
+    pub(crate) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
+        self.definitions.over(newest)
+    }
+
+    /// Whether it has changed any.
+    pub(crate) fn has_own_definitions(&self) -> bool {
+        self.definitions.len() > 0
+    }
+
+    /// Adds changes of definitions by the statement `text`, under a version that waits. Rows follow the definition of their table.
+    pub(crate) fn change(
+        &mut self,
+        newest: &Arc<Catalog>,
+        version: Version,
+        changes: Vec<Change>,
+        text: &Arc<str>,
+    ) -> Result<()> {
+        let before = self.definitions.over(newest)?;
+        let after = self.definitions.push(newest, version, changes, text)?;
+        for (table, rows) in &mut self.tables {
+            let Some(entry) = after.by_id(*table).filter(|entry| entry.changed_at == version) else { continue };
+            if before.by_id(*table).is_none_or(|was| was.changed_at != rows.entry.changed_at) {
+                return Err(changed(&rows.entry.def.name));
+            }
+            rows.entry = Arc::clone(entry);
+        }
+        Ok(())
     }
 
     /// Savepoints that there are.
@@ -139,9 +184,11 @@ impl OpenTransaction {
             return Err(Error::new(ErrorKind::Busy, format!("the transaction has {SAVEPOINTS_MAX} savepoints"))
                 .with_hint("RELEASE those that are done with"));
         }
-        let batches = self.tables.iter().map(|(table, rows)| (*table, rows.batches.len())).collect();
+        let place = |(table, rows): (&TableId, &PendingRows)| (*table, (rows.batches.len(), Arc::clone(&rows.entry)));
+        let tables = self.tables.iter().map(place).collect();
         let outside = Outside { settings, locals: self.locals.clone(), cursors };
-        self.savepoints.push(Savepoint { name, batches, bytes: self.bytes, outside });
+        let (definitions, bytes) = (self.definitions.len(), self.bytes);
+        self.savepoints.push(Savepoint { name, tables, definitions, bytes, outside });
         Ok(())
     }
 
@@ -169,16 +216,19 @@ impl OpenTransaction {
         })
     }
 
-    /// Drops the rows that no COMMIT can take any more: those after the last savepoint, or all.
+    /// Drops the rows and definitions that no COMMIT can take any more: those after the last savepoint, or all.
     pub(crate) fn drop_unsaved(&mut self) {
         let Some(last) = self.savepoints.last() else {
             self.tables.clear();
+            self.definitions.truncate(0);
             self.bytes = 0;
             return;
         };
-        self.tables.retain(|table, rows| match last.batches.get(table) {
-            Some(batches) => {
+        self.definitions.truncate(last.definitions);
+        self.tables.retain(|table, rows| match last.tables.get(table) {
+            Some((batches, entry)) => {
                 rows.batches.truncate(*batches);
+                rows.entry = Arc::clone(entry);
                 true
             }
             None => false,
@@ -186,15 +236,40 @@ impl OpenTransaction {
         self.bytes = last.bytes;
     }
 
-    /// What COMMIT submits.
-    pub(crate) fn into_rows(self) -> Vec<NewRows> {
-        let rows = self.tables.into_iter().map(|(table, pending)| NewRows {
-            table,
-            checked_at: pending.entry.changed_at,
-            batches: pending.batches,
-        });
-        rows.collect()
+    /// What COMMIT submits, and the texts of the statements that have changed definitions.
+    pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Arc<str>>)> {
+        let new_rows = |(table, pending): (&TableId, &PendingRows)| {
+            let checked_at = in_log(pending.entry.changed_at);
+            Ok(NewRows { table: *table, checked_at, batches: pending.fitted()? })
+        };
+        let rows = self.kept().map(new_rows).collect::<Result<_>>()?;
+        let (changes, texts) = self.definitions.into_parts();
+        Ok((NewBatch { changes, rows, ..NewBatch::default() }, texts))
     }
+}
+
+impl PendingRows {
+    /// The rows in the storage schema of the definition that they are read by.
+    fn fitted(&self) -> Result<Vec<RecordBatch>> {
+        self.batches.iter().map(|batch| fitted(batch, self.entry.storage_schema())).collect()
+    }
+}
+
+/// Rows with the columns of `schema`: those that were added since they came are NULL, and those that were dropped are gone. A storage
+/// name stands for one column for ever.
+fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let (known, wanted) = (batch.schema_ref().fields(), schema.fields());
+    if known.len() == wanted.len() && known.iter().zip(wanted).all(|(known, wanted)| known.name() == wanted.name()) {
+        return Ok(batch.clone());
+    }
+    let column = |field: &FieldRef| match batch.schema_ref().column_with_name(field.name()) {
+        Some((at, known)) => (Arc::new(known.clone()), Arc::clone(batch.column(at))),
+        None => (Arc::clone(field), new_null_array(field.data_type(), batch.num_rows())),
+    };
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = wanted.iter().map(column).unzip();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(|error| Error::internal(format!("rows that wait for COMMIT: {error}")))
 }
 
 fn changed(table: &str) -> Error {

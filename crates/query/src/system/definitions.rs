@@ -1,6 +1,7 @@
 //! `alluvia.tables`, `alluvia.columns`, `alluvia.dimensions`: the definitions, as of the statement's snapshot.
 
 use super::build::{Cell, Kind};
+use crate::session::is_waiting;
 use crate::table::StatementContext;
 use alluvia_space::{Curve, KeyRange, LevelSource, TableDef};
 use alluvia_types::{ColumnId, Stage, TableId};
@@ -67,7 +68,7 @@ pub(crate) fn tables(context: &StatementContext) -> Vec<Vec<Cell>> {
             def.options.ladder.name().into(),
             rows.into(),
             bytes.into(),
-            entry.changed_at.0.into(),
+            (!is_waiting(entry.changed_at)).then_some(entry.changed_at.0).into(),
         ]
     };
     context.snapshot.catalog.tables().map(row).collect()

@@ -164,8 +164,11 @@ async fn an_ingest_in_a_transaction_is_part_of_it() {
         assert_eq!(served.count("t").await, count);
     }
     let name = client.begin_transaction().await.unwrap();
-    let asked = CommandStatementIngest { transaction_id: Some(name), ..command("u", CREATE) };
-    assert_eq!(state(ingest(&mut client, asked, vec![rows(0, 5)]).await.unwrap_err()).0, Code::Unimplemented);
+    let asked = CommandStatementIngest { transaction_id: Some(name.clone()), ..command("u", CREATE) };
+    assert_eq!(ingest(&mut client, asked, vec![rows(0, 5)]).await.unwrap(), 5);
+    assert_eq!(state(client.execute("SELECT * FROM u".to_owned(), None).await.unwrap_err()).1, "42P01");
+    client.end_transaction(name, EndTransaction::Commit).await.unwrap();
+    assert_eq!(served.count("u").await, 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]

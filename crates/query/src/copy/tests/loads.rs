@@ -1,12 +1,17 @@
 //! COPY FROM: batches, refusals, rejects, resuming.
 
 use super::{Bench, refused};
+use crate::copy::Held;
+use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
+use crate::copy::testing::row_texts;
 use crate::session::progress::{CancelToken, Phase};
 use alluvia_snapshot::ProducerMark;
 use alluvia_types::{ErrorKind, Version};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::io::Cursor;
+use std::sync::Arc;
 
 #[test]
 fn all_files_of_a_pattern_are_one_batch_in_name_order() {
@@ -48,6 +53,27 @@ fn large_loads_are_staged_and_small_ones_travel_in_the_log() {
         assert_eq!((state.staged_batches, state.loads_open), (staged, 0));
         drop(state);
         assert!(bench.rows().iter().enumerate().all(|(at, row)| row[0] == at.to_string()));
+    }
+}
+
+#[test]
+fn rows_for_a_transaction_are_held_within_its_bound_and_nothing_is_committed() {
+    let text: String = (0..50_000).map(|row| format!("{row},text {row}\n")).collect();
+    for (bytes_max, fits) in [(100_000, false), (1 << 30, true)] {
+        let bench = Bench { inline_bytes_max: 0, ..Bench::new("a BIGINT, b TEXT") };
+        bench.write("f.csv", &text);
+        let held = Arc::new(Mutex::new(Held::new(bytes_max)));
+        let job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), "");
+        let report = LoadJob { held: Some(Arc::clone(&held)), ..job }.run();
+        if fits {
+            let report = report.unwrap();
+            assert_eq!((report.rows, report.batches, report.committed), (50_000, 0, None));
+            let rows: Vec<Vec<String>> = held.lock().batches.iter().flat_map(row_texts).collect();
+            assert!(rows.len() == 50_000 && rows.iter().enumerate().all(|(at, row)| row[0] == at.to_string()));
+        } else {
+            assert_eq!(report.unwrap_err().kind(), ErrorKind::OutOfMemory);
+        }
+        assert_eq!((bench.batches().len(), bench.store.state.lock().loads_open, bench.told.lock().len()), (0, 0, 0));
     }
 }
 

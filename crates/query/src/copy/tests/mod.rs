@@ -274,6 +274,7 @@ impl Bench {
             on_commit: self.on_commit(),
             stdin: None,
             body: Default::default(),
+            held: None,
             places: self.places(),
             entry: Arc::new(TableEntry::new(self.table.clone(), Version(3))),
             columns: Vec::new(),

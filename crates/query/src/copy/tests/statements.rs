@@ -29,6 +29,7 @@ fn context(bench: &Bench) -> CopyContext {
         on_commit: bench.on_commit(),
         streams: Streams::default(),
         places: bench.places(),
+        held: None,
     }
 }
 
