@@ -78,7 +78,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(41) {
+    match random.below(47) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -141,6 +141,40 @@ fn simple(random: &mut Random) -> String {
             let (unit, column) = (random.pick(&["year", "month", "day", "hour"]), random.pick(&["sold_at", "seen_at"]));
             format!("date_trunc('{unit}', {column}) {op} TIMESTAMP {}", random.pick(&times))
         }
+        // What is evaluated on the members of a level.
+        40 => format!(
+            "{}({}) {op} '{}'",
+            random.pick(&["lower", "upper", "LOWER"]),
+            random.pick(&["country", "city", "s.city"]),
+            random.pick(&["chile", "LIMA", "PARIS", "lamu", "Lima", "old town"])
+        ),
+        41 => format!(
+            "city {}ILIKE '{}'",
+            random.pick(&["", "NOT "]),
+            random.pick(&["%l%", "LA%", "p_ris", "%TOWN", "%", "lima"])
+        ),
+        42 => format!(
+            "{}(city) {}{}",
+            random.pick(&["lower", "upper"]),
+            random.pick(&["", "NOT "]),
+            random.pick(&["IN ('lima', 'PARIS', 'lamu')", "LIKE 'l%'", "LIKE '%A%'"])
+        ),
+        43 => random
+            .pick(&[
+                "length(city) > 5",
+                "nullif(country, 'Peru') = 'Chile'",
+                "coalesce(city, 'Lima') <> 'Paris'",
+                "CASE WHEN city = 'Lima' THEN NULL ELSE city END < 'M'",
+                "city ~ '^L'",
+                "substr(item, 6) = '7'",
+                "country IN (NULL, 'Chile')",
+                "city NOT IN ('Lima', NULL)",
+                "(city = 'Lima') IS NOT TRUE",
+                "concat(city, '!') = 'Lima!'",
+            ])
+            .to_owned(),
+        44 => format!("shelf % {} {op} {}", 1 + random.below(6), random.below(4)),
+        45 => format!("shelf {op} {}.5", random.below(32)),
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }
 }

@@ -92,6 +92,7 @@ fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test
             codes_where(&like(&members, &pattern).ok()?)
         }
         Test::Like(_) => return None,
+        Test::Holds(predicate) => predicate.codes(dictionaries, level, column)?,
     })
 }
 
@@ -100,7 +101,8 @@ fn known_others(codes: &CodeSet, last: u32) -> CodeSet {
     codes.complement(last).intersect(&CodeSet::of_range(1, last))
 }
 
-fn codes_where(matching: &BooleanArray) -> CodeSet {
+/// The codes at whose places there is true.
+pub(super) fn codes_where(matching: &BooleanArray) -> CodeSet {
     let is_true = |&code: &usize| matching.is_valid(code) && matching.value(code);
     CodeSet::of_codes((0..matching.len()).filter(is_true).map(|code| code as u32).collect())
 }

@@ -4,6 +4,7 @@
 //! told from unknown. What is not understood is refused.
 
 use super::statement::{Condition, Literal, Test};
+use super::texts;
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, DataType as SqlType, Expr, UnaryOperator, Value};
 
 /// The name of a column of the table, if the expression is one.
@@ -30,6 +31,11 @@ pub(super) fn chain<'a>(expr: &'a Expr, op: &BinaryOperator) -> Vec<&'a Expr> {
 }
 
 fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
+    of_columns(expr, columns).or_else(|| texts::condition_of(expr, columns))
+}
+
+/// What compares columns with constants.
+fn of_columns(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
     let condition = |column: &Expr, test: Test| Some(Condition::Column(columns(column)?, test));
     let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
     match expr {
