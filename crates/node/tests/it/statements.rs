@@ -116,7 +116,7 @@ fn simple(random: &mut Random) -> String {
         24 => format!("sold_at {op} DATE {}", random.pick(&days)),
         25 => format!("{} {op} day", random.pick(&days)),
         26 => format!("shelf {}IN ({})", random.pick(&["", "NOT "]), numbers(random)),
-        27 => format!("day IN ({}, {})", random.pick(&days), random.pick(&days)),
+        27 => format!("day {}IN ({}, {})", random.pick(&["", "NOT "]), random.pick(&days), random.pick(&days)),
         28 => format!("-{} {op} shelf", random.below(3)),
         29 => format!("item NOT LIKE 'item {}%'", random.below(9)),
         30 => format!("open <> {}", random.pick(&["true", "false"])),
@@ -134,6 +134,10 @@ fn simple(random: &mut Random) -> String {
             format!("{column} {from} '{}{zone}' AND {column} {to} '{}'", low.clone().min(end.clone()), low.max(end))
         }
         34 => format!("seen_at {op} '{}{}'", moment(random), random.pick(&["", "Z", "-03:30"])),
+        35 if random.below(2) == 0 => {
+            let (low, end) = (moment(random), moment(random));
+            format!("{}(sold_at {op} '{low}' AND country <> 'Peru' OR sold_at < '{end}')", random.pick(&["", "NOT "]))
+        }
         35 => format!("seen_at {op} {}", random.pick(&times)),
         36 => format!("day {} '2025-0{}-{}'", random.pick(&[">=", "<"]), 1 + random.below(9), 10 + random.below(19)),
         37 => format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days)),

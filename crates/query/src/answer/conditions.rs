@@ -183,7 +183,7 @@ fn is_plain_time(text: &str) -> bool {
     plain && fraction <= 6 && matches!(text.len(), 10..=26)
 }
 
-/// Codes of a calendar unit, if a range of times begins and ends where units do.
+/// Codes of a calendar unit, if ranges of times begin and end where units do.
 fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<CodeSet> {
     match test {
         Test::Null => return Some(CodeSet::of_codes(vec![0])),
@@ -191,10 +191,18 @@ fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<Co
         Test::Not(test) => return Some(known_others(&calendar_codes(column, unit, test)?, u32::MAX)),
         _ => {}
     }
-    let (low, end) = times::ends(column, test)?;
     // The code that begins at a value.
     let code = |value: i64| times::code_of(column, value, unit).filter(|_| times::begins(column, value, unit));
-    let low = low.map_or(Some(1), code)?;
-    let high = end.map_or(Some(u32::MAX), |end| code(end).map(|code| code - 1))?;
-    Some(CodeSet::of_range(low, high))
+    // Of a list of days each is a code.
+    let (mut alone, mut wide) = (Vec::new(), CodeSet::of_codes(Vec::new()));
+    for (low, end) in times::ranges(column, test)? {
+        let low = low.map_or(Some(1), code)?;
+        let high = end.map_or(Some(u32::MAX), |end| code(end).map(|code| code - 1))?;
+        if low == high {
+            alone.push(low);
+        } else {
+            wide = wide.union(&CodeSet::of_range(low, high));
+        }
+    }
+    Some(wide.union(&CodeSet::of_codes(alone)))
 }
