@@ -12,7 +12,7 @@ use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 
 /// Answered without a plan.
-const AT_ONCE: [&str; 9] = [
+const AT_ONCE: [&str; 18] = [
     "upper(country) = 'CHILE'",
     "'lima' <> lower(city)",
     "LOWER(s.city) >= 'lima'",
@@ -22,6 +22,15 @@ const AT_ONCE: [&str; 9] = [
     "country ILIKE 'c%'",
     "city NOT ILIKE '_AM%'",
     "item ILIKE 'ITEM 1%'",
+    "country IS DISTINCT FROM 'Chile'",
+    "'Lima' IS NOT DISTINCT FROM city",
+    "country IS NOT DISTINCT FROM NULL",
+    "shelf IS DISTINCT FROM 3",
+    "open IS TRUE",
+    "open IS NOT TRUE",
+    "open IS NOT FALSE",
+    "day IS NOT DISTINCT FROM '2025-03-05'",
+    "sold_at IS DISTINCT FROM '2025-03-05 12:34:00'",
 ];
 
 /// Answered in a plan.

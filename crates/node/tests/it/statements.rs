@@ -78,7 +78,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(47) {
+    match random.below(50) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -178,6 +178,16 @@ fn simple(random: &mut Random) -> String {
             ])
             .to_owned(),
         44 => format!("shelf % {} {op} {}", 1 + random.below(6), random.below(4)),
+        46 => {
+            let column = random.pick(&["country", "city", "item"]);
+            let value = random.pick(&["'Chile'", "'Lima'", "'item 7'", "NULL"]);
+            format!("{column} IS {}DISTINCT FROM {value}", random.pick(&["", "NOT "]))
+        }
+        47 => format!("open IS {}{}", random.pick(&["", "NOT "]), random.pick(&["TRUE", "FALSE", "NULL"])),
+        48 => {
+            let column = random.pick(&["sold_at", "seen_at"]);
+            format!("'{}' IS {}DISTINCT FROM {column}", moment(random), random.pick(&["", "NOT "]))
+        }
         45 => format!("shelf {op} {}.5", random.below(32)),
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }

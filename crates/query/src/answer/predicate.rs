@@ -64,11 +64,34 @@ fn of_columns(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
             let Literal::Text(pattern) = literal_of(pattern)? else { return None };
             Some(negated(condition(expr, Test::Like(pattern))?, *is_negated))
         }
+        Expr::IsNotDistinctFrom(left, right) => of_value(left, right, columns),
+        Expr::IsDistinctFrom(left, right) => Some(of_value(left, right, columns)?.negated()),
+        Expr::IsTrue(column) => of_boolean(column, true, columns),
+        Expr::IsFalse(column) => of_boolean(column, false, columns),
+        Expr::IsNotTrue(column) => Some(of_boolean(column, true, columns)?.negated()),
+        Expr::IsNotFalse(column) => Some(of_boolean(column, false, columns)?.negated()),
         Expr::IsNull(column) => condition(column, Test::Null),
         Expr::IsNotNull(column) => condition(column, Test::Known),
         // A column of type BOOLEAN, which binding sees to.
         column => condition(column, Test::In(vec![Literal::Boolean(true)])),
     }
+}
+
+/// One side is a column, and its value is what the other one is, which may be NULL.
+fn of_value(left: &Expr, right: &Expr, columns: &Columns<'_>) -> Option<Condition> {
+    let (column, constant) = match columns(left) {
+        Some(column) => (column, right),
+        None => (columns(right)?, left),
+    };
+    match constant {
+        Expr::Value(value) if value.value == Value::Null => Some(Condition::Column(column, Test::Null)),
+        constant => Some(Condition::is_value(column, literal_of(constant)?)),
+    }
+}
+
+/// A column of type BOOLEAN, which binding sees to, is this and not NULL.
+fn of_boolean(column: &Expr, value: bool, columns: &Columns<'_>) -> Option<Condition> {
+    Some(Condition::is_value(columns(column)?, Literal::Boolean(value)))
 }
 
 fn comparison(op: &BinaryOperator, literal: Literal) -> Option<Test> {

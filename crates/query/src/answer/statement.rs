@@ -140,6 +140,12 @@ impl Statement {
 }
 
 impl Condition {
+    /// A column's value is this one and no NULL; never unknown.
+    pub(crate) fn is_value(column: String, value: Literal) -> Condition {
+        let known = Condition::Column(column.clone(), Test::Known);
+        Condition::All(vec![Condition::Column(column, Test::In(vec![value])), known])
+    }
+
     fn with_parameters(&self, values: &[Literal]) -> Option<Condition> {
         let all = |parts: &[Condition]| parts.iter().map(|part| part.with_parameters(values)).collect::<Option<_>>();
         Some(match self {

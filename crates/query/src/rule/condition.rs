@@ -55,6 +55,17 @@ fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
         Expr::Not(expr) => Some(condition_of(expr, def)?.negated()),
         Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => Some(Condition::All(all(Operator::And)?)),
         Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => Some(Condition::Any(all(Operator::Or)?)),
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::IsDistinctFrom | Operator::IsNotDistinctFrom),
+            right,
+        }) => {
+            let (column, literal) = match column_of(left) {
+                Some(column) => (column, literal_of(right)?),
+                None => (column_of(right)?, literal_of(left)?),
+            };
+            Some(negated(Condition::is_value(column, literal), *op == Operator::IsDistinctFrom))
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (column_of(left), literal_of(right)) {
             (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
             _ => condition_of_unit(left, *op, right)
@@ -151,6 +162,14 @@ mod tests {
         let (one, other) = (col("a").eq(lit(1)), col("b").is_not_null());
         let conditions = conditions(&[one.clone().and(other.clone()), other, one]).expect("held");
         assert_eq!(conditions.len(), 2, "{conditions:?}");
+    }
+
+    #[test]
+    fn to_be_distinct_is_never_unknown() {
+        let same = Condition::is_value("a".to_owned(), typed(5));
+        let is = |op| datafusion::logical_expr::binary_expr(lit(5), op, col("a"));
+        assert_eq!(conditions(&[is(Operator::IsNotDistinctFrom)]), Some(vec![same.clone()]));
+        assert_eq!(conditions(&[is(Operator::IsDistinctFrom)]), Some(vec![same.negated()]));
     }
 
     #[test]
