@@ -12,7 +12,7 @@ use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 
 /// Answered without a plan.
-const AT_ONCE: [&str; 18] = [
+const AT_ONCE: [&str; 23] = [
     "upper(country) = 'CHILE'",
     "'lima' <> lower(city)",
     "LOWER(s.city) >= 'lima'",
@@ -22,6 +22,11 @@ const AT_ONCE: [&str; 18] = [
     "country ILIKE 'c%'",
     "city NOT ILIKE '_AM%'",
     "item ILIKE 'ITEM 1%'",
+    "extract(year FROM sold_at) = 2025",
+    "date_part('year', seen_at) <> 2024",
+    "2025 < extract(YEAR FROM day)",
+    "extract(year FROM day) IN (2024, 2026)",
+    "extract(year FROM seen_at) BETWEEN 2025 AND 2030",
     "country IS DISTINCT FROM 'Chile'",
     "'Lima' IS NOT DISTINCT FROM city",
     "country IS NOT DISTINCT FROM NULL",

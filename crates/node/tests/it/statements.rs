@@ -78,7 +78,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(50) {
+    match random.below(52) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -178,6 +178,7 @@ fn simple(random: &mut Random) -> String {
             ])
             .to_owned(),
         44 => format!("shelf % {} {op} {}", 1 + random.below(6), random.below(4)),
+        45 => format!("shelf {op} {}.5", random.below(32)),
         46 => {
             let column = random.pick(&["country", "city", "item"]);
             let value = random.pick(&["'Chile'", "'Lima'", "'item 7'", "NULL"]);
@@ -188,7 +189,18 @@ fn simple(random: &mut Random) -> String {
             let column = random.pick(&["sold_at", "seen_at"]);
             format!("'{}' IS {}DISTINCT FROM {column}", moment(random), random.pick(&["", "NOT "]))
         }
-        45 => format!("shelf {op} {}.5", random.below(32)),
+        49 => {
+            let column = random.pick(&["sold_at", "seen_at", "day"]);
+            format!("extract(year FROM {column}) {op} {}", 2023 + random.below(5))
+        }
+        50 => {
+            let column = random.pick(&["sold_at", "seen_at", "day"]);
+            let (is, year) = (random.pick(&["", "NOT "]), 2023 + random.below(4));
+            match random.below(2) {
+                0 => format!("date_part('year', {column}) {is}IN ({year}, 2026)"),
+                _ => format!("extract(year FROM {column}) {is}BETWEEN {year} AND 2025"),
+            }
+        }
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }
 }

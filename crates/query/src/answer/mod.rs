@@ -27,6 +27,7 @@ mod tail;
 mod texts;
 mod times;
 mod verify;
+mod years;
 
 pub(crate) use aim::{Aim, Aims};
 pub(crate) use conditions::values_of;
@@ -41,6 +42,7 @@ pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
 pub(crate) use verify::{Verified, verify};
+pub(crate) use years::{compared as year_compared, in_years};
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! told from unknown. What is not understood is refused.
 
 use super::statement::{Condition, Literal, Test};
-use super::texts;
+use super::{texts, years};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, DataType as SqlType, Expr, UnaryOperator, Value};
 
 /// The name of a column of the table, if the expression is one.
@@ -31,7 +31,9 @@ pub(super) fn chain<'a>(expr: &'a Expr, op: &BinaryOperator) -> Vec<&'a Expr> {
 }
 
 fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    of_columns(expr, columns).or_else(|| texts::condition_of(expr, columns))
+    of_columns(expr, columns)
+        .or_else(|| texts::condition_of(expr, columns))
+        .or_else(|| years::condition_of(expr, columns))
 }
 
 /// What compares columns with constants.

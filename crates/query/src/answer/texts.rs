@@ -75,7 +75,8 @@ fn constant(expr: &Parsed) -> Option<Expr> {
     }
 }
 
-fn operator(op: &BinaryOperator) -> Option<Operator> {
+/// A comparison, as the planner has it.
+pub(super) fn operator(op: &BinaryOperator) -> Option<Operator> {
     Some(match op {
         BinaryOperator::Eq => Operator::Eq,
         BinaryOperator::NotEq => Operator::NotEq,

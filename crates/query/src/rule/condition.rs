@@ -7,8 +7,8 @@
 //! Any other predicate that looks at one column alone, and is the same each time, is evaluated on the members of the column's level: so
 //! `length(city) > 4` is a set of codes as well as `city = 'Lima'`.
 
-use super::times::condition_of_unit;
-use crate::answer::{Condition, Literal, MemberPredicate, Test};
+use super::times::{condition_of_unit, condition_of_year, year_of, year_of_constant};
+use crate::answer::{Condition, Literal, MemberPredicate, Test, in_years};
 use crate::skipping::canonical;
 use alluvia_space::TableDef;
 use datafusion::common::ScalarValue;
@@ -70,8 +70,14 @@ fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
             (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
             _ => condition_of_unit(left, *op, right)
                 .or_else(|| condition_of_unit(right, op.swap()?, left))
+                .or_else(|| condition_of_year(left, *op, right))
+                .or_else(|| condition_of_year(right, op.swap()?, left))
                 .or_else(|| Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?))),
         },
+        Expr::InList(InList { expr, list, negated: is_negated }) if year_of(expr).is_some() => {
+            let years = list.iter().map(year_of_constant).collect::<Option<Vec<_>>>()?;
+            Some(negated(in_years(&year_of(expr)?, years)?, *is_negated))
+        }
         Expr::InList(InList { expr, list, negated: is_negated }) => {
             let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
             Some(negated(Condition::Column(column_of(expr)?, Test::In(list)), *is_negated))
