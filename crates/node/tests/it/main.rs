@@ -3,6 +3,7 @@
 mod append_stream;
 mod cancel;
 mod check;
+mod conditions;
 mod crash;
 mod cuboids;
 mod estimates;

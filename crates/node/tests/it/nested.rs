@@ -193,7 +193,7 @@ pub(crate) async fn compared(
 }
 
 /// Statements, and how many of their aggregates the index answers.
-const FIRES: [(&str, usize); 14] = [
+const FIRES: [(&str, usize); 17] = [
     ("SELECT country, count(*) FROM sales GROUP BY country HAVING count(*) > 3", 1),
     ("SELECT max(n) FROM (SELECT city, count(*) AS n FROM sales WHERE shelf < 5 GROUP BY city) x", 1),
     ("WITH x AS (SELECT country, sum(cents) AS n FROM sales GROUP BY country) SELECT * FROM x WHERE n > 5", 1),
@@ -215,13 +215,20 @@ const FIRES: [(&str, usize); 14] = [
         "SELECT c, count(*) FROM (SELECT country AS c, shelf AS d FROM sales s WHERE city <> 'Lima') x WHERE d = 3 GROUP BY c",
         1,
     ),
+    ("SELECT count(*) + 1 FROM sales WHERE shelf + 1 = 3", 1),
+    (
+        "SELECT country, sum(cents) FROM sales WHERE length(city) > 4 OR NOT upper(country) = 'PERU' GROUP BY country HAVING count(*) > 1",
+        1,
+    ),
+    ("SELECT count(*) + 1 FROM sales WHERE shelf % 7 < 3 AND nullif(city, 'Lima') <> 'Paris' AND shelf < 9.5", 1),
 ];
 
 /// Statements that the index cannot answer, or must not.
-const RESTS: [&str; 12] = [
+const RESTS: [&str; 13] = [
     "SELECT sum(price) + 1 FROM (SELECT price FROM sales LIMIT 5) x",
     "SELECT count(*) + 1 FROM sales WHERE price > 100",
-    "SELECT count(*) + 1 FROM sales WHERE shelf + 1 = 3",
+    "SELECT count(*) + 1 FROM sales WHERE weight + 1 = 3",
+    "SELECT count(*) + 1 FROM sales WHERE shelf + quantity = 3",
     "SELECT sum(DISTINCT quantity), sum(cents) FROM sales",
     "SELECT count(*) FILTER (WHERE open) + 1 FROM sales",
     "SELECT sum(cents + 1) FROM sales HAVING count(*) > 0",

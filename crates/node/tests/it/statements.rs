@@ -78,7 +78,7 @@ fn simple(random: &mut Random) -> String {
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(41) {
+    match random.below(52) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -116,7 +116,7 @@ fn simple(random: &mut Random) -> String {
         24 => format!("sold_at {op} DATE {}", random.pick(&days)),
         25 => format!("{} {op} day", random.pick(&days)),
         26 => format!("shelf {}IN ({})", random.pick(&["", "NOT "]), numbers(random)),
-        27 => format!("day IN ({}, {})", random.pick(&days), random.pick(&days)),
+        27 => format!("day {}IN ({}, {})", random.pick(&["", "NOT "]), random.pick(&days), random.pick(&days)),
         28 => format!("-{} {op} shelf", random.below(3)),
         29 => format!("item NOT LIKE 'item {}%'", random.below(9)),
         30 => format!("open <> {}", random.pick(&["true", "false"])),
@@ -134,12 +134,72 @@ fn simple(random: &mut Random) -> String {
             format!("{column} {from} '{}{zone}' AND {column} {to} '{}'", low.clone().min(end.clone()), low.max(end))
         }
         34 => format!("seen_at {op} '{}{}'", moment(random), random.pick(&["", "Z", "-03:30"])),
+        35 if random.below(2) == 0 => {
+            let (low, end) = (moment(random), moment(random));
+            format!("{}(sold_at {op} '{low}' AND country <> 'Peru' OR sold_at < '{end}')", random.pick(&["", "NOT "]))
+        }
         35 => format!("seen_at {op} {}", random.pick(&times)),
         36 => format!("day {} '2025-0{}-{}'", random.pick(&[">=", "<"]), 1 + random.below(9), 10 + random.below(19)),
         37 => format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days)),
         38 | 39 => {
             let (unit, column) = (random.pick(&["year", "month", "day", "hour"]), random.pick(&["sold_at", "seen_at"]));
             format!("date_trunc('{unit}', {column}) {op} TIMESTAMP {}", random.pick(&times))
+        }
+        // What is evaluated on the members of a level.
+        40 => format!(
+            "{}({}) {op} '{}'",
+            random.pick(&["lower", "upper", "LOWER"]),
+            random.pick(&["country", "city", "s.city"]),
+            random.pick(&["chile", "LIMA", "PARIS", "lamu", "Lima", "old town"])
+        ),
+        41 => format!(
+            "city {}ILIKE '{}'",
+            random.pick(&["", "NOT "]),
+            random.pick(&["%l%", "LA%", "p_ris", "%TOWN", "%", "lima"])
+        ),
+        42 => format!(
+            "{}(city) {}{}",
+            random.pick(&["lower", "upper"]),
+            random.pick(&["", "NOT "]),
+            random.pick(&["IN ('lima', 'PARIS', 'lamu')", "LIKE 'l%'", "LIKE '%A%'"])
+        ),
+        43 => random
+            .pick(&[
+                "length(city) > 5",
+                "nullif(country, 'Peru') = 'Chile'",
+                "coalesce(city, 'Lima') <> 'Paris'",
+                "CASE WHEN city = 'Lima' THEN NULL ELSE city END < 'M'",
+                "city ~ '^L'",
+                "substr(item, 6) = '7'",
+                "country IN (NULL, 'Chile')",
+                "city NOT IN ('Lima', NULL)",
+                "(city = 'Lima') IS NOT TRUE",
+                "concat(city, '!') = 'Lima!'",
+            ])
+            .to_owned(),
+        44 => format!("shelf % {} {op} {}", 1 + random.below(6), random.below(4)),
+        45 => format!("shelf {op} {}.5", random.below(32)),
+        46 => {
+            let column = random.pick(&["country", "city", "item"]);
+            let value = random.pick(&["'Chile'", "'Lima'", "'item 7'", "NULL"]);
+            format!("{column} IS {}DISTINCT FROM {value}", random.pick(&["", "NOT "]))
+        }
+        47 => format!("open IS {}{}", random.pick(&["", "NOT "]), random.pick(&["TRUE", "FALSE", "NULL"])),
+        48 => {
+            let column = random.pick(&["sold_at", "seen_at"]);
+            format!("'{}' IS {}DISTINCT FROM {column}", moment(random), random.pick(&["", "NOT "]))
+        }
+        49 => {
+            let column = random.pick(&["sold_at", "seen_at", "day"]);
+            format!("extract(year FROM {column}) {op} {}", 2023 + random.below(5))
+        }
+        50 => {
+            let column = random.pick(&["sold_at", "seen_at", "day"]);
+            let (is, year) = (random.pick(&["", "NOT "]), 2023 + random.below(4));
+            match random.below(2) {
+                0 => format!("date_part('year', {column}) {is}IN ({year}, 2026)"),
+                _ => format!("extract(year FROM {column}) {is}BETWEEN {year} AND 2025"),
+            }
         }
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }

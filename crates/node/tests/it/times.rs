@@ -37,19 +37,25 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
     db.core().organise(Stage::Sorted).expect("organises");
     general.sql(&insert(95_000, 300)).await.expect("inserts");
     let mut random = Random(7);
-    for round in 0..60 {
+    for round in 0..84 {
         let moment = |random: &mut Random| {
             let (month, day) = (1 + random.below(5), 1 + random.below(28));
             format!("2026-{month:02}-{day:02} {:02}:{:02}:{:02}", random.below(24), random.below(60), random.below(60))
         };
         let (a, b) = (moment(&mut random), moment(&mut random));
         let (low, end) = (a.clone().min(b.clone()), a.max(b));
-        let condition = match round % 6 {
+        let condition = match round % 12 {
             0 => format!("at >= '{low}' AND at < '{end}+02:00'"),
             1 => format!("local BETWEEN '{low}' AND '{end}' AND kind IN ('kind 3', 'kind 5')"),
             2 => format!("local > '{low}'"),
             3 => format!("at <= '{end}Z' AND kind <> 'kind 1'"),
             4 => format!("day >= '{}' AND day < '{}'", &low[..10], &end[..10]),
+            5 => format!("NOT (at >= '{low}' AND at < '{end}')"),
+            6 => format!("at < '{low}' OR at IS NULL OR kind = 'kind 2'"),
+            7 => format!("local NOT BETWEEN '{low}' AND '{end}' AND kind NOT IN ('kind 3', 'kind 5')"),
+            8 => format!("at < '{low}' AND kind = 'kind 4' OR at >= '{end}' AND kind = 'kind 7'"),
+            9 => format!("NOT (local >= '{low}' OR at < '{low}') OR kind = 'kind 1'"),
+            10 => format!("day IN ('{}', '{}', '2026-02-03') OR at = '2026-01-04 00:00:08'", &low[..10], &end[..10]),
             // Within a day, and two columns at once.
             _ => format!("local >= '{low}' AND local < '{} 23:59:59' AND day > '2026-01-17'", &low[..10]),
         };

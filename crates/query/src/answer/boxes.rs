@@ -11,7 +11,8 @@
 //! are few boxes where there are few `OR`s; where not, the scan is no slower.
 //!
 //! A range of times whose ends fall inside units of its calendar is a box of the units between, and an *edge* at either end: a box of one
-//! unit, of whose rows those count whose own values lie in the range.
+//! unit, of whose rows those count whose own values lie in the range. While boxes are made, the times of such a column are a level of
+//! their own ([`times::Axis`]), behind all others; boxes of that level become boxes and edges when all is done.
 
 use super::conditions::{filter_of, last_code};
 use super::statement::{Condition, Test};
@@ -51,13 +52,48 @@ impl Found {
 
 /// The rows for which all conditions hold; `None` if they are not few boxes.
 pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Found> {
-    let filter = |column: &str, test: &Test| filter_of(def, dictionaries, column, test);
-    let maker = Maker { filter: &filter, last: &|level| last_code(dictionaries, level) };
-    let (conditions, ranges) = times::split(def, dictionaries, conditions)?;
-    let boxes = maker.all(conditions)?;
-    let empty = boxes.first()?.clone();
-    let mut all: Vec<(Filters, Vec<TimeRange>)> = boxes.into_iter().map(|filters| (filters, Vec::new())).collect();
-    for pieces in &ranges {
+    let levels = def.levels().count();
+    // Behind all levels.
+    let axes = times::axes(def, dictionaries, conditions);
+    let filter = |column: &str, test: &Test| {
+        let axis = axes.iter().position(|axis| axis.is_of(column));
+        let own = axis.and_then(|at| Some(LevelFilter { level: levels + at, codes: axes[at].codes(test)? }));
+        own.or_else(|| filter_of(def, dictionaries, column, test))
+    };
+    let last = |level: usize| match level.checked_sub(levels) {
+        Some(at) => axes[at].last(),
+        None => last_code(dictionaries, level),
+    };
+    let found = Maker { filter: &filter, last: &last }.all(conditions)?;
+    if axes.is_empty() {
+        return Some(Found { boxes: found, edges: Vec::new() });
+    }
+    let (mut boxes, mut edges) = (Vec::new(), Vec::new());
+    for filters in &found {
+        for (filters, ranges) in without_axes(filters, levels, &axes)? {
+            if ranges.is_empty() {
+                boxes.push(filters);
+            } else {
+                edges.push((filters, ranges));
+            }
+        }
+        if boxes.len() + edges.len() > BOXES_MAX {
+            return None;
+        }
+    }
+    if let (true, Some(filters), Some(axis)) = (boxes.is_empty(), found.first(), axes.first()) {
+        let own: Filters = filters.iter().filter(|filter| filter.level < levels).cloned().collect();
+        boxes.push(with(&own, axis.level(), &CodeSet::of_codes(Vec::new())));
+    }
+    Some(Found { boxes, edges })
+}
+
+/// A box as boxes of the table's own levels, and the ranges that rows of each must lie in.
+fn without_axes(filters: &Filters, levels: usize, axes: &[times::Axis<'_>]) -> Option<Vec<(Filters, Vec<TimeRange>)>> {
+    let (own, of_axes) = filters.split_at(filters.partition_point(|filter| filter.level < levels));
+    let mut all: Vec<(Filters, Vec<TimeRange>)> = vec![(own.to_vec(), Vec::new())];
+    for filter in of_axes {
+        let pieces = axes[filter.level - levels].pieces(&filter.codes);
         let in_piece = |(filters, ranges): &(Filters, Vec<TimeRange>), piece: &times::Piece| {
             let LevelFilter { level, codes } = &piece.filter;
             (with(filters, *level, codes), ranges.iter().chain(&piece.range).cloned().collect())
@@ -66,12 +102,7 @@ pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[C
         all.retain(|(filters, _)| !is_empty(filters));
         all = at_most_max(all)?;
     }
-    let (boxes, edges): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, ranges)| ranges.is_empty());
-    let mut boxes: Vec<Filters> = boxes.into_iter().map(|(filters, _)| filters).collect();
-    if let (true, Some(pieces)) = (boxes.is_empty(), ranges.first()) {
-        boxes.push(with(&empty, pieces[0].filter.level, &CodeSet::of_codes(Vec::new())));
-    }
-    Some(Found { boxes, edges })
+    Some(all)
 }
 
 fn is_empty(filters: &[LevelFilter]) -> bool {

@@ -92,6 +92,7 @@ fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test
             codes_where(&like(&members, &pattern).ok()?)
         }
         Test::Like(_) => return None,
+        Test::Holds(predicate) => predicate.codes(dictionaries, level, column)?,
     })
 }
 
@@ -100,7 +101,8 @@ fn known_others(codes: &CodeSet, last: u32) -> CodeSet {
     codes.complement(last).intersect(&CodeSet::of_range(1, last))
 }
 
-fn codes_where(matching: &BooleanArray) -> CodeSet {
+/// The codes at whose places there is true.
+pub(super) fn codes_where(matching: &BooleanArray) -> CodeSet {
     let is_true = |&code: &usize| matching.is_valid(code) && matching.value(code);
     CodeSet::of_codes((0..matching.len()).filter(is_true).map(|code| code as u32).collect())
 }
@@ -181,7 +183,7 @@ fn is_plain_time(text: &str) -> bool {
     plain && fraction <= 6 && matches!(text.len(), 10..=26)
 }
 
-/// Codes of a calendar unit, if a range of times begins and ends where units do.
+/// Codes of a calendar unit, if ranges of times begin and end where units do.
 fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<CodeSet> {
     match test {
         Test::Null => return Some(CodeSet::of_codes(vec![0])),
@@ -189,10 +191,18 @@ fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<Co
         Test::Not(test) => return Some(known_others(&calendar_codes(column, unit, test)?, u32::MAX)),
         _ => {}
     }
-    let (low, end) = times::ends(column, test)?;
     // The code that begins at a value.
     let code = |value: i64| times::code_of(column, value, unit).filter(|_| times::begins(column, value, unit));
-    let low = low.map_or(Some(1), code)?;
-    let high = end.map_or(Some(u32::MAX), |end| code(end).map(|code| code - 1))?;
-    Some(CodeSet::of_range(low, high))
+    // Of a list of days each is a code.
+    let (mut alone, mut wide) = (Vec::new(), CodeSet::of_codes(Vec::new()));
+    for (low, end) in times::ranges(column, test)? {
+        let low = low.map_or(Some(1), code)?;
+        let high = end.map_or(Some(u32::MAX), |end| code(end).map(|code| code - 1))?;
+        if low == high {
+            alone.push(low);
+        } else {
+            wide = wide.union(&CodeSet::of_range(low, high));
+        }
+    }
+    Some(wide.union(&CodeSet::of_codes(alone)))
 }

@@ -14,6 +14,7 @@ mod cuboids;
 mod group_codes;
 mod having;
 mod mapped;
+mod members;
 mod names;
 mod predicate;
 mod recognise;
@@ -23,13 +24,16 @@ mod sampled;
 mod schemas;
 mod statement;
 mod tail;
+mod texts;
 mod times;
 mod verify;
+mod years;
 
 pub(crate) use aim::{Aim, Aims};
 pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};
 pub(crate) use mapped::{Ordinals, Side};
+pub(crate) use members::MemberPredicate;
 pub(crate) use predicate::conjunction;
 pub(crate) use recognise::{call_of, recognise, select_alone};
 pub(crate) use refine::{Refined, Refining, may_refine, refine};
@@ -38,6 +42,7 @@ pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
 pub(crate) use verify::{Verified, verify};
+pub(crate) use years::{compared as year_compared, in_years};
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

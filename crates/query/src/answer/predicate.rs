@@ -4,6 +4,7 @@
 //! told from unknown. What is not understood is refused.
 
 use super::statement::{Condition, Literal, Test};
+use super::{texts, years};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, DataType as SqlType, Expr, UnaryOperator, Value};
 
 /// The name of a column of the table, if the expression is one.
@@ -30,6 +31,13 @@ pub(super) fn chain<'a>(expr: &'a Expr, op: &BinaryOperator) -> Vec<&'a Expr> {
 }
 
 fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
+    of_columns(expr, columns)
+        .or_else(|| texts::condition_of(expr, columns))
+        .or_else(|| years::condition_of(expr, columns))
+}
+
+/// What compares columns with constants.
+fn of_columns(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
     let condition = |column: &Expr, test: Test| Some(Condition::Column(columns(column)?, test));
     let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
     match expr {
@@ -58,11 +66,34 @@ fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
             let Literal::Text(pattern) = literal_of(pattern)? else { return None };
             Some(negated(condition(expr, Test::Like(pattern))?, *is_negated))
         }
+        Expr::IsNotDistinctFrom(left, right) => of_value(left, right, columns),
+        Expr::IsDistinctFrom(left, right) => Some(of_value(left, right, columns)?.negated()),
+        Expr::IsTrue(column) => of_boolean(column, true, columns),
+        Expr::IsFalse(column) => of_boolean(column, false, columns),
+        Expr::IsNotTrue(column) => Some(of_boolean(column, true, columns)?.negated()),
+        Expr::IsNotFalse(column) => Some(of_boolean(column, false, columns)?.negated()),
         Expr::IsNull(column) => condition(column, Test::Null),
         Expr::IsNotNull(column) => condition(column, Test::Known),
         // A column of type BOOLEAN, which binding sees to.
         column => condition(column, Test::In(vec![Literal::Boolean(true)])),
     }
+}
+
+/// One side is a column, and its value is what the other one is, which may be NULL.
+fn of_value(left: &Expr, right: &Expr, columns: &Columns<'_>) -> Option<Condition> {
+    let (column, constant) = match columns(left) {
+        Some(column) => (column, right),
+        None => (columns(right)?, left),
+    };
+    match constant {
+        Expr::Value(value) if value.value == Value::Null => Some(Condition::Column(column, Test::Null)),
+        constant => Some(Condition::is_value(column, literal_of(constant)?)),
+    }
+}
+
+/// A column of type BOOLEAN, which binding sees to, is this and not NULL.
+fn of_boolean(column: &Expr, value: bool, columns: &Columns<'_>) -> Option<Condition> {
+    Some(Condition::is_value(columns(column)?, Literal::Boolean(value)))
 }
 
 fn comparison(op: &BinaryOperator, literal: Literal) -> Option<Test> {

@@ -1,6 +1,7 @@
 //! Statements that the index may answer, in words of their own.
 
 use super::having::Having;
+use super::members::MemberPredicate;
 use crate::dialect::Sureness;
 use arrow::array::{Array, ArrayRef};
 use datafusion::scalar::ScalarValue;
@@ -102,10 +103,12 @@ pub(crate) enum Test {
     Range(Option<(Literal, bool)>, Option<(Literal, bool)>),
     /// Text like this pattern, whose escape is the backslash.
     Like(String),
+    /// Whatever the planner evaluates.
+    Holds(MemberPredicate),
     Null,
     /// Not NULL.
     Known,
-    /// Not NULL, and the test is not passed. Of tests that NULL does not pass.
+    /// Not NULL, and the test is not passed. Of tests that NULL does not pass, and of which no other value is unknown.
     Not(Box<Test>),
 }
 
@@ -137,6 +140,12 @@ impl Statement {
 }
 
 impl Condition {
+    /// A column's value is this one and no NULL; never unknown.
+    pub(crate) fn is_value(column: String, value: Literal) -> Condition {
+        let known = Condition::Column(column.clone(), Test::Known);
+        Condition::All(vec![Condition::Column(column, Test::In(vec![value])), known])
+    }
+
     fn with_parameters(&self, values: &[Literal]) -> Option<Condition> {
         let all = |parts: &[Condition]| parts.iter().map(|part| part.with_parameters(values)).collect::<Option<_>>();
         Some(match self {
@@ -171,7 +180,7 @@ impl Test {
             Test::In(literals) => Test::In(literals.iter().map(value).collect::<Option<_>>()?),
             Test::Range(low, high) => Test::Range(bound(low)?, bound(high)?),
             Test::Not(test) => Test::Not(Box::new(test.with_parameters(values)?)),
-            Test::Among(_) | Test::Like(_) | Test::Null | Test::Known => self.clone(),
+            Test::Among(_) | Test::Like(_) | Test::Holds(_) | Test::Null | Test::Known => self.clone(),
         })
     }
 
@@ -180,6 +189,8 @@ impl Test {
             Test::Null => Test::Known,
             Test::Known => Test::Null,
             Test::Not(test) => *test,
+            // May be unknown of a value.
+            Test::Holds(predicate) => Test::Holds(predicate.negated()),
             test => Test::Not(Box::new(test)),
         }
     }

@@ -1,7 +1,10 @@
 //! Ranges of times that begin or end within units of a calendar.
 //!
-//! Invariant: the pieces of a range share no row, and together hold the rows whose values lie in the range: the units that lie in it whole,
-//! which their codes tell, and at either end a unit of whose rows only some do.
+//! Invariants:
+//! - The pieces of a range share no row, and together hold the rows whose values lie in the range: the units that lie in it whole,
+//!   which their codes tell, and at either end a unit of whose rows only some do.
+//! - Each time is of one code of its column's axis, and a condition on the column holds for all times of a code or for none: the axis is cut
+//!   wherever a condition begins or ends.
 
 use super::conditions::{filter_of, values_of};
 use super::statement::{Condition, Literal, Test};
@@ -23,59 +26,117 @@ pub(super) struct Piece {
 /// Where a range of days or microseconds begins, and where it has ended.
 pub(super) type Ends = (Option<i64>, Option<i64>);
 
-/// The conditions that codes can tell, and the pieces of the range of each column of which they cannot; `None` if a range is of no
-/// calendar. Only what must hold of every row is taken apart.
-pub(super) fn split<'a>(
-    def: &TableDef,
-    dictionaries: &Dictionaries,
-    conditions: &'a [Condition],
-) -> Option<(Vec<&'a Condition>, Vec<Vec<Piece>>)> {
-    let mut all = Vec::new();
-    flatten(conditions, &mut all);
-    let ends_of = |condition: &Condition| match condition {
-        Condition::Column(name, test) => {
-            let column = def.columns.iter().find(|column| column.name == *name)?;
-            finest(def, column)?;
-            Some((name.clone(), ends(column, test)?))
-        }
-        _ => None,
-    };
-    let mut ranges: BTreeMap<String, Ends> = BTreeMap::new();
-    for condition in &all {
-        if let (Condition::Column(_, test), Some((name, _))) = (condition, ends_of(condition))
-            && filter_of(def, dictionaries, &name, test).is_none()
-        {
-            ranges.insert(name, (None, None));
-        }
-    }
-    if ranges.is_empty() {
-        return Some((all, Vec::new()));
-    }
-    let mut rest = Vec::with_capacity(all.len());
-    for condition in all {
-        match ends_of(condition).and_then(|(name, ends)| Some((ranges.get_mut(&name)?, ends))) {
-            Some((range, (low, end))) => {
-                range.0 = range.0.max(low);
-                range.1 = range.1.into_iter().chain(end).min();
-            }
-            None => rest.push(condition),
-        }
-    }
-    let pieces = ranges.into_iter().map(|(name, ends)| {
-        let column = def.columns.iter().find(|column| column.name == name)?;
-        let (level, unit) = finest(def, column)?;
-        Some(pieces(column, level, unit, ends))
-    });
-    Some((rest, pieces.collect::<Option<_>>()?))
+/// The times of a column, cut wherever one of a statement's conditions begins or ends: what lies between two cuts is one code, so that a
+/// condition on the column is a set of codes as others are, and may stand below AND, OR and NOT as they do.
+pub(super) struct Axis<'a> {
+    column: &'a Column,
+    /// The finest level of the column's calendar.
+    level: usize,
+    unit: CalendarUnit,
+    /// Ascending.
+    cuts: Vec<i64>,
 }
 
-/// What must hold of every row, one by one.
-fn flatten<'a>(conditions: &'a [Condition], into: &mut Vec<&'a Condition>) {
+/// An axis for each column of which some condition is a range that codes do not tell.
+pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Vec<Axis<'a>> {
+    let mut tests: BTreeMap<&str, Vec<&Test>> = BTreeMap::new();
+    flatten(conditions, &mut tests);
+    let axis = |(name, tests): (&str, Vec<&Test>)| {
+        let column = def.columns.iter().find(|column| column.name == name)?;
+        let (level, unit) = finest(def, column)?;
+        let mut cuts = Vec::new();
+        let mut is_needed = false;
+        for test in tests {
+            let Some(ranges) = ranges(column, positive(test)) else { continue };
+            is_needed |= filter_of(def, dictionaries, name, test).is_none();
+            cuts.extend(ranges.into_iter().flat_map(|(low, end)| [low, end]).flatten());
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        is_needed.then_some(Axis { column, level, unit, cuts })
+    };
+    tests.into_iter().filter_map(axis).collect()
+}
+
+/// All tests of each column.
+fn flatten<'c>(conditions: &'c [Condition], into: &mut BTreeMap<&'c str, Vec<&'c Test>>) {
     for condition in conditions {
         match condition {
-            Condition::All(parts) => flatten(parts, into),
-            other => into.push(other),
+            Condition::All(parts) | Condition::Any(parts) => flatten(parts, into),
+            Condition::Column(name, test) => into.entry(name).or_default().push(test),
         }
+    }
+}
+
+/// A test, or what it is the contrary of.
+fn positive(test: &Test) -> &Test {
+    match test {
+        Test::Not(test) => positive(test),
+        test => test,
+    }
+}
+
+impl Axis<'_> {
+    /// Whether it is a column's.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        self.column.name == name
+    }
+
+    /// The finest level of its calendar.
+    pub(super) fn level(&self) -> usize {
+        self.level
+    }
+
+    /// The greatest of its codes; 0 is NULL's.
+    pub(super) fn last(&self) -> u32 {
+        self.cuts.len() as u32 + 1
+    }
+
+    /// The codes that pass one of the tests that it was made for, or a test for NULL; `None` of any other.
+    pub(super) fn codes(&self, test: &Test) -> Option<CodeSet> {
+        let known = CodeSet::of_range(1, self.last());
+        Some(match test {
+            Test::Null => CodeSet::of_codes(vec![0]),
+            Test::Known => known,
+            Test::Not(test) => self.codes(test)?.complement(self.last()).intersect(&known),
+            test => {
+                // Of a list each value is a code.
+                let (mut alone, mut wide) = (Vec::new(), CodeSet::of_codes(Vec::new()));
+                for (first, last) in ranges(self.column, test)?.into_iter().map(|ends| self.within(ends)) {
+                    if first == last {
+                        alone.push(first);
+                    } else {
+                        wide = wide.union(&CodeSet::of_range(first, last));
+                    }
+                }
+                wide.union(&CodeSet::of_codes(alone))
+            }
+        })
+    }
+
+    /// The first and the last code of a range that begins and ends at cuts; the last is before the first where there is none. A code begins at
+    /// the cut before it.
+    fn within(&self, (low, end): Ends) -> (u32, u32) {
+        let cuts_through = |value: i64| self.cuts.partition_point(|&cut| cut <= value) as u32;
+        (low.map_or(1, |low| cuts_through(low) + 1), end.map_or(self.last(), cuts_through))
+    }
+
+    /// The rows of some of its codes: first those of units that codes tell, which may be none, then those of edges.
+    pub(super) fn pieces(&self, codes: &CodeSet) -> Vec<Piece> {
+        let mut whole = CodeSet::of_codes(if codes.holds_null() { vec![0] } else { Vec::new() });
+        let mut edges = Vec::new();
+        for &(first, last) in codes.runs() {
+            let low = (first > 1).then(|| self.cuts[first as usize - 2]);
+            let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);
+            for piece in pieces(self.column, self.level, self.unit, (low, end)) {
+                match piece.range {
+                    None => whole = whole.union(&piece.filter.codes),
+                    Some(_) => edges.push(piece),
+                }
+            }
+        }
+        let whole = Piece { filter: LevelFilter { level: self.level, codes: whole }, range: None };
+        std::iter::once(whole).chain(edges).collect()
     }
 }
 
@@ -143,8 +204,8 @@ pub(super) fn begins(column: &Column, value: i64, unit: CalendarUnit) -> bool {
     start == value
 }
 
-/// The ends of a test of a date or timestamp, if it is one range.
-pub(super) fn ends(column: &Column, test: &Test) -> Option<Ends> {
+/// The ranges of a test of a date or timestamp, if it is a range or a list; they may have times in common.
+pub(super) fn ranges(column: &Column, test: &Test) -> Option<Vec<Ends>> {
     let days = match column.data_type {
         DataType::Date => true,
         DataType::Timestamp | DataType::TimestampTz => false,
@@ -166,10 +227,13 @@ pub(super) fn ends(column: &Column, test: &Test) -> Option<Ends> {
         }
     };
     match test {
-        Test::Range(low, high) => Some((from(low, false)?, from(high, true)?)),
-        Test::In(literals) if literals.len() == 1 => {
-            let value = value(&literals[0])?;
-            Some((Some(value), Some(value.checked_add(1)?)))
+        Test::Range(low, high) => Some(vec![(from(low, false)?, from(high, true)?)]),
+        Test::In(literals) => {
+            let alone = |literal: &Literal| {
+                let value = value(literal)?;
+                Some((Some(value), Some(value.checked_add(1)?)))
+            };
+            literals.iter().map(alone).collect()
         }
         _ => None,
     }
@@ -179,6 +243,7 @@ pub(super) fn ends(column: &Column, test: &Test) -> Option<Ends> {
 mod tests {
     use super::*;
     use alluvia_types::ColumnId;
+    use datafusion::scalar::ScalarValue;
     use proptest::prelude::*;
 
     fn column(data_type: DataType) -> Column {
@@ -226,6 +291,68 @@ mod tests {
             // Where units begin at both ends nothing is read value by value.
             let is_whole = [low, end].into_iter().flatten().all(|end| begins(&column, end, unit));
             prop_assert!(!is_whole || pieces.len() == 1);
+        }
+    }
+
+    proptest! {
+        /// Tests are told by the codes of the axis, and these by their pieces; so are tests that are joined.
+        #[test]
+        fn a_value_that_passes_a_test_is_of_one_piece_of_its_codes_and_no_other_is(
+            unit in prop::sample::select(CalendarUnit::ALL.to_vec()),
+            is_date: bool,
+            lists in prop::collection::vec((prop::collection::vec(-400i64..400, 1..4), any::<bool>()), 1..4),
+            ranges in prop::collection::vec((prop::option::of(-400i64..400), prop::option::of(-400i64..400), any::<bool>()), 1..4),
+            value in prop::option::of(-400i64..400),
+        ) {
+            let column = column(if is_date { DataType::Date } else { DataType::Timestamp });
+            // Times of hours, some of which begin units.
+            let scale = if is_date { 1 } else { 3_600_000_000 };
+            let literal = |value: i64| Literal::Typed(match is_date {
+                true => ScalarValue::Date32(Some(value as i32)),
+                false => ScalarValue::TimestampMicrosecond(Some(value * scale), None),
+            });
+            let negated = |test: Test, is_negated: bool| if is_negated { Test::Not(Box::new(test)) } else { test };
+            // Each with what it is of a value.
+            let mut tests: Vec<(Test, bool)> = Vec::new();
+            for (list, is_negated) in &lists {
+                let test = Test::In(list.iter().map(|&value| literal(value)).collect());
+                let expected = value.is_some_and(|value| list.contains(&value) != *is_negated);
+                tests.push((negated(test, *is_negated), expected));
+            }
+            for &(low, high, is_negated) in &ranges {
+                let test = Test::Range(low.map(|low| (literal(low), true)), high.map(|high| (literal(high), false)));
+                let lies_in = |value: i64| low.is_none_or(|low| value >= low) && high.is_none_or(|high| value < high);
+                let expected = value.is_some_and(|value| lies_in(value) != is_negated);
+                tests.push((negated(test, is_negated), expected));
+            }
+            tests.extend([(Test::Null, value.is_none()), (Test::Known, value.is_some())]);
+            let mut cuts: Vec<i64> = tests
+                .iter()
+                .filter_map(|(test, _)| super::ranges(&column, positive(test)))
+                .flatten()
+                .flat_map(|(low, end)| [low, end])
+                .flatten()
+                .collect();
+            cuts.sort_unstable();
+            cuts.dedup();
+            let axis = Axis { column: &column, level: 7, unit, cuts };
+            let micros_or_days = value.map(|value| value * scale);
+            let code = micros_or_days.map_or(0, |value| clamped_code(&column, value, unit));
+            let holds = |piece: &&Piece| {
+                let in_range = |range: &TimeRange| micros_or_days.is_some_and(|value| range.values.contains(&value));
+                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(in_range)
+            };
+            let mut every = CodeSet::of_codes((0..=axis.last()).collect());
+            for (test, expected) in &tests {
+                let codes = axis.codes(test).expect("made for it");
+                let pieces = axis.pieces(&codes);
+                prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(*expected), "{:?}", test);
+                prop_assert!(pieces[0].range.is_none() && pieces[1..].iter().all(|piece| !piece.filter.codes.holds_null()));
+                // All of them at once.
+                every = every.intersect(&codes);
+            }
+            let expected = tests.iter().all(|(_, expected)| *expected);
+            prop_assert_eq!(axis.pieces(&every).iter().filter(holds).count(), usize::from(expected));
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
         hidden: Vec::new(),
         groups,
         aliases: Vec::new(),
-        conditions: conditions_of(&source.predicates)?,
+        conditions: conditions_of(&source.predicates, def)?,
         having: None,
         order: Vec::new(),
         limit: None,

@@ -2,16 +2,21 @@
 //!
 //! Invariant: a condition is true for exactly the rows for which its predicate is, and its negation for exactly those for which the
 //! predicate is false. Constants have the types of the columns that they are compared with: the planner has seen to that, and
-//! where it left a cast on the column, the predicate is refused.
+//! where it left a cast on the column, the predicate is no comparison of the column.
+//!
+//! Any other predicate that looks at one column alone, and is the same each time, is evaluated on the members of the column's level: so
+//! `length(city) > 4` is a set of codes as well as `city = 'Lima'`.
 
-use super::times::condition_of_unit;
-use crate::answer::{Condition, Literal, Test};
+use super::times::{condition_of_unit, condition_of_year, year_of, year_of_constant};
+use crate::answer::{Condition, Literal, MemberPredicate, Test, in_years};
+use crate::skipping::canonical;
+use alluvia_space::TableDef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 
-/// All of the predicates, each once.
-pub(super) fn conditions_of(predicates: &[Expr]) -> Option<Vec<Condition>> {
+/// All of the predicates on a table's columns, each once.
+pub(super) fn conditions_of(predicates: &[Expr], def: &TableDef) -> Option<Vec<Condition>> {
     let mut parts: Vec<&Expr> = Vec::new();
     for part in predicates.iter().flat_map(|predicate| chain(predicate, Operator::And)) {
         // What is pushed into a scan stands above it, too.
@@ -19,7 +24,7 @@ pub(super) fn conditions_of(predicates: &[Expr]) -> Option<Vec<Condition>> {
             parts.push(part);
         }
     }
-    parts.into_iter().map(condition_of).collect()
+    parts.into_iter().map(|part| condition_of(part, def)).collect()
 }
 
 /// The operands of a chain of one operator, which is a tree as deep as it is long.
@@ -37,24 +42,42 @@ fn chain(expr: &Expr, op: Operator) -> Vec<&Expr> {
     operands
 }
 
-fn condition_of(expr: &Expr) -> Option<Condition> {
+fn condition_of(expr: &Expr, def: &TableDef) -> Option<Condition> {
+    compared(expr, def).or_else(|| evaluated(expr, def))
+}
+
+/// What compares columns with constants.
+fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
+    let all =
+        |op: Operator| chain(expr, op).into_iter().map(|part| condition_of(part, def)).collect::<Option<Vec<_>>>();
     let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
     match expr {
-        Expr::Not(expr) => Some(condition_of(expr)?.negated()),
-        Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => {
-            let parts = chain(expr, Operator::And).into_iter().map(condition_of);
-            Some(Condition::All(parts.collect::<Option<_>>()?))
-        }
-        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
-            let parts = chain(expr, Operator::Or).into_iter().map(condition_of);
-            Some(Condition::Any(parts.collect::<Option<_>>()?))
+        Expr::Not(expr) => Some(condition_of(expr, def)?.negated()),
+        Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => Some(Condition::All(all(Operator::And)?)),
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => Some(Condition::Any(all(Operator::Or)?)),
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::IsDistinctFrom | Operator::IsNotDistinctFrom),
+            right,
+        }) => {
+            let (column, literal) = match column_of(left) {
+                Some(column) => (column, literal_of(right)?),
+                None => (column_of(right)?, literal_of(left)?),
+            };
+            Some(negated(Condition::is_value(column, literal), *op == Operator::IsDistinctFrom))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (column_of(left), literal_of(right)) {
             (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
             _ => condition_of_unit(left, *op, right)
                 .or_else(|| condition_of_unit(right, op.swap()?, left))
+                .or_else(|| condition_of_year(left, *op, right))
+                .or_else(|| condition_of_year(right, op.swap()?, left))
                 .or_else(|| Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?))),
         },
+        Expr::InList(InList { expr, list, negated: is_negated }) if year_of(expr).is_some() => {
+            let years = list.iter().map(year_of_constant).collect::<Option<Vec<_>>>()?;
+            Some(negated(in_years(&year_of(expr)?, years)?, *is_negated))
+        }
         Expr::InList(InList { expr, list, negated: is_negated }) => {
             let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
             Some(negated(Condition::Column(column_of(expr)?, Test::In(list)), *is_negated))
@@ -76,6 +99,16 @@ fn condition_of(expr: &Expr) -> Option<Condition> {
             Some(Condition::Column(column_of(expr)?, Test::In(vec![literal])))
         }
     }
+}
+
+/// What is the same for all rows of a member.
+fn evaluated(expr: &Expr, def: &TableDef) -> Option<Condition> {
+    let columns = expr.column_refs();
+    let column = columns.iter().next().filter(|_| columns.len() == 1)?;
+    // What may change by itself has no text.
+    canonical(expr, def)?;
+    let predicate = MemberPredicate::planned(expr.clone());
+    Some(Condition::Column(column.name.clone(), Test::Holds(predicate)))
 }
 
 fn comparison(op: Operator, literal: Literal) -> Option<Test> {
@@ -109,7 +142,15 @@ fn literal_of(expr: &Expr) -> Option<Literal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::testing;
+    use alluvia_space::DataType;
+    use datafusion::functions::expr_fn::random;
     use datafusion::prelude::{col, lit};
+
+    fn conditions(predicates: &[Expr]) -> Option<Vec<Condition>> {
+        let def = testing::table("t", &[("a", DataType::Int32), ("b", DataType::Int32)]);
+        conditions_of(predicates, &def)
+    }
 
     fn typed(value: i32) -> Literal {
         Literal::Typed(ScalarValue::Int32(Some(value)))
@@ -118,29 +159,53 @@ mod tests {
     #[test]
     fn constants_on_either_side_compare_the_same() {
         let below = Condition::Column("a".to_owned(), Test::Range(None, Some((typed(5), false))));
-        assert_eq!(conditions_of(&[col("a").lt(lit(5))]), Some(vec![below.clone()]));
-        assert_eq!(conditions_of(&[lit(5).gt(col("a"))]), Some(vec![below]));
+        assert_eq!(conditions(&[col("a").lt(lit(5))]), Some(vec![below.clone()]));
+        assert_eq!(conditions(&[lit(5).gt(col("a"))]), Some(vec![below]));
     }
 
     #[test]
     fn a_predicate_that_stands_twice_is_held_once() {
         let (one, other) = (col("a").eq(lit(1)), col("b").is_not_null());
-        let conditions = conditions_of(&[one.clone().and(other.clone()), other, one]).expect("held");
+        let conditions = conditions(&[one.clone().and(other.clone()), other, one]).expect("held");
         assert_eq!(conditions.len(), 2, "{conditions:?}");
     }
 
     #[test]
-    fn what_is_no_column_against_a_constant_is_refused() {
+    fn to_be_distinct_is_never_unknown() {
+        let same = Condition::is_value("a".to_owned(), typed(5));
+        let is = |op| datafusion::logical_expr::binary_expr(lit(5), op, col("a"));
+        assert_eq!(conditions(&[is(Operator::IsNotDistinctFrom)]), Some(vec![same.clone()]));
+        assert_eq!(conditions(&[is(Operator::IsDistinctFrom)]), Some(vec![same.negated()]));
+    }
+
+    #[test]
+    fn what_looks_at_one_column_is_evaluated() {
         for expr in [
-            col("a").eq(col("b")),
             col("a").eq(lit(ScalarValue::Int32(None))),
             (col("a") + lit(1)).gt(lit(2)),
             col("a").in_list(vec![lit(1), lit(ScalarValue::Int32(None))], false),
             col("a").is_true(),
+            (col("a") * col("a")).gt(lit(2)),
+        ] {
+            let holds = |expr: Expr| Condition::Column("a".to_owned(), Test::Holds(MemberPredicate::planned(expr)));
+            assert_eq!(conditions(std::slice::from_ref(&expr)), Some(vec![holds(expr.clone())]), "{expr}");
+            // Its negation is evaluated, too: what it is not true of it may be unknown of.
+            let negated = Expr::Not(Box::new(expr));
+            assert_eq!(conditions(std::slice::from_ref(&negated)), Some(vec![holds(negated.clone())]), "{negated}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_on_one_column_is_refused() {
+        for expr in [
+            col("a").eq(col("b")),
             lit(true),
             col("a").eq(lit(1)).or(col("a").like(col("b"))),
+            random().lt(lit(0.5)),
+            (col("a") + random()).gt(lit(1)),
+            col("unknown").is_true(),
         ] {
-            assert_eq!(conditions_of(std::slice::from_ref(&expr)), None, "{expr}");
+            assert_eq!(conditions(std::slice::from_ref(&expr)), None, "{expr}");
         }
     }
 
@@ -152,6 +217,6 @@ mod tests {
             Condition::Column("a".to_owned(), not_one),
             Condition::Column("b".to_owned(), Test::Known),
         ]);
-        assert_eq!(conditions_of(&[expr]), Some(vec![expected]));
+        assert_eq!(conditions(&[expr]), Some(vec![expected]));
     }
 }

@@ -6,7 +6,7 @@
 //! does not begin before `m`: what is cut never lies between the starts of two units.
 
 use super::condition::column_of;
-use crate::answer::{Condition, Literal, Test};
+use crate::answer::{Condition, Literal, Test, year_compared};
 use alluvia_space::CalendarUnit;
 use alluvia_space::codes::calendar;
 use arrow::datatypes::DataType;
@@ -45,6 +45,32 @@ pub(super) fn condition_of_unit(cut: &Expr, op: Operator, constant: &Expr) -> Op
         _ => return None,
     };
     Some(Condition::Column(column, test))
+}
+
+/// What must hold of a column's times where their year is compared with a constant; `None` of any other comparison.
+pub(super) fn condition_of_year(year: &Expr, op: Operator, constant: &Expr) -> Option<Condition> {
+    year_compared(&year_of(year)?, op, year_of_constant(constant)?)
+}
+
+/// The column whose year an expression is.
+pub(super) fn year_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Cast(Cast { expr, field }) if *field.data_type() == DataType::Int64 => year_of(expr),
+        Expr::ScalarFunction(function) if function.name() == "date_part" => {
+            let [Expr::Literal(part, _), column] = function.args.as_slice() else { return None };
+            part.try_as_str()??.eq_ignore_ascii_case("year").then(|| column_of(column))?
+        }
+        _ => None,
+    }
+}
+
+/// A whole number.
+pub(super) fn year_of_constant(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Literal(ScalarValue::Int32(Some(year)), _) => Some((*year).into()),
+        Expr::Literal(ScalarValue::Int64(Some(year)), _) => Some(*year),
+        _ => None,
+    }
 }
 
 fn cut_of(expr: &Expr) -> Option<Cut> {
@@ -108,6 +134,21 @@ mod tests {
         assert_eq!(of(Operator::Gt), range(Some(end), None));
         assert_eq!(of(Operator::GtEq), range(Some(start), None));
         assert_eq!(condition_of_unit(&cast(col("t"), DataType::Int64), Operator::Eq, &lit(1)), None);
+    }
+
+    #[test]
+    fn a_year_is_a_range_of_times() {
+        let year = datafusion::functions::datetime::expr_fn::date_part(lit("YEAR"), col("t"));
+        let wide = cast(year.clone(), DataType::Int64);
+        for (year, constant) in [(&year, lit(2026)), (&wide, lit(2026i64))] {
+            let of = |op| condition_of_year(year, op, &constant);
+            assert_eq!(of(Operator::Eq), range(Some("2026-01-01"), Some("2027-01-01")));
+            assert_eq!(of(Operator::Gt), range(Some("2027-01-01"), None));
+            assert_eq!(of(Operator::LtEq), range(None, Some("2027-01-01")));
+        }
+        let month = datafusion::functions::datetime::expr_fn::date_part(lit("month"), col("t"));
+        assert_eq!(condition_of_year(&month, Operator::Eq, &lit(3)), None);
+        assert_eq!(condition_of_year(&year, Operator::Eq, &lit(2026.0)), None);
     }
 
     #[test]

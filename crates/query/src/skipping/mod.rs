@@ -28,6 +28,7 @@ mod value;
 mod tests;
 
 pub(crate) use cache::{PredicateCache, Spared};
+pub(crate) use canonical::canonical;
 pub(crate) use exec::{ScanFilterExec, Watch};
 pub(crate) use memory::{MEMO as PREDICATES_MEMO, Tended, check as check_predicates_memo};
 pub(crate) use observe::Observer;

@@ -25,7 +25,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use std::sync::Arc;
 
 /// Levels with more members than this are not evaluated, only looked up in.
-const EVALUATED_MAX: u32 = 65_536;
+pub(crate) const EVALUATED_MAX: u32 = 65_536;
 
 /// Codes of one level that the predicate can match.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -223,7 +223,7 @@ fn own_codes(
 }
 
 /// All members of a level as rows: place and code are the same.
-fn batch_of_members(column: &Column, level: usize, dictionaries: &Dictionaries) -> Option<RecordBatch> {
+pub(crate) fn batch_of_members(column: &Column, level: usize, dictionaries: &Dictionaries) -> Option<RecordBatch> {
     let values = dictionaries.value_array(level).ok()?;
     let values = cast(&values, &column.data_type.to_arrow()).ok()?;
     RecordBatch::try_new(Arc::new(alone(column)), vec![values]).ok()

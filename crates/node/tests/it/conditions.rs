@@ -1,0 +1,124 @@
+//! Conditions that are sets of members, or of times, however they are written: answered by the index, and as the general plan answers
+//! them, beside others and below NOT and OR.
+
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use crate::index_answers::{compared, explained};
+use crate::nested::{open, set};
+use crate::statements::{Asked, CREATE, rows};
+use crate::support::Random;
+use alluvia_query::Session;
+use alluvia_snapshot::Store;
+use alluvia_types::Stage;
+
+/// Answered without a plan.
+const AT_ONCE: [&str; 23] = [
+    "upper(country) = 'CHILE'",
+    "'lima' <> lower(city)",
+    "LOWER(s.city) >= 'lima'",
+    "lower(city) NOT IN ('lima', 'paris')",
+    "upper(city) LIKE '%A%'",
+    "upper(city) NOT LIKE 'L%'",
+    "country ILIKE 'c%'",
+    "city NOT ILIKE '_AM%'",
+    "item ILIKE 'ITEM 1%'",
+    "extract(year FROM sold_at) = 2025",
+    "date_part('year', seen_at) <> 2024",
+    "2025 < extract(YEAR FROM day)",
+    "extract(year FROM day) IN (2024, 2026)",
+    "extract(year FROM seen_at) BETWEEN 2025 AND 2030",
+    "country IS DISTINCT FROM 'Chile'",
+    "'Lima' IS NOT DISTINCT FROM city",
+    "country IS NOT DISTINCT FROM NULL",
+    "shelf IS DISTINCT FROM 3",
+    "open IS TRUE",
+    "open IS NOT TRUE",
+    "open IS NOT FALSE",
+    "day IS NOT DISTINCT FROM '2025-03-05'",
+    "sold_at IS DISTINCT FROM '2025-03-05 12:34:00'",
+];
+
+/// Answered in a plan.
+const PLANNED: [&str; 14] = [
+    "shelf + 1 < 5",
+    "shelf % 7 = 3",
+    "shelf < 2.5",
+    "shelf IN (1, 2.0)",
+    "length(city) > 5",
+    "initcap(lower(city)) = 'Lima'",
+    "city ~ '^L'",
+    "nullif(country, 'Peru') = 'Chile'",
+    "coalesce(country, 'Chile') = 'Chile'",
+    "coalesce(country, 'Chile') <> 'Chile'",
+    "CASE WHEN city = 'Lima' THEN NULL ELSE city END < 'M'",
+    "(city = 'Lima') IS NOT TRUE",
+    "open IS UNKNOWN",
+    "split_part(item, ' ', 2) = '7'",
+];
+
+/// Panics unless the index answers each condition, alone, below NOT and below OR, and as the general plan does.
+async fn answered(conditions: &[&str], fast: &Session, general: &Session) {
+    for condition in conditions {
+        for sql in [
+            format!("SELECT count(*), sum(cents), max(cents) FROM sales s WHERE {condition}"),
+            format!("SELECT country, count(*), sum(quantity) FROM sales s WHERE NOT ({condition}) GROUP BY country"),
+            format!(
+                "SELECT open, count(*), min(cents) FROM sales s WHERE item > 'item 3' AND ({condition}) GROUP BY open"
+            ),
+            format!("SELECT count(*), sum(cents) FROM sales s WHERE {condition} OR open"),
+            format!("SELECT count(*), sum(cents) FROM sales s WHERE NOT ({condition} OR city = 'Lamu')"),
+        ] {
+            let asked = Asked::of(sql);
+            assert!(compared(&asked, fast, general).await, "{asked:?}");
+            let plan = explained(fast, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_on_one_level_are_answered_by_the_index_however_written() {
+    let mut random = Random(23);
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (at_once, planned, general) = (db.session(), db.session(), db.session());
+    set(&at_once, &["index_rule"]).await;
+    set(&planned, &["short_path"]).await;
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    general.sql(CREATE).await.expect("creates");
+    general.sql(&rows(&mut random, 900)).await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    general.sql(&rows(&mut random, 90)).await.expect("inserts");
+    answered(&AT_ONCE, &at_once, &general).await;
+    // A plan holds what is answered without one as well.
+    answered(&AT_ONCE, &planned, &general).await;
+    answered(&PLANNED, &planned, &general).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_come_later_are_asked_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    session.sql("CREATE TABLE t (a TEXT, m BIGINT) WITH (dimensions = 'a', measures = 'm')").await.expect("creates");
+    session.sql("INSERT INTO t VALUES ('10', 1), ('7', 2), (NULL, 4)").await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    session.sql("CALL alluvia.pin_cuboid('t', 'a')").await.expect("pins");
+    let numbers = Asked::of("SELECT sum(m), count(*) FROM t WHERE a::INT > 8".to_owned());
+    let cases = Asked::of("SELECT sum(m), count(*) FROM t WHERE lower(a) >= '7' OR upper(a) = 'SEVEN'".to_owned());
+    for insert in ["('7', 8)", "('9', 16)", "('12', 32), (NULL, 64)"] {
+        session.sql(&format!("INSERT INTO t VALUES {insert}")).await.expect("inserts");
+        for asked in [&numbers, &cases] {
+            for _ in 0..2 {
+                assert!(compared(asked, &session, &general).await, "{asked:?}");
+            }
+            let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
+        }
+    }
+    // A member that the predicate fails for: it fails for whoever meets it in a row, and for no one else.
+    session.sql("INSERT INTO t VALUES ('Seven', 128)").await.expect("inserts");
+    assert!(!compared(&numbers, &session, &general).await);
+    assert!(compared(&cases, &session, &general).await);
+}

@@ -1,0 +1,163 @@
+//! Years of times that are compared with numbers, as ranges of the times themselves.
+//!
+//! Invariant: the condition is true of exactly the times whose year the comparison is true of, and false of those that it is false of. Years
+//! that are not written with four digits, and numbers that are not whole, are left to the planner.
+
+use super::predicate::{Columns, literal_of};
+use super::recognise::call_of;
+use super::statement::{Condition, Literal, Test};
+use super::texts::operator;
+use datafusion::logical_expr::Operator;
+use datafusion::sql::sqlparser::ast::{DateTimeField, Expr};
+
+/// `extract(year FROM column)` or `date_part('year', column)` against constants; `None` of any other expression.
+pub(super) fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
+    let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
+    match expr {
+        // To be in no list is true of NULL, too.
+        Expr::InList { list, .. } if list.is_empty() => None,
+        Expr::InList { expr, list, negated: is_negated } => {
+            let years = list.iter().map(number).collect::<Option<Vec<_>>>()?;
+            Some(negated(in_years(&year_of(expr, columns)?, years)?, *is_negated))
+        }
+        Expr::Between { expr, negated: is_negated, low, high } => {
+            let column = year_of(expr, columns)?;
+            let low = compared(&column, Operator::GtEq, number(low)?)?;
+            let high = compared(&column, Operator::LtEq, number(high)?)?;
+            Some(negated(Condition::All(vec![low, high]), *is_negated))
+        }
+        Expr::BinaryOp { left, op, right } => match number(right) {
+            Some(year) => compared(&year_of(left, columns)?, operator(op)?, year),
+            None => compared(&year_of(right, columns)?, operator(op)?.swap()?, number(left)?),
+        },
+        _ => None,
+    }
+}
+
+/// What must hold of a column's times for their year to compare so with a number.
+pub(crate) fn compared(column: &str, op: Operator, year: i64) -> Option<Condition> {
+    // The year after it is written, too.
+    let year = Some(year).filter(|year| (1..9999).contains(year))?;
+    let start = |year: i64, inclusive: bool| Some((Literal::Time(format!("{year:04}-01-01")), inclusive));
+    let of_year = Test::Range(start(year, true), start(year + 1, false));
+    let test = match op {
+        Operator::Eq => of_year,
+        Operator::NotEq => Test::Not(Box::new(of_year)),
+        Operator::Lt => Test::Range(None, start(year, false)),
+        Operator::LtEq => Test::Range(None, start(year + 1, false)),
+        Operator::Gt => Test::Range(start(year + 1, true), None),
+        Operator::GtEq => Test::Range(start(year, true), None),
+        _ => return None,
+    };
+    Some(Condition::Column(column.to_owned(), test))
+}
+
+/// What must hold of a column's times for their year to be one of these.
+pub(crate) fn in_years(column: &str, years: Vec<i64>) -> Option<Condition> {
+    let years = years.into_iter().map(|year| compared(column, Operator::Eq, year));
+    years.collect::<Option<Vec<_>>>().map(Condition::Any)
+}
+
+/// The column whose year an expression is.
+fn year_of(expr: &Expr, columns: &Columns<'_>) -> Option<String> {
+    match expr {
+        Expr::Nested(inner) => year_of(inner, columns),
+        Expr::Extract { field: DateTimeField::Year, expr, .. } => columns(expr),
+        Expr::Function(function) => {
+            let (name, arguments) = call_of(function)?;
+            let &[part, column] = arguments.as_slice() else { return None };
+            match literal_of(part)? {
+                Literal::Text(part) if name == "date_part" && part.eq_ignore_ascii_case("year") => columns(column),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn number(expr: &Expr) -> Option<i64> {
+    match literal_of(expr)? {
+        Literal::Number(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    fn condition(sql: &str) -> Option<Condition> {
+        let dialect = PostgreSqlDialect {};
+        let mut parser = Parser::new(&dialect).try_with_sql(sql).expect("tokens");
+        let expr = parser.parse_expr().expect("an expression");
+        condition_of(&expr, &|expr| match expr {
+            Expr::Identifier(name) => Some(name.value.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether it is true of the start of a year.
+    fn holds(condition: &Condition, year: i64) -> bool {
+        let starts = |bound: &Option<(Literal, bool)>| match bound {
+            None => None,
+            Some((Literal::Time(text), _)) => Some(text[..4].parse::<i64>().expect("a year")),
+            other => panic!("{other:?}"),
+        };
+        match condition {
+            Condition::All(parts) => parts.iter().all(|part| holds(part, year)),
+            Condition::Any(parts) => parts.iter().any(|part| holds(part, year)),
+            Condition::Column(column, Test::Not(test)) => {
+                !holds(&Condition::Column(column.clone(), test.as_ref().clone()), year)
+            }
+            Condition::Column(_, Test::Range(low, end)) => {
+                starts(low).is_none_or(|low| low <= year) && starts(end).is_none_or(|end| year < end)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_year_is_compared_as_a_number_is() {
+        let cases: [(&str, fn(i64) -> bool); 11] = [
+            ("extract(year FROM t) = 2024", |year| year == 2024),
+            ("2024 <> extract(YEAR FROM t)", |year| year != 2024),
+            ("date_part('year', t) < 2024", |year| year < 2024),
+            ("date_part('YEAR', t) <= 2024", |year| year <= 2024),
+            ("2024 < (extract(year FROM t))", |year| year > 2024),
+            ("extract(year FROM t) >= 2024", |year| year >= 2024),
+            ("extract(year FROM t) IN (2022, 2024)", |year| year == 2022 || year == 2024),
+            ("extract(year FROM t) NOT IN (2022, 2024)", |year| year != 2022 && year != 2024),
+            ("extract(year FROM t) BETWEEN 2022 AND 2024", |year| (2022..=2024).contains(&year)),
+            ("extract(year FROM t) NOT BETWEEN 2022 AND 2024", |year| !(2022..=2024).contains(&year)),
+            ("extract(year FROM t) BETWEEN 2024 AND 2022", |_| false),
+        ];
+        for (sql, model) in cases {
+            let condition = condition(sql).expect(sql);
+            for year in 2020..2028 {
+                assert_eq!(holds(&condition, year), model(year), "{sql}: {year}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_year_of_a_column_is_refused() {
+        for sql in [
+            "extract(month FROM t) = 3",
+            "extract(isoyear FROM t) = 2024",
+            "date_part('month', t) = 3",
+            "date_part(part, t) = 2024",
+            "extract(year FROM t) = 2024.0",
+            "extract(year FROM t) = '2024'",
+            "extract(year FROM t) = -1",
+            "extract(year FROM t) < 9999",
+            "extract(year FROM t) IN (2024, NULL)",
+            "extract(year FROM t + x) = 2024",
+            "extract(year FROM t) + 1 = 2024",
+            "extract(year FROM t) = x",
+        ] {
+            assert_eq!(condition(sql), None, "{sql}");
+        }
+    }
+}
