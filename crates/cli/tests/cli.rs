@@ -438,3 +438,31 @@ fn a_start_that_is_refused_makes_no_first_password() {
     assert!(stderr(&refused).contains("flight_listen: cannot listen on"), "{}", stderr(&refused));
     assert!(refused.stdout.is_empty() && !Path::new(&dir).join("passwords").exists());
 }
+
+#[test]
+fn what_would_stand_beside_a_file_is_refused_before_anything_runs() {
+    let (scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", ROWS], "");
+    let two = "INSERT INTO t (a) VALUES (9);\nSELECT a FROM t;\nSHOW TABLES;\n";
+    let file = scratch.path().join("two.sql").display().to_string();
+    fs::write(&file, two).unwrap();
+    for form in ["parquet", "arrow"] {
+        for (rest, input) in [
+            (vec!["-c", two], ""),
+            (vec!["-c", "INSERT INTO t (a) VALUES (9); SELECT a FROM t", "-c", "SELECT 7 AS n"], ""),
+            (vec!["-f", file.as_str()], ""),
+            (vec![], two),
+            (vec![], "INSERT INTO t (a) VALUES (9);\nSELECT a FROM t;\n\\d t\n"),
+        ] {
+            let refused = run(&[&["sql", dir.as_str(), "--format", form][..], &rest[..]].concat(), input);
+            assert_eq!(refused.status.code(), Some(1), "{rest:?}");
+            assert!(refused.stdout.is_empty() && stderr(&refused).contains("is a whole file"), "{}", stderr(&refused));
+        }
+        let one = run(&["sql", &dir, "--format", form, "-c", "SET cuboids = off; SELECT a FROM t"], "");
+        assert!(one.status.success() && !one.stdout.is_empty(), "{}", stderr(&one));
+    }
+    assert_eq!(good(&["sql", &dir, "--format", "csv", "-c", "SELECT count(*) AS n FROM t"], ""), "n\n4\n");
+    // What is known only on the way is refused there.
+    let mixed = run(&["sql", &dir, "--format", "csv"], "SELECT 1 AS n;\n\\format parquet\nSELECT 2 AS n;\n");
+    assert_eq!((mixed.status.code(), stdout(&mixed).as_str()), (Some(1), "n\n1\n"), "{}", stderr(&mixed));
+}
