@@ -10,7 +10,7 @@ use crate::answer::Aim;
 use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
-use crate::rights::{Authoriser, Need, Who, of_statement};
+use crate::rights::{Audit, Authoriser, Need, Who, of_statement};
 use crate::session::auditing::audit_end;
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
@@ -455,13 +455,23 @@ impl Session {
 
     /// Commits one batch. Its producer is the session's, unless the batch names another.
     pub(crate) async fn submit(&self, run: &Run, mut batch: NewBatch) -> Result<Committed> {
-        run.token.check()?;
-        run.progress.set_phase(Phase::Committing);
+        let store = Arc::clone(self.engine.store());
+        let audit = match self.before_commit(run, &batch).await {
+            Ok(audit) => audit,
+            Err(error) => {
+                if !batch.loads.is_empty() {
+                    let discarded = blocking(move || {
+                        store.discard(batch);
+                        Ok(())
+                    });
+                    drop(discarded.await);
+                }
+                return Err(error);
+            }
+        };
         let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
-        let audit = self.audit_change(run, &batch).await?;
-        let store = Arc::clone(self.engine.store());
         let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
         run.progress.set_phase(Phase::Idle);
         if let Some(audit) = audit {
@@ -474,6 +484,13 @@ impl Session {
             state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
         }
         Ok(committed)
+    }
+
+    /// What may still refuse a batch of which nothing was told to the store.
+    async fn before_commit(&self, run: &Run, batch: &NewBatch) -> Result<Option<Audit>> {
+        run.token.check()?;
+        run.progress.set_phase(Phase::Committing);
+        self.audit_change(run, batch).await
     }
 
     /// Remembers that this session wrote `version`.
