@@ -17,6 +17,7 @@ pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
 mod refuse;
+mod repeated;
 pub(crate) mod rewriting;
 pub(crate) mod roles;
 mod row_lists;
