@@ -1,19 +1,22 @@
-//! Wrong passwords by address.
+//! Wrong passwords by address, and by the role whose they should have been.
 //!
 //! Invariants:
 //! - Who gives wrong passwords waits, longer each time, and is refused after many.
+//! - A right password forgives the wrong ones of its role and no other's: whoever knows one role's password cannot guess another's by
+//!   logging in between.
 //! - A password is counted as wrong before it is looked at, and forgiven if it is right: however many are tried at once, no more
 //!   than the bound are.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Wrong passwords of one address are forgotten after so long without one.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// From so many on an address is refused.
+/// From so many on, for whatever roles, an address is refused.
 const WRONG_MAX: u32 = 20;
 /// The wait after the first wrong password; it doubles with each.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -21,10 +24,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// Addresses that are remembered.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// Wrong passwords by address. Times are monotonic, since any one moment.
+/// Wrong passwords by address and role. Times are monotonic, since any one moment.
 #[derive(Debug, Default)]
 pub struct Attempts {
     wrong: Mutex<Wrong>,
+    /// Roles are remembered by hash: their names are whatever a client sends, of any length.
+    hasher: RandomState,
 }
 
 impl Attempts {
@@ -33,26 +38,43 @@ impl Attempts {
         check(&self.wrong.lock(), peer, now)
     }
 
-    /// Lets a password be looked at, unless its address has given too many wrong ones: counts it as wrong until
+    /// Lets a password of a role be looked at, unless its address has given too many wrong ones: counts it as wrong until
     /// [`Attempts::right`] says otherwise, and gives how long its sender has to wait if it is.
-    pub fn admit(&self, peer: IpAddr, now: Duration) -> Result<Duration> {
+    pub fn admit(&self, peer: IpAddr, role: &str, now: Duration) -> Result<Duration> {
         let mut wrong = self.wrong.lock();
         check(&wrong, peer, now)?;
-        Ok(count(&mut wrong, peer, now))
+        Ok(count(&mut wrong, peer, self.hasher.hash_one(role), now))
     }
 
-    /// A right password forgives the wrong ones.
-    pub fn right(&self, peer: IpAddr) {
-        self.wrong.lock().remove(&peer);
+    /// A right password forgives the wrong ones of its role.
+    pub fn right(&self, peer: IpAddr, role: &str) {
+        let mut wrong = self.wrong.lock();
+        let Some(of_address) = wrong.get_mut(&peer) else { return };
+        of_address.by_role.remove(&self.hasher.hash_one(role));
+        if of_address.by_role.is_empty() {
+            wrong.remove(&peer);
+        }
     }
 }
 
-/// How many wrong passwords an address has given, and when the last.
-type Wrong = HashMap<IpAddr, (u32, Duration)>;
+type Wrong = HashMap<IpAddr, OfAddress>;
+
+/// How many wrong passwords an address has given for each role, and when the last.
+#[derive(Debug, Default)]
+struct OfAddress {
+    by_role: HashMap<u64, u32>,
+    last: Duration,
+}
+
+impl OfAddress {
+    fn count(&self) -> u32 {
+        self.by_role.values().sum()
+    }
+}
 
 fn check(wrong: &Wrong, peer: IpAddr, now: Duration) -> Result<()> {
     match wrong.get(&peer) {
-        Some((count, last)) if *count >= WRONG_MAX && now.saturating_sub(*last) < FORGET_AFTER => {
+        Some(known) if known.count() >= WRONG_MAX && now.saturating_sub(known.last) < FORGET_AFTER => {
             Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
                 .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
         }
@@ -60,15 +82,17 @@ fn check(wrong: &Wrong, peer: IpAddr, now: Duration) -> Result<()> {
     }
 }
 
-fn count(wrong: &mut Wrong, peer: IpAddr, now: Duration) -> Duration {
-    wrong.retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
+fn count(wrong: &mut Wrong, peer: IpAddr, role: u64, now: Duration) -> Duration {
+    wrong.retain(|_, known| now.saturating_sub(known.last) < FORGET_AFTER);
     if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
         // An attack from everywhere: nobody is remembered, everybody waits.
         return LONGEST_WAIT;
     }
-    let (count, last) = wrong.entry(peer).or_default();
-    (*count, *last) = (count.saturating_add(1), now);
-    FIRST_WAIT.saturating_mul(1 << (*count - 1).min(10)).min(LONGEST_WAIT)
+    let known = wrong.entry(peer).or_default();
+    // No more than the bound are ever counted: `check` comes first, under the same lock.
+    *known.by_role.entry(role).or_default() += 1;
+    known.last = now;
+    FIRST_WAIT.saturating_mul(1 << (known.count() - 1).min(10)).min(LONGEST_WAIT)
 }
 
 #[cfg(test)]
@@ -80,12 +104,12 @@ mod tests {
         let attempts = Attempts::default();
         let (here, there): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let waits: Vec<Duration> =
-            (0..WRONG_MAX).map(|at| attempts.admit(here, Duration::from_secs(at.into())).unwrap()).collect();
+            (0..WRONG_MAX).map(|at| attempts.admit(here, "ada", Duration::from_secs(at.into())).unwrap()).collect();
         assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[19] == LONGEST_WAIT);
         let now = Duration::from_secs(30);
         assert!(attempts.check(here, now).is_err() && attempts.check(there, now).is_ok());
         assert!(attempts.check(here, now + FORGET_AFTER).is_ok());
-        attempts.right(here);
+        attempts.right(here, "ada");
         assert!(attempts.check(here, now).is_ok());
     }
 
@@ -93,9 +117,35 @@ mod tests {
     fn guesses_made_at_once_are_bounded_as_those_made_in_turn() {
         let (attempts, here) = (Attempts::default(), IpAddr::from([10, 0, 0, 1]));
         // None of them has been looked at yet.
-        let admitted = (0..200).filter(|_| attempts.admit(here, Duration::ZERO).is_ok()).count();
+        let admitted = (0..200).filter(|_| attempts.admit(here, "ada", Duration::ZERO).is_ok()).count();
         assert_eq!(admitted, WRONG_MAX as usize);
-        attempts.right(here);
-        assert_eq!(attempts.admit(here, Duration::ZERO).ok(), Some(FIRST_WAIT));
+        attempts.right(here, "ada");
+        assert_eq!(attempts.admit(here, "ada", Duration::ZERO).ok(), Some(FIRST_WAIT));
+    }
+
+    #[test]
+    fn a_right_password_forgives_its_role_alone() {
+        let (attempts, here) = (Attempts::default(), IpAddr::from([10, 0, 0, 1]));
+        let now = Duration::ZERO;
+        // Whoever knows the password of `own` guesses that of `other`, and logs in between.
+        let mut guesses = 0;
+        while guesses < 1_000 && attempts.admit(here, "other", now).is_ok() {
+            guesses += 1;
+            if attempts.admit(here, "own", now).is_ok() {
+                attempts.right(here, "own");
+            }
+        }
+        assert_eq!(guesses, WRONG_MAX);
+        assert!(attempts.check(here, now).is_err(), "logging in forgave the guesses");
+        // Another role's mistakes count for the address, and are forgiven with it.
+        let there = IpAddr::from([10, 0, 0, 2]);
+        (0..WRONG_MAX / 2).for_each(|_| drop(attempts.admit(there, "ada", now)));
+        (0..WRONG_MAX / 2).for_each(|_| drop(attempts.admit(there, "bob", now)));
+        assert!(attempts.check(there, now).is_err());
+        attempts.right(there, "bob");
+        assert_eq!(attempts.admit(there, "bob", now).ok(), Some(LONGEST_WAIT), "ten of ada's are left");
+        attempts.right(there, "ada");
+        attempts.right(there, "bob");
+        assert_eq!(attempts.admit(there, "bob", now).ok(), Some(FIRST_WAIT));
     }
 }

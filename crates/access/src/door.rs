@@ -75,12 +75,12 @@ impl Door {
             if self.checked.is_known(user, password) {
                 return admit(passwords, shown).await;
             }
-            let wait = attempts.admit(peer, now()).map_err(too_many)?;
+            let wait = attempts.admit(peer, user, now()).map_err(too_many)?;
             let (checked, all) = (Arc::clone(&self.checked), passwords.clone());
             let (name, secret) = (user.to_owned(), password.to_owned());
             let is_right = spawn_blocking(move || checked.check(&all, &name, &secret)).await;
             if is_right.unwrap_or(false) {
-                attempts.right(peer);
+                attempts.right(peer, user);
                 return admit(passwords, shown).await;
             }
             wait

@@ -29,7 +29,5 @@ pub use places::{Busy, Place, Places};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};
 pub use stopping::{Stopping, reached, stop};
 pub use timed::Timed;
-pub use tls::Tls;
+pub use tls::{Tls, check_address};
 pub use work::{gone, watched};
-
-use tls::check_address;

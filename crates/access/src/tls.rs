@@ -71,7 +71,7 @@ fn tls_config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>> {
 }
 
 /// Refuses an address that other machines can reach, unless clients must log in, over TLS.
-pub(crate) fn check_address(address: SocketAddr, access: &Access, tls: Option<&Tls>) -> Result<()> {
+pub fn check_address(address: SocketAddr, access: &Access, tls: Option<&Tls>) -> Result<()> {
     let lacks = match (access, tls) {
         _ if address.ip().is_loopback() => return Ok(()),
         (Access::Trust, _) => "password",

@@ -3,9 +3,9 @@
 //! Invariants:
 //! - A later source overrides an earlier one: default, file, `ALLUVIA_*` variables, flags.
 //! - One table names the settings; an unknown name in the file is an error, one in the environment a warning.
-//! - Where each value came from is known, and `alluvia config` prints it. No value is a secret: passwords are in files.
+//! - Where each value came from is known, and `alluvia config` prints it, also of values that are refused. No value is a secret: passwords are in files.
 
-use crate::say;
+use crate::{say, settings};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use clap::Args;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-const SETTINGS: [(&str, &str, &str); 34] = [
+pub const SETTINGS: [(&str, &str, &str); 34] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -345,7 +345,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// `alluvia config`: every setting, its value, and where that came from.
+/// `alluvia config`: every setting, its value, and where that came from; then what of it no server would start with, as an error.
 pub fn run(args: &ConfigArgs) -> Result<ExitCode> {
     let config = Config::load(args)?;
     let width = |of: &dyn Fn(&(&'static str, String, Origin)) -> usize| config.values.iter().map(of).max().unwrap_or(0);
@@ -353,6 +353,8 @@ pub fn run(args: &ConfigArgs) -> Result<ExitCode> {
     for ((name, value, origin), (_, _, what)) in config.values.iter().zip(SETTINGS) {
         say(&format!("{name:names$}  {value:values$}  [{origin}]  {what}\n"))?;
     }
+    // Behind the list, which tells where a wrong value came from.
+    settings::check(&config)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ mod load;
 mod notify;
 mod remote;
 mod serve;
+mod settings;
 mod shell;
 mod target;
 mod verify;
@@ -53,7 +54,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Ends what a session of a running server runs; the session itself stays.
     Cancel(Box<cancel::CancelArgs>),
-    /// Prints the server's settings, and where each value came from.
+    /// Prints the server's settings, and where each value came from; refuses what no server would start with.
     Config(config::ConfigArgs),
     /// Ingests a stream at full speed while it queries it at three freshnesses.
     Demo(demo::DemoArgs),

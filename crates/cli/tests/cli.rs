@@ -11,6 +11,7 @@ use arrow::ipc::reader::StreamReader;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Cursor, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -395,4 +396,78 @@ fn cancel_ends_what_a_session_of_a_server_runs() {
     server.kill().unwrap();
     server.wait().unwrap();
     drop(output);
+}
+
+#[test]
+fn settings_that_no_server_starts_with_are_refused_alike_and_make_nothing() {
+    let (_scratch, dir) = scratch();
+    for (setting, words) in [
+        ("idle_timout=5s", "did you mean idle_timeout"),
+        ("idle_timeout=soon", "idle_timeout cannot be 'soon'"),
+        ("memory_limit=1MB", "128MB are the least"),
+        ("memory_limit=much", "memory_limit: 'much' is no size"),
+        ("authentication=maybe", "it is trust or password"),
+        ("http_listen=nowhere", "http_listen cannot be 'nowhere'"),
+        ("listen=0.0.0.0:0", "listen: 0.0.0.0:0 can be reached from other machines"),
+        ("tls_key=key.pem", "TLS needs both"),
+        ("otlp_share=2", "otlp_share cannot be '2'"),
+        ("copy_hosts=a b", "copy_hosts"),
+    ] {
+        let shown = run(&["config", "--set", setting], "");
+        let served = run(&["serve", &dir, "--set", setting], "");
+        assert_eq!((shown.status.code(), served.status.code()), (Some(1), Some(1)), "{setting}");
+        assert!(stderr(&served).contains(words), "{setting}: {}", stderr(&served));
+        assert_eq!(stderr(&shown), stderr(&served), "{setting}");
+        assert!(served.stdout.is_empty() && !Path::new(&dir).exists(), "{setting}");
+    }
+    let shown = good(&["config", "--set", "idle_timeout=7s"], "");
+    assert!(shown.lines().any(|line| line.starts_with("idle_timeout ") && line.contains("7s")), "{shown}");
+}
+
+#[test]
+fn a_start_that_is_refused_makes_no_first_password() {
+    let (_scratch, dir) = scratch();
+    let start = |address: &str| {
+        let mut args = vec!["serve", dir.as_str(), "--listen", "127.0.0.1:0", "--http-listen", "off"];
+        args.extend(["--flight-listen", address, "--set", "authentication=password"]);
+        run(&args, "")
+    };
+    let refused = start("0.0.0.0:0");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("flight_listen: 0.0.0.0:0 can be reached"), "{}", stderr(&refused));
+    assert!(refused.stdout.is_empty() && !Path::new(&dir).exists());
+    // That a port is taken shows when the database is open.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = start(&taken.local_addr().unwrap().to_string());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("flight_listen: cannot listen on"), "{}", stderr(&refused));
+    assert!(refused.stdout.is_empty() && !Path::new(&dir).join("passwords").exists());
+}
+
+#[test]
+fn what_would_stand_beside_a_file_is_refused_before_anything_runs() {
+    let (scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", ROWS], "");
+    let two = "INSERT INTO t (a) VALUES (9);\nSELECT a FROM t;\nSHOW TABLES;\n";
+    let file = scratch.path().join("two.sql").display().to_string();
+    fs::write(&file, two).unwrap();
+    for form in ["parquet", "arrow"] {
+        for (rest, input) in [
+            (vec!["-c", two], ""),
+            (vec!["-c", "INSERT INTO t (a) VALUES (9); SELECT a FROM t", "-c", "SELECT 7 AS n"], ""),
+            (vec!["-f", file.as_str()], ""),
+            (vec![], two),
+            (vec![], "INSERT INTO t (a) VALUES (9);\nSELECT a FROM t;\n\\d t\n"),
+        ] {
+            let refused = run(&[&["sql", dir.as_str(), "--format", form][..], &rest[..]].concat(), input);
+            assert_eq!(refused.status.code(), Some(1), "{rest:?}");
+            assert!(refused.stdout.is_empty() && stderr(&refused).contains("is a whole file"), "{}", stderr(&refused));
+        }
+        let one = run(&["sql", &dir, "--format", form, "-c", "SET cuboids = off; SELECT a FROM t"], "");
+        assert!(one.status.success() && !one.stdout.is_empty(), "{}", stderr(&one));
+    }
+    assert_eq!(good(&["sql", &dir, "--format", "csv", "-c", "SELECT count(*) AS n FROM t"], ""), "n\n4\n");
+    // What is known only on the way is refused there.
+    let mixed = run(&["sql", &dir, "--format", "csv"], "SELECT 1 AS n;\n\\format parquet\nSELECT 2 AS n;\n");
+    assert_eq!((mixed.status.code(), stdout(&mixed).as_str()), (Some(1), "n\n1\n"), "{}", stderr(&mixed));
 }

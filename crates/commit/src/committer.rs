@@ -16,7 +16,7 @@ use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
-    Views,
+    StagedLoad, Views,
 };
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
@@ -32,6 +32,8 @@ pub struct Committer {
     /// Held while durable batches are moved from `pending` to the views, so that they arrive in order.
     publisher: Mutex<()>,
     waiting: WaitingBatches,
+    /// What batches had staged that a full disk took back; nobody has removed it yet.
+    dropped: Mutex<Vec<StagedLoad>>,
     batch_bytes_max: u64,
 }
 
@@ -86,6 +88,7 @@ impl Committer {
             sequencer: Mutex::new(sequencer),
             publisher: Mutex::new(()),
             waiting: WaitingBatches::default(),
+            dropped: Mutex::default(),
             batch_bytes_max,
         }
     }
@@ -184,6 +187,12 @@ impl Committer {
         self.finish(last)
     }
 
+    /// What batches had staged, also acknowledged ones of [`Durability::Relaxed`], that are certainly not in the log and never will be;
+    /// once.
+    pub fn take_dropped(&self) -> Vec<StagedLoad> {
+        std::mem::take(&mut *self.dropped.lock())
+    }
+
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
     /// taken then.
     fn sequence(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
@@ -271,7 +280,11 @@ impl Committer {
         self.views.publish(batches, false)?;
         let (visible, catalog, producers) = self.views.committed();
         assert_eq!(visible, durable, "C2: what is durable is published");
-        sequencer.pending.clear();
+        let taken_back: Vec<Published> = sequencer.pending.drain(..).collect();
+        // If the log has failed for good since, only recovery can tell what is in it.
+        if self.log.failure().is_none() {
+            self.dropped.lock().extend(taken_back.into_iter().flat_map(|batch| batch.loads));
+        }
         sequencer.next = visible.next();
         sequencer.catalog = catalog;
         sequencer.producers = producers;

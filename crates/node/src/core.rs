@@ -10,7 +10,7 @@ use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer,
-    ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
+    ProducerMark, Snapshot, Spaces, StageInfo, StagedLoad, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -159,7 +159,14 @@ impl Core {
 
     /// Makes relaxed batches durable and visible.
     pub fn flush(&self) -> Result<()> {
-        self.committer.flush()
+        let flushed = self.committer.flush();
+        self.discard_dropped();
+        flushed
+    }
+
+    /// Removes what batches had staged that a full disk took back.
+    fn discard_dropped(&self) {
+        discard(&self.pipeline, segments_of(&self.committer.take_dropped()));
     }
 
     /// The way of batches into the log.
@@ -204,6 +211,10 @@ fn rows_bytes(batch: &NewBatch) -> usize {
     batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
 }
 
+fn segments_of(loads: &[StagedLoad]) -> Vec<SegmentMeta> {
+    loads.iter().flat_map(|load| load.segments.clone()).collect()
+}
+
 /// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full, which the log tells only
 /// once what it had written is cut off for good (definite refusal). After any other failure of the log or its disk only recovery can tell.
 fn is_refused(submitted: &Result<Committed>) -> bool {
@@ -243,10 +254,13 @@ impl Store for Core {
         if durability == Durability::Relaxed {
             self.relaxed.store(true, Ordering::Relaxed);
         }
-        let staged: Vec<SegmentMeta> = batch.loads.iter().flat_map(|load| load.segments.clone()).collect();
+        let staged = segments_of(&batch.loads);
         let submitted = self.committer.submit(batch, durability);
         if !staged.is_empty() && is_refused(&submitted) {
             discard(&self.pipeline, staged);
+        }
+        if submitted.is_err() {
+            self.discard_dropped();
         }
         submitted
     }
@@ -258,7 +272,7 @@ impl Store for Core {
 
     fn wait_visible(&self, version: Version) -> Result<()> {
         if self.views.visible() < version {
-            self.committer.flush()?;
+            self.flush()?;
         }
         self.views.wait_visible(version)
     }
@@ -269,6 +283,10 @@ impl Store for Core {
 
     fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>> {
         Ok(Box::new(Loader::begin(Arc::clone(&self.pipeline), Arc::clone(table), checked_at)?))
+    }
+
+    fn discard(&self, batch: NewBatch) {
+        discard(&self.pipeline, segments_of(&batch.loads));
     }
 
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
@@ -282,7 +300,7 @@ impl Store for Core {
     }
 
     fn organise(&self, stage: Stage) -> Result<()> {
-        self.committer.flush()?;
+        self.flush()?;
         let version = self.views.visible();
         self.hurry_sort.store(true, Ordering::Relaxed);
         if stage == Stage::Merged {

@@ -1,5 +1,6 @@
 //! Options of a database, and how memory is shared out.
 
+use crate::urls;
 use alluvia_log::LogOptions;
 use alluvia_pipeline::PipelineOptions;
 use alluvia_types::{Clock, Error, ErrorKind, Result};
@@ -82,14 +83,15 @@ impl Default for DatabaseOptions {
 }
 
 impl DatabaseOptions {
-    /// Refuses what no database can be opened with.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Refuses what no database can be opened with. Opening one does so, too, before anything is made.
+    pub fn check(&self) -> Result<()> {
         if self.memory_limit_bytes < MEMORY_LIMIT_MIN_BYTES {
             let message = format!("memory_limit cannot be {} bytes: 128MB are the least", self.memory_limit_bytes);
             return Err(Error::new(ErrorKind::InvalidSetting, message)
                 .with_hint("write a size with its unit, such as 512MB or 4GB; without one, three quarters of the machine's are taken"));
         }
-        Ok(())
+        urls::own(&self.served)?;
+        urls::served(&self.served).map(drop)
     }
 
     /// Where new batches start to wait: an eighth of memory, 1 GiB at most.

@@ -10,7 +10,7 @@ use crate::failure::{malformed, refused};
 use crate::login::{Caller, Lane};
 use crate::server::Shared;
 use crate::work::beside;
-use alluvia_query::{Appended, Session};
+use alluvia_query::Appended;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use std::sync::Arc;
@@ -36,28 +36,16 @@ pub(crate) async fn ingest(
     rows.may_change();
     let work = move |lane: Arc<Lane>| async move {
         let session = &lane.session;
-        let creates = match mode {
-            Mode::Create => true,
-            Mode::Append => false,
-            Mode::CreateOrAppend => !exists(session, &table).await?,
-        };
-        if creates {
-            let schema = rows.schema().await?.ok_or_else(|| malformed("an ingest came without a schema"))?;
-            session.append_to_new(&table, &schema, rows).await
-        } else {
-            session.append_stream(&table, rows).await
+        if mode == Mode::Append {
+            return session.append_stream(&table, rows).await;
+        }
+        let schema = rows.schema().await?.ok_or_else(|| malformed("an ingest came without a schema"))?;
+        match mode {
+            Mode::CreateOrAppend => session.append_creating(&table, &schema, rows).await,
+            _ => session.append_to_new(&table, &schema, rows).await,
         }
     };
     beside(shared, caller, &lane, work).await
-}
-
-async fn exists(session: &Session, table: &str) -> Result<bool> {
-    let quoted = format!("SHOW CREATE TABLE \"{}\"", table.replace('"', "\"\""));
-    match session.describe(session.prepare(&quoted)?.statement(), &[]).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::UndefinedTable => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 fn mode(command: &CommandStatementIngest) -> Result<Mode> {

@@ -153,10 +153,10 @@ async fn log_in(io: &mut Io, user: &str, peer: IpAddr, shared: &Arc<Shared>) -> 
     let last = password(io).await?;
     let proof = text(&last)?;
     // Counted before it is looked at: however many connections guess at once, no more than the bound are told.
-    let wait = shared.options.attempts.admit(peer, shared.now())?;
+    let wait = shared.options.attempts.admit(peer, user, shared.now())?;
     match exchange.finish(&proof)? {
         Some(answer) => {
-            shared.options.attempts.right(peer);
+            shared.options.attempts.right(peer, user);
             // Waits for the audit log, so where a thread may.
             let (passwords, user) = (passwords.clone(), user.to_owned());
             let admitted = spawn_blocking(move || passwords.admit(&user, PROTOCOL, peer, LogIn::Lasting)).await;

@@ -231,6 +231,8 @@ pub trait Store: Send + Sync + Debug {
     fn new_table_id(&self) -> TableId;
     /// Starts staging a large batch for a table (which the batch itself may be about to create).
     fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>>;
+    /// Removes what was staged for a batch that is not submitted. Blocks.
+    fn discard(&self, batch: NewBatch);
     /// The last sequence of a producer.
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)>;
     /// The visible batch that has used a key within the last seven days.

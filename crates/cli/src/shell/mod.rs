@@ -15,7 +15,9 @@ mod ending;
 mod meta;
 mod output;
 mod refine;
+mod script;
 mod statement;
+mod whole;
 
 pub use output::{drawn, print};
 
@@ -25,17 +27,18 @@ use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
 use connection::{Connection, PlaceArgs};
-use ending::Ending;
 use meta::Meta;
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
     Reedline, ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,
 };
+use script::{Piece, pieces};
 use statement::Statement;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+use whole::Written;
 
 #[derive(Args)]
 pub struct SqlArgs {
@@ -73,6 +76,13 @@ pub enum Format {
     Parquet,
 }
 
+impl Format {
+    /// Whether an answer in it is a whole file.
+    fn is_file(self) -> bool {
+        matches!(self, Format::Arrow | Format::Parquet)
+    }
+}
+
 /// What the shell remembers between statements.
 pub struct Shell {
     connection: Connection,
@@ -80,12 +90,15 @@ pub struct Shell {
     timing: bool,
     /// Standard input is read as SQL, so no statement can read rows from it.
     stdin_is_script: bool,
+    /// What standard output has got; nobody counts for a terminal.
+    written: Option<Written>,
 }
 
 pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     let SqlArgs { place, command, file, format, timing, progressive } = args;
     let connection = place.open().await?;
-    let mut shell = Shell { connection, format, timing, stdin_is_script: false };
+    let written = (!std::io::stdout().is_terminal()).then(Written::default);
+    let mut shell = Shell { connection, format, timing, stdin_is_script: false, written };
     let ran = shell.run(&command, file.as_deref(), progressive).await;
     shell.connection.close().await;
     ran.map(|()| ExitCode::SUCCESS)
@@ -98,6 +111,7 @@ impl Shell {
             self.connection.sql("SET progressive = on").await?;
         }
         if !commands.is_empty() {
+            self.foresee(commands)?;
             for text in commands {
                 if self.script(text).await? {
                     break;
@@ -107,7 +121,12 @@ impl Shell {
         }
         if let Some(file) = file {
             let text = std::fs::read_to_string(file).map_err(|error| Error::io(file, "reading", &error))?;
-            return self.script(&text).await.map(drop).map_err(|error| error.at(file.display()));
+            let texts = std::slice::from_ref(&text);
+            let ran = async {
+                self.foresee(texts)?;
+                self.script(&text).await
+            };
+            return ran.await.map(drop).map_err(|error| error.at(file.display()));
         }
         if std::io::stdin().is_terminal() {
             return self.interactive().await;
@@ -115,29 +134,59 @@ impl Shell {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
         self.stdin_is_script = true;
+        self.foresee(std::slice::from_ref(&text))?;
         self.script(&text).await.map(drop)
     }
 
     /// Runs every statement and every backslash command of a text, in order; the first error ends it, and a syntax error
     /// refuses all statements up to the next command. Returns whether `\q` ended it.
     async fn script(&mut self, text: &str) -> Result<bool> {
-        let (mut pending, mut ending, mut lines) = (String::new(), Ending::default(), 0);
-        for line in text.split_inclusive('\n') {
-            lines += 1;
-            if !ending.has_ended() || !line.trim_start().starts_with('\\') {
-                ending.feed(line);
-                pending.push_str(line);
-                continue;
-            }
-            self.statements(&pending).await?;
-            // Errors name the line of the whole text.
-            pending = "\n".repeat(lines);
-            if self.meta(line).await? {
-                return Ok(true);
+        for piece in pieces(text) {
+            match piece {
+                Piece::Sql(sql) => self.statements(&sql).await?,
+                Piece::Command(line) => {
+                    if self.meta(line).await? {
+                        return Ok(true);
+                    }
+                }
             }
         }
-        self.statements(&pending).await?;
         Ok(false)
+    }
+
+    /// Refuses texts whose answers would be more than one file, before any of them is run. What cannot be read is refused in its place.
+    fn foresee(&self, texts: &[String]) -> Result<()> {
+        let mut format = self.format;
+        let Some(mut written) = self.written.filter(|_| format.is_file()) else { return Ok(()) };
+        for piece in texts.iter().flat_map(|text| pieces(text)) {
+            let sql = match piece {
+                Piece::Sql(sql) => sql,
+                Piece::Command(line) => match Meta::parse(line) {
+                    Ok(Meta::Sql(sql)) => sql,
+                    Ok(Meta::Format(other)) => {
+                        format = other;
+                        continue;
+                    }
+                    Ok(Meta::Help | Meta::Timing | Meta::Progressive) => {
+                        written.admit(Format::Table)?;
+                        continue;
+                    }
+                    Ok(Meta::Quit) | Err(_) => return Ok(()),
+                },
+            };
+            let Ok(statements) = self.connection.parse(&sql) else { return Ok(()) };
+            for statement in statements {
+                if statement.writes(format) {
+                    written.admit(format)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what is about to be written in this form.
+    fn admit(&mut self, format: Format) -> Result<()> {
+        self.written.as_mut().map_or(Ok(()), |written| written.admit(format))
     }
 
     async fn statements(&mut self, sql: &str) -> Result<()> {
@@ -154,11 +203,21 @@ impl Shell {
 
     async fn statement(&mut self, statement: Statement) -> Result<()> {
         let start = Instant::now();
-        let connection = &self.connection;
+        let is_foreseen = statement.writes(self.format);
+        if is_foreseen {
+            self.admit(self.format)?;
+        }
+        let Shell { connection, format, written, .. } = self;
         if statement.command() == Command::Query && connection.is_progressive().await {
-            refine::run(connection, statement, self.format).await?;
+            refine::run(connection, statement, *format).await?;
         } else {
-            let work = async { print(connection.execute(statement).await?, self.format).await };
+            let work = async {
+                let answer = connection.execute(statement).await?;
+                if let Some(written) = written.as_mut().filter(|_| !is_foreseen && answer.rows.is_some()) {
+                    written.admit(*format)?;
+                }
+                print(answer, *format).await
+            };
             connection.cancellable(work).await?;
         }
         if self.timing {
@@ -170,12 +229,17 @@ impl Shell {
     async fn meta(&mut self, line: &str) -> Result<bool> {
         match Meta::parse(line)? {
             Meta::Quit => return Ok(true),
-            Meta::Help => say(&format!("{}\n", meta::HELP))?,
+            Meta::Help => {
+                self.admit(Format::Table)?;
+                say(&format!("{}\n", meta::HELP))?;
+            }
             Meta::Timing => {
+                self.admit(Format::Table)?;
                 self.timing = !self.timing;
                 say(&format!("Timing is {}.\n", if self.timing { "on" } else { "off" }))?;
             }
             Meta::Progressive => {
+                self.admit(Format::Table)?;
                 let switched = if self.connection.is_progressive().await { "off" } else { "on" };
                 self.connection.sql(&format!("SET progressive = {switched}")).await?;
                 say(&format!("Progressive answers are {switched}.\n"))?;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a statement's text is the whole of what was written; secrets are in it, which the parsed one leaves out.
 
+use super::Format;
 use alluvia_query::{Command, Outcome, Refinement, from_datafusion};
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
@@ -26,6 +27,11 @@ impl Statement {
     /// Whether it reads rows from standard input.
     pub fn reads_stdin(&self) -> bool {
         self.parsed.as_ref().is_some_and(alluvia_query::Statement::reads_stdin)
+    }
+
+    /// Whether it is known to write to standard output, where answers are written in this form.
+    pub fn writes(&self, format: Format) -> bool {
+        format == Format::Table || matches!(self.command(), Command::Query | Command::Show | Command::CopyOut)
     }
 
     /// Whether it is a COPY, in whatever direction.

@@ -250,6 +250,55 @@ fn a_load_that_finds_the_disk_full_leaves_no_segments() {
 }
 
 #[test]
+fn a_load_that_was_staged_and_is_not_committed_leaves_no_segments() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
+    let segments = || {
+        let all = files(&disk, Path::new(support::DIR)).into_keys();
+        all.filter(|path| path.components().any(|part| part.as_os_str() == "segments")).collect::<Vec<PathBuf>>()
+    };
+    let many: Vec<(i64, &str)> = (100..400).map(|at| (at, "many")).collect();
+    let staged = || {
+        let entry = core.catalog().by_id(table).cloned().unwrap();
+        let mut load = core.begin_load(&entry.def, entry.changed_at).unwrap();
+        load.append(rows(&many)).unwrap();
+        NewBatch { loads: vec![load.finish().unwrap()], ..NewBatch::default() }
+    };
+    let before = segments();
+    let batch = staged();
+    assert_ne!(segments(), before);
+    core.discard(batch);
+    assert_eq!(segments(), before, "it was never submitted");
+    // Acknowledged, and taken back when the disk fills up: found out by a flush, or by another writer.
+    for by_flush in [true, false] {
+        core.submit(staged(), Durability::Relaxed).unwrap();
+        assert_ne!(segments(), before);
+        disk.limit_bytes(Some(0));
+        let met = match by_flush {
+            true => core.flush(),
+            false => insert(&core, &[(table, rows(&[(2, "refused")]))]).map(|_| ()),
+        };
+        assert_eq!(met.unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(segments(), before, "by a flush: {by_flush}");
+        for survival in [Survival::SyncedOnly, Survival::Everything, Survival::Torn { seed: 7 }] {
+            let survivor = disk.after_power_loss(survival);
+            let core = open(&survivor, &Arc::new(ManualClock::default())).expect("nothing in the log names them");
+            assert_eq!(contents(&core)["t"], ["1|kept"]);
+        }
+        disk.limit_bytes(None);
+    }
+    // What does become durable stays.
+    core.submit(staged(), Durability::Relaxed).unwrap();
+    core.flush().unwrap();
+    assert_eq!(contents(&core)["t"].len(), 301);
+    drop(core);
+    assert_eq!(contents(&open(&disk, &clock).unwrap())["t"].len(), 301);
+}
+
+#[test]
 fn a_directory_that_lost_its_manifest_is_refused_and_left_as_it_is() {
     let disk = FaultDisk::new();
     let clock = Arc::new(ManualClock::default());

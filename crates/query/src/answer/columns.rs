@@ -84,7 +84,7 @@ fn first_codes(bound: &Bound, names: &Names) -> Option<Vec<FirstOfName>> {
         // Members of a first level have no parents, and ordinals are by name.
         let (_, within, _) = bound.def.levels().nth(level)?;
         let may_share = within > 0 && map.is_none() && bound.dictionaries.has_members(level);
-        Some(if may_share { names.first(bound.def.id, &bound.dictionaries, level)? } else { None })
+        Some(if may_share { names.first(bound.def.id, &bound.dictionaries, level) } else { None })
     };
     bound.groups.iter().zip(&bound.maps).map(of_level).collect()
 }

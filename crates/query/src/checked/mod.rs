@@ -1,6 +1,7 @@
 //! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
 //! simplification, joins and subqueries that leave NULL alone, subqueries wherever an expression may stand, conditions that stay where they
-//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, floats that are rounded, and text that becomes bytes.
+//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, floats that are rounded, and text that becomes
+//! bytes, booleans and moments.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -18,6 +19,7 @@ mod casts;
 mod constants;
 mod expressions;
 mod grouping_sets;
+mod literals;
 mod moments;
 mod multisets;
 mod null_keys;
@@ -32,6 +34,7 @@ pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
+pub(crate) use literals::ListedText;
 pub(crate) use multisets::CountedMultisets;
 pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
 pub(crate) use rounding::RoundedFloats;
@@ -45,10 +48,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::AggregateUDF;
 use std::sync::Arc;
 
-/// Replaces `sum`, plans dates with intervals and bytes with literals, and holds functions to the statement's memory.
+/// Replaces `sum`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
+    state.register_expr_planner(Arc::new(literals::ComparedText))?;
     sizes::register(state)
 }

@@ -391,7 +391,10 @@ impl Committer {
         done.add_to(&mut batch);
         // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
         self.progress.set_phase(Phase::Committing);
-        self.cancel.check()?;
+        if let Err(error) = self.cancel.check() {
+            self.store.discard(batch);
+            return Err(error);
+        }
         let committed = info_span!("commit").in_scope(|| self.store.submit(batch, self.durability))?;
         (self.on_commit)(committed);
         self.report.committed = Some(committed);

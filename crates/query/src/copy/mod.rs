@@ -70,7 +70,7 @@ pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
 pub(crate) use tight::{compact, tight_batch};
 pub use values::bytes_of_text;
-pub(crate) use values::{Bad, parse_bytes, parse_decimal, parse_i64, shown};
+pub(crate) use values::{Bad, parse_bool, parse_bytes, parse_decimal, parse_i64, parse_timestamp, shown};
 
 use crate::session::from_datafusion;
 use crate::session::progress::{CancelToken, Phase, Progress};

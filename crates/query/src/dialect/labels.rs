@@ -2,8 +2,9 @@
 //!
 //! Planning names an expression after its text and refuses two of one name, where SQL allows `SELECT NULL, NULL` or two
 //! scalar subqueries. The second and later ones of a text get it with a number. Names that were written are left alone: two
-//! columns `a` are the author's to tell apart.
+//! columns `a` are the author's to tell apart, unless nobody says their name ([`super::repeated`]).
 
+use super::repeated;
 use super::visit::visit_mut;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, VisitorMut};
 use std::collections::HashMap;
@@ -18,6 +19,18 @@ struct Labels;
 
 impl VisitorMut for Labels {
     type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        repeated::tell_derived_apart(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Exists { subquery, .. } = expr {
+            repeated::tell_apart(subquery);
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         // Most SELECTs have nothing to tell apart; text is made only where there may be.

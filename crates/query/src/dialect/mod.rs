@@ -18,6 +18,7 @@ pub(crate) mod parameters;
 mod parse;
 pub(crate) mod patterns;
 mod refuse;
+mod repeated;
 pub(crate) mod rewriting;
 pub(crate) mod roles;
 mod row_lists;

@@ -17,7 +17,9 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
-use crate::dialect::{arrays, depth, hints, labels, mirror, parameters, patterns, row_lists, text_casts, urls};
+use crate::dialect::{
+    arrays, depth, hints, labels, mirror, parameters, patterns, repeated, row_lists, text_casts, urls,
+};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
@@ -498,7 +500,8 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     let Some(source) = insert.source else {
         return Err(not_supported("INSERT ... DEFAULT VALUES"));
     };
-    let source = checked(source)?;
+    let mut source = checked(source)?;
+    repeated::tell_apart(&mut source);
     Ok(Insert { table: user_table(name)?, columns: (!columns.is_empty()).then_some(columns), source })
 }
 

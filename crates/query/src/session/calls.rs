@@ -86,10 +86,9 @@ fn aggregates_clause(function: &Function) -> Option<&'static str> {
         return Some("WITHIN GROUP");
     }
     let FunctionArguments::List(list) = &function.args else { return None };
-    match list.duplicate_treatment {
-        Some(DuplicateTreatment::Distinct) => return Some("DISTINCT"),
-        Some(DuplicateTreatment::All) => return Some("ALL"),
-        None => {}
+    // ALL says nothing: PostgreSQL takes it in any call.
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        return Some("DISTINCT");
     }
     let is_order = |clause: &FunctionArgumentClause| matches!(clause, FunctionArgumentClause::OrderBy(_));
     list.clauses.iter().any(is_order).then_some("ORDER BY")
@@ -125,7 +124,6 @@ mod tests {
         };
         for (call, expected) in [
             ("upper(DISTINCT k) = 'A'", "DISTINCT in a call of upper"),
-            ("upper(ALL k) = 'A'", "ALL in a call of upper"),
             ("upper(k ORDER BY k) = 'A'", "ORDER BY in a call of upper"),
             ("upper(k) FILTER (WHERE false) = 'A'", "FILTER in a call of upper"),
             ("upper(k) OVER () = 'A'", "OVER in a call of upper"),
@@ -140,6 +138,8 @@ mod tests {
         }
         for call in [
             "upper(k) = 'A'",
+            "upper(ALL k) = 'A'",
+            "count(ALL a) = 1",
             "count(DISTINCT a) FILTER (WHERE a > 1) = 1",
             "sum(a) FILTER (WHERE a > 1) OVER (PARTITION BY k) = 1",
             "lag(a) IGNORE NULLS OVER (ORDER BY a) = 1",

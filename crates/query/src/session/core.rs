@@ -11,7 +11,7 @@ use crate::dialect::definitions::TableChange;
 use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
-use crate::rights::{Authoriser, Need, Who, of_statement};
+use crate::rights::{Audit, Authoriser, Need, Who, of_statement};
 use crate::session::auditing::audit_ends;
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
@@ -475,13 +475,23 @@ impl Session {
 
     /// The same, of the statements that have changed definitions by it.
     pub(super) async fn submit_of(&self, run: &Run, mut batch: NewBatch, texts: &[Arc<str>]) -> Result<Committed> {
-        run.token.check()?;
-        run.progress.set_phase(Phase::Committing);
+        let store = Arc::clone(self.engine.store());
+        let audits = match self.before_commit(run, &batch, texts).await {
+            Ok(audits) => audits,
+            Err(error) => {
+                if !batch.loads.is_empty() {
+                    let discarded = blocking(move || {
+                        store.discard(batch);
+                        Ok(())
+                    });
+                    drop(discarded.await);
+                }
+                return Err(error);
+            }
+        };
         let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
-        let audits = self.audit_changes(texts, &batch).await?;
-        let store = Arc::clone(self.engine.store());
         let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
         run.progress.set_phase(Phase::Idle);
         audit_ends(audits, &committed).await;
@@ -492,6 +502,13 @@ impl Session {
             state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
         }
         Ok(committed)
+    }
+
+    /// What may still refuse a batch of which nothing was told to the store.
+    async fn before_commit(&self, run: &Run, batch: &NewBatch, texts: &[Arc<str>]) -> Result<Vec<Audit>> {
+        run.token.check()?;
+        run.progress.set_phase(Phase::Committing);
+        self.audit_changes(texts, batch).await
     }
 
     /// Remembers that this session wrote `version`.

@@ -326,6 +326,10 @@ impl Store for FixedStore {
         refused()
     }
 
+    fn discard(&self, _batch: NewBatch) {
+        unreachable!("nothing is staged")
+    }
+
     fn keyed(&self, _key: BatchKey) -> Option<KeyRecord> {
         None
     }

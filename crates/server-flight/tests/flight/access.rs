@@ -42,7 +42,7 @@ async fn only_the_right_password_gives_a_token() {
     assert!(text(&mut basic, "SELECT 1 AS a").await.contains("| 1 |"));
     // Who has guessed too often, over whatever protocol, waits, with the right password, too.
     for _ in 0..20 {
-        drop(attempts.admit("127.0.0.1".parse().unwrap(), Duration::from_secs(1_000_000)));
+        drop(attempts.admit("127.0.0.1".parse().unwrap(), "alluvia", Duration::from_secs(1_000_000)));
     }
     let failed = served.client().await.handshake("alluvia", "right \u{e4}").await.unwrap_err().to_string();
     assert!(failed.contains("too many wrong passwords"), "{failed}");

@@ -46,7 +46,7 @@ async fn only_the_right_password_is_answered() {
     assert_eq!(ingest.await.status, 401);
     // Who has guessed too often, over whatever protocol, waits, with the right password, too: else it would be told which one is right.
     for _ in 0..20 {
-        drop(attempts.admit("127.0.0.1".parse().unwrap(), std::time::Duration::from_secs(1_000_000)));
+        drop(attempts.admit("127.0.0.1".parse().unwrap(), "alluvia", std::time::Duration::from_secs(1_000_000)));
     }
     assert_eq!(ask("Basic", "alluvia:wrong").await.status, 429);
     assert_eq!(ask("Basic", "alluvia:right \u{e4}").await.status, 429);

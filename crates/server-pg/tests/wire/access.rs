@@ -25,7 +25,7 @@ async fn only_the_right_password_logs_in() {
     assert_eq!(state(&served.client_with(&config).await.err().unwrap()), "28P01");
     // A driver that has no password says so itself.
     assert!(served.client_with(&served.config()).await.is_err());
-    // One right password forgives the wrong ones.
+    // Who then gives the right one is let in.
     config.user("alluvia").password("right \u{e4}");
     served.client_with(&config).await.unwrap();
 }

@@ -88,7 +88,7 @@ fn is_list_of_bytes(data_type: &DataType) -> bool {
 }
 
 /// The text of a literal; `None` within for NULL.
-fn text_literal(expr: &Expr) -> Option<Option<&str>> {
+pub(super) fn text_literal(expr: &Expr) -> Option<Option<&str>> {
     match expr {
         Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text), _) => {
             Some(text.as_deref())

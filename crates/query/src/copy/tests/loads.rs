@@ -212,6 +212,7 @@ fn a_load_that_is_cancelled_while_it_finishes_commits_nothing() {
     bench.store.state.lock().cancel_in_finish = Some(bench.cancel.clone());
     assert_eq!(bench.load("f.csv", "(ON_ERROR skip)").unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!((bench.batches().len(), bench.told.lock().len()), (0, 0));
+    assert!(bench.store.state.lock().finished.is_empty(), "what was staged is removed");
     assert_eq!(bench.files(), ["f.csv"], "the rejects file goes with the load");
 }
 

@@ -114,6 +114,13 @@ impl Store for FakeStore {
         Ok(Box::new(FakeLoad { state: self.state.clone(), rows: Vec::new(), table: table.id }))
     }
 
+    fn discard(&self, batch: NewBatch) {
+        let mut state = self.state.lock();
+        for _ in batch.loads {
+            state.finished.pop().expect("a finished load");
+        }
+    }
+
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
         let state = self.state.lock();
         let last = state.producers.iter().rfind(|mark| mark.name == name)?;
