@@ -5,6 +5,7 @@ mod cancel;
 mod check;
 mod crash;
 mod cuboids;
+mod docs;
 mod estimates;
 mod faults;
 mod freshness;
