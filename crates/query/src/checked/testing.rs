@@ -9,6 +9,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A whole number, or NULL.
@@ -53,6 +54,18 @@ pub(super) async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<Vec<
         );
     }
     Ok(rows)
+}
+
+/// The whole number that is nearest to `of / unit`; of two the even one, or the one further from zero.
+pub(super) fn nearest(of: i64, unit: i64, to_even: bool) -> i64 {
+    let (below, rest) = (of.div_euclid(unit), of.rem_euclid(unit));
+    let is_above = match (2 * rest).cmp(&unit) {
+        Ordering::Less => false,
+        Ordering::Greater => true,
+        Ordering::Equal if to_even => below % 2 != 0,
+        Ordering::Equal => of > 0,
+    };
+    below + i64::from(is_above)
 }
 
 /// The same questions each time, unless `ALLUVIA_TEST_SEED` says others, or `ALLUVIA_TEST_STATEMENTS` more.
