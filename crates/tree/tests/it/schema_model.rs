@@ -416,7 +416,8 @@ fn any_table_is_the_model() {
         seen.lies.insert(world.lie);
         seen.widest = seen.widest.max(dimensions);
         seen.heights.extend(world.segments.iter().map(|segment| segment.heights().expect("a tree")));
-        for _ in 0..if is_tall { TALL_QUESTIONS } else { QUESTIONS } {
+        let questions = if is_tall { TALL_QUESTIONS } else { QUESTIONS };
+        for _ in 0..questions {
             ask(&mut random, &mut world, &mut seen);
         }
     });
