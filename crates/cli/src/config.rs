@@ -381,6 +381,18 @@ mod tests {
     }
 
     #[test]
+    fn files_of_the_documents_are_taken() {
+        let docs = include_str!("../../../docs/OPERATIONS.md");
+        let files: Vec<&str> = docs.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(files.len() >= 2, "{files:?}");
+        for file in files {
+            let (_, warnings) =
+                load(file, &[], &ConfigArgs::default()).unwrap_or_else(|error| panic!("{error}\n{file}"));
+            assert!(warnings.is_empty(), "{warnings:?} of\n{file}");
+        }
+    }
+
+    #[test]
     fn lists_are_arrays_in_the_file_and_between_commas_elsewhere() {
         let file =
             "copy_roots = ['/data/in', '/data/out']\ncopy_hosts = 'a.org, *.b.org'\ncopy_private_addresses = true";

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 mod remote;
+mod tour;
 
 use alluvia_node::Database;
 use alluvia_snapshot::{Memo, Store};

@@ -334,6 +334,11 @@ impl Segment {
         self.stream(self.index()?.table.levels.len() + measure)
     }
 
+    /// How many heights the tree above its blocks has; the blocks are the lowest, and the highest has one node.
+    pub fn heights(&self) -> Result<usize> {
+        Ok(self.nodes()?.heights())
+    }
+
     /// Summaries of runs of blocks, held in memory while there is room.
     pub(crate) fn nodes(&self) -> Result<Arc<NodeTree>> {
         Slot::get(&self.nodes, &self.context.pool, || {

@@ -7,13 +7,13 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::process::{Child, ChildStdout, Command, Output};
 
 /// A server that ends with this.
-struct Served {
+pub struct Served {
     child: Child,
     /// Kept to the end: a server whose output nobody takes stops.
     _output: BufReader<ChildStdout>,
     /// Where it speaks Flight SQL.
-    url: String,
-    said: String,
+    pub url: String,
+    pub said: String,
 }
 
 impl Drop for Served {
@@ -26,7 +26,11 @@ impl Drop for Served {
 fn serve(dir: &str, listen: &str, settings: &[&str]) -> Served {
     let mut args = vec!["serve", dir, "--listen", "127.0.0.1:0", "--http-listen", "off", "--flight-listen", listen];
     settings.iter().for_each(|setting| args.extend(["--set", setting]));
-    let mut child = command(&args).spawn().unwrap();
+    ready(command(&args).spawn().unwrap())
+}
+
+/// Waits until a server says that it is ready.
+pub fn ready(mut child: Child) -> Served {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
     while !said.lines().any(|line| line.starts_with("  psql ")) {

@@ -6,6 +6,7 @@ mod check;
 mod conditions;
 mod crash;
 mod cuboids;
+mod docs;
 mod estimates;
 mod faults;
 mod freshness;

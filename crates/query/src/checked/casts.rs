@@ -60,3 +60,77 @@ fn rounded_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         other => Ok(Transformed::no(other)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked::testing::{nearest, questions, runtime};
+    use arrow::array::{ArrayRef, AsArray, Date32Array, Float32Array, Float64Array, RecordBatch};
+    use arrow::datatypes::{Int64Type, IntervalMonthDayNano};
+    use datafusion::logical_expr::{LogicalPlanBuilder, binary_expr, cast, col, lit, try_cast};
+    use datafusion::prelude::SessionContext;
+    use datafusion::scalar::ScalarValue;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    /// DataFusion's own session, in which nothing else rounds, and a plan of its table.
+    async fn of_table(batch: RecordBatch) -> (SessionContext, LogicalPlan) {
+        let context = SessionContext::new();
+        context.register_batch("t", batch).expect("a new table");
+        let table = context.table("t").await.expect("the table");
+        (context, table.logical_plan().clone())
+    }
+
+    fn projected(plan: LogicalPlan, exprs: Vec<Expr>) -> LogicalPlan {
+        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).expect("a plan")
+    }
+
+    proptest! {
+        #![proptest_config(questions())]
+        #[test]
+        fn floats_become_the_nearest_integers(eighths in prop::collection::vec(-4_000..4_000_i64, 1..30)) {
+            let found = runtime().block_on(async {
+                let doubles: Float64Array = eighths.iter().map(|&of| Some(of as f64 / 8.0)).collect();
+                let reals: Float32Array = eighths.iter().map(|&of| Some(of as f32 / 8.0)).collect();
+                let batch = RecordBatch::try_from_iter([("f", Arc::new(doubles) as _), ("r", Arc::new(reals) as _)]);
+                let (context, plan) = of_table(batch.expect("columns")).await;
+                let casts = vec![
+                    cast(col("f"), DataType::Int64).alias("a"),
+                    try_cast(col("f"), DataType::Int64).alias("b"),
+                    cast(col("r"), DataType::Int64).alias("c"),
+                ];
+                let plan = LosslessCasts.analyze(projected(plan, casts), &ConfigOptions::default()).expect("a plan");
+                context.execute_logical_plan(plan).await.expect("runs").collect().await.expect("an answer")
+            });
+            let expected: Vec<i64> = eighths.iter().map(|&of| nearest(of, 8, true)).collect();
+            for column in 0..3 {
+                let values = found.iter().flat_map(|batch| batch.column(column).as_primitive::<Int64Type>().values());
+                let values: Vec<i64> = values.copied().collect();
+                prop_assert_eq!(&values, &expected, "column {}", column);
+            }
+        }
+
+        #[test]
+        fn dates_take_no_parts_of_days(
+            (months, days) in (-20..20_i32, -40..40_i32),
+            hours in -50..50_i64,
+            is_plus in any::<bool>(),
+        ) {
+            let interval = IntervalMonthDayNano::new(months, days, hours * 3_600_000_000_000);
+            let interval = lit(ScalarValue::IntervalMonthDayNano(Some(interval)));
+            let operator = if is_plus { Operator::Plus } else { Operator::Minus };
+            let analyzed = runtime().block_on(async {
+                let dates = Arc::new(Date32Array::from(vec![20_000])) as ArrayRef;
+                let (_, plan) = of_table(RecordBatch::try_from_iter([("d", dates)]).expect("a column")).await;
+                let plan = projected(plan, vec![binary_expr(col("d"), operator, interval).alias("m")]);
+                LosslessCasts.analyze(plan, &ConfigOptions::default())
+            });
+            match analyzed {
+                Ok(_) => prop_assert_eq!(hours % 24, 0),
+                Err(error) => {
+                    prop_assert!(hours % 24 != 0 && error.to_string().contains("a date is not supported"), "{}", error);
+                }
+            }
+        }
+    }
+}

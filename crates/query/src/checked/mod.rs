@@ -28,6 +28,8 @@ mod simplify;
 mod sizes;
 mod subqueries;
 mod sum;
+#[cfg(test)]
+mod testing;
 
 pub(crate) use arithmetic::CheckedIntegers;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};

@@ -69,3 +69,75 @@ pub(super) fn is_part_of_day(expr: &Expr) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked::testing::{batches, context, questions, runtime};
+    use arrow::array::AsArray;
+    use arrow::datatypes::{Date32Type, TimestampMicrosecondType};
+    use proptest::prelude::*;
+
+    const DAY_MICROS: i64 = DAY / 1_000;
+
+    fn month_days(year: i64, month: i64) -> i64 {
+        match month {
+            2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+            2 => 28,
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        }
+    }
+
+    /// Days from 1970 on, counted month by month.
+    fn days_until(year: i64, month: i64) -> i64 {
+        let months = |from: (i64, i64), to: (i64, i64)| {
+            let (from, to) = (from.0 * 12 + from.1 - 1, to.0 * 12 + to.1 - 1);
+            (from..to).map(|month| month_days(month.div_euclid(12), month.rem_euclid(12) + 1)).sum::<i64>()
+        };
+        months((1970, 1), (year, month)) - months((year, month), (1970, 1))
+    }
+
+    /// The moment, in microseconds, that is so many months, then days, then microseconds later; the end of a month stays within it.
+    fn later((year, month, day): (i64, i64, i64), months: i64, days: i64, micros: i64) -> i64 {
+        let at = year * 12 + month - 1 + months;
+        let (year, month) = (at.div_euclid(12), at.rem_euclid(12) + 1);
+        let day = day.min(month_days(year, month));
+        (days_until(year, month) + day - 1 + days) * DAY_MICROS + micros
+    }
+
+    proptest! {
+        #![proptest_config(questions())]
+        #[test]
+        fn dates_with_intervals_are_what_a_calendar_says(
+            (year, month, day) in (1900..2100_i64, 1..=12_i64, 1..=31_i64),
+            (months, days) in (0..40_i64, 0..70_i64),
+            hours in prop::sample::select(vec![0_i64, 0, 1, 23, 24, 25, 48]),
+            minutes in prop::sample::select(vec![0_i64, 0, 30]),
+            shape in 0..4_u8,
+        ) {
+            let date = (year, month, day.min(month_days(year, month)));
+            let written = format!("CAST('{:04}-{:02}-{:02}' AS DATE)", date.0, date.1, date.2);
+            let interval = format!("INTERVAL '{months} months {days} days {hours} hours {minutes} minutes'");
+            let (sql, sign) = match shape {
+                0 => (format!("SELECT {written} + {interval} AS m"), 1),
+                1 => (format!("SELECT {written} - {interval} AS m"), -1),
+                2 => (format!("SELECT {interval} + {written} AS m"), 1),
+                _ => (format!("SELECT q.d - q.i AS m FROM (SELECT {written} AS d, {interval} AS i) q"), -1),
+            };
+            let micros = (hours * 60 + minutes) * 60_000_000;
+            let expected = later(date, sign * months, sign * days, sign * micros);
+            let found = runtime().block_on(batches(&context(), &sql)).unwrap_or_else(|error| panic!("{error}"));
+            let found = found[0].column(0);
+            // What is not written out may be anything.
+            if shape < 3 && micros % DAY_MICROS == 0 {
+                prop_assert_eq!(found.data_type(), &DataType::Date32, "{}", sql);
+                let days = i64::from(found.as_primitive::<Date32Type>().value(0));
+                prop_assert_eq!(days * DAY_MICROS, expected, "{}", sql);
+            } else {
+                prop_assert_eq!(found.data_type(), &MOMENT, "{}", sql);
+                prop_assert_eq!(found.as_primitive::<TimestampMicrosecondType>().value(0), expected, "{}", sql);
+            }
+        }
+    }
+}

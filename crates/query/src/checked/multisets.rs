@@ -61,3 +61,70 @@ fn numbered(rows: Arc<LogicalPlan>, keys: Vec<Expr>, name: &str) -> Result<(Arc<
     let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(rows)).window([number])?.project(columns)?.build()?;
     Ok((Arc::new(rows), Expr::Column(Column::from_name(name))))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::checked::testing::{Value, context, questions, rows, runtime, table};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// How often each row is there.
+    type Counts = BTreeMap<Vec<Value>, usize>;
+
+    const OPERATORS: &[&str] = &["INTERSECT ALL", "EXCEPT ALL", "UNION ALL", "INTERSECT", "EXCEPT", "UNION"];
+
+    fn counts(rows: impl IntoIterator<Item = Vec<Value>>) -> Counts {
+        let mut counts = Counts::new();
+        for row in rows {
+            *counts.entry(row).or_default() += 1;
+        }
+        counts
+    }
+
+    fn combined(left: &Counts, operator: &str, right: &Counts) -> Counts {
+        let of = |row: &Vec<Value>| {
+            let [m, n] = [left, right].map(|side| side.get(row).copied().unwrap_or(0));
+            match operator {
+                "INTERSECT ALL" => m.min(n),
+                "EXCEPT ALL" => m.saturating_sub(n),
+                "UNION ALL" => m + n,
+                "INTERSECT" => usize::from(m > 0 && n > 0),
+                "EXCEPT" => usize::from(m > 0 && n == 0),
+                _ => 1,
+            }
+        };
+        left.keys().chain(right.keys()).map(|row| (row.clone(), of(row))).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Few values, so that many rows are equal, NULLs among them.
+    fn some_rows() -> impl Strategy<Value = Vec<[Value; 2]>> {
+        let value = || prop_oneof![Just(None), Just(Some(1)), Just(Some(2))];
+        prop::collection::vec((value(), value()).prop_map(|(x, y)| [x, y]), 0..14)
+    }
+
+    proptest! {
+        #![proptest_config(questions())]
+        #[test]
+        fn sets_are_what_counting_gives(
+            tables in [some_rows(), some_rows(), some_rows()],
+            first in prop::sample::select(OPERATORS),
+            second in prop::sample::select(OPERATORS),
+            is_left_first in any::<bool>(),
+        ) {
+            let context = context();
+            for (name, rows) in ["a", "b", "c"].into_iter().zip(&tables) {
+                context.register_batch(name, table(["x", "y"], rows)).expect("a new table");
+            }
+            let [a, b, c] = tables.map(|rows| counts(rows.into_iter().map(Vec::from)));
+            let (sql, expected) = if is_left_first {
+                let sql = format!("(SELECT x, y FROM a {first} SELECT x, y FROM b) {second} SELECT x, y FROM c");
+                (sql, combined(&combined(&a, first, &b), second, &c))
+            } else {
+                let sql = format!("SELECT x, y FROM a {first} (SELECT x, y FROM b {second} SELECT x, y FROM c)");
+                (sql, combined(&a, first, &combined(&b, second, &c)))
+            };
+            let found = runtime().block_on(rows(&context, &sql)).unwrap_or_else(|error| panic!("{error}"));
+            prop_assert_eq!(counts(found), expected, "{}", sql);
+        }
+    }
+}

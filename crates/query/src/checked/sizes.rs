@@ -165,6 +165,7 @@ impl ScalarUDFImpl for Bounded {
 mod tests {
     use super::*;
     use arrow::array::{Int64Array, StringViewArray};
+    use proptest::prelude::*;
 
     fn bounded(makes: Makes) -> Bounded {
         Bounded { inner: datafusion::functions::string::repeat(), makes }
@@ -174,12 +175,57 @@ mod tests {
     fn what_is_made_is_known_before() {
         let texts = ColumnarValue::Array(Arc::new(StringViewArray::from(vec![Some("ab"), None, Some("c")])));
         let counts = ColumnarValue::Array(Arc::new(Int64Array::from(vec![Some(10), Some(1 << 40), Some(-3)])));
-        let scalar = |number: i64| ColumnarValue::Scalar(ScalarValue::Int64(Some(number)));
         assert_eq!(bounded(Makes::Copies).bytes(&[texts.clone(), counts.clone()], 3), 20);
         assert_eq!(bounded(Makes::Copies).bytes(&[texts.clone(), scalar(1 << 62)], 3), 3 << 62);
         assert_eq!(bounded(Makes::Characters).bytes(&[texts, counts], 3), 10);
         assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(1_000)], 8_192), 8_000);
         assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(10), scalar(-10), scalar(-2)], 1), 80);
         assert_eq!(bounded(Makes::Numbers).bytes(&[scalar(i64::MIN), scalar(i64::MAX)], 1) >> 60, 127);
+    }
+
+    fn scalar(number: i64) -> ColumnarValue {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(number)))
+    }
+
+    /// How many numbers there are from one on, short of another.
+    fn counted(from: i64, to: i64, step: i64) -> u128 {
+        let is_short = |number: &i64| if step > 0 { *number < to } else { *number > to };
+        std::iter::successors(Some(from), |number| Some(number + step)).take_while(is_short).count() as u128
+    }
+
+    proptest! {
+        #[test]
+        fn texts_are_as_long_as_they_are_when_made(
+            rows in prop::collection::vec((prop::option::of("[a-zäß]{0,5}"), prop::option::of(-3..20_i64)), 1..20),
+        ) {
+            let texts: StringViewArray = rows.iter().map(|row| row.0.as_deref()).collect();
+            let counts: Int64Array = rows.iter().map(|row| row.1).collect();
+            let args = [ColumnarValue::Array(Arc::new(texts)), ColumnarValue::Array(Arc::new(counts))];
+            let of_rows = |made: &dyn Fn(&str, usize) -> usize| -> u128 {
+                let of_row = |row: &(Option<String>, Option<i64>)| {
+                    Some(made(row.0.as_deref()?, row.1?.max(0) as usize) as u128)
+                };
+                rows.iter().filter_map(of_row).sum()
+            };
+            let copies = of_rows(&|text, count| text.repeat(count).len());
+            prop_assert_eq!(bounded(Makes::Copies).bytes(&args, rows.len()), copies);
+            let characters = of_rows(&|text, count| {
+                let padding = "x".repeat(count.saturating_sub(text.chars().count()));
+                format!("{padding}{text}").chars().take(count).count()
+            });
+            prop_assert_eq!(bounded(Makes::Characters).bytes(&args, rows.len()), characters);
+        }
+
+        #[test]
+        fn numbers_are_as_many_as_are_counted(from in -30..30_i64, to in -30..30_i64, step in -5..6_i64) {
+            let bytes = bounded(Makes::Numbers).bytes(&[scalar(from), scalar(to), scalar(step)], 1);
+            if step == 0 {
+                prop_assert_eq!(bytes, 0);
+                return Ok(());
+            }
+            // About: with its end a series has one more.
+            let count = counted(from, to, step);
+            prop_assert!(bytes <= 8 * count && 8 * count <= bytes + 8, "{} bytes of {} numbers", bytes, count);
+        }
     }
 }

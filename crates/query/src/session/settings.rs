@@ -535,6 +535,17 @@ mod tests {
         SettingValue::Text(value.to_owned())
     }
 
+    /// The table of docs/SQL.md has every setting, and no other.
+    #[test]
+    fn the_documented_settings_are_the_ones_there() {
+        let docs = include_str!("../../../../docs/SQL.md");
+        let section = docs.split("\n### Settings\n").nth(1).and_then(|rest| rest.split("\n### ").next());
+        let rows = section.expect("a section").lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        let mut documented: Vec<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        documented.sort_unstable();
+        assert_eq!(documented, SETTINGS.map(|(name, _)| name));
+    }
+
     #[test]
     fn every_setting_takes_what_it_shows_and_goes_back_to_its_default() {
         let defaults = Settings::new(1 << 30, 1 << 30, 2);

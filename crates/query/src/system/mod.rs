@@ -30,7 +30,7 @@ pub struct SettingRow {
     pub value: String,
     /// Its value after RESET.
     pub default_value: String,
-    /// `session` or `database`.
+    /// `session`, `client` or `database`.
     pub scope: &'static str,
     /// What it does, in one sentence.
     pub description: String,

@@ -119,4 +119,17 @@ mod tests {
         assert!(SystemTable::named("nothing").is_none());
         assert!(TABLE_NAMES.is_sorted());
     }
+    /// The table of docs/SQL.md has every table with its columns, in their order.
+    #[test]
+    fn the_documented_columns_are_the_ones_there() {
+        let docs = include_str!("../../../../docs/SQL.md");
+        for name in TABLE_NAMES {
+            let start = format!("| `alluvia.{name}` |");
+            let row = docs.lines().find(|line| line.starts_with(&start));
+            let row = row.unwrap_or_else(|| panic!("docs/SQL.md has no row for alluvia.{name}"));
+            let schema = schema_of(name).expect("columns");
+            let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            assert_eq!(row.rsplit('`').nth(1), Some(columns.join(", ").as_str()), "alluvia.{name}");
+        }
+    }
 }

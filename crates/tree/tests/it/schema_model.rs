@@ -10,7 +10,7 @@ use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{DataType, KeyLayout, LevelSource, TableDef, learn};
 use alluvia_tree::{
-    Answer, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, LadderWriter, LevelFilter, RowChunk, Segment,
+    Answer, BLOCK_ROWS, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, LadderWriter, LevelFilter, RowChunk, Segment,
     SegmentCursor, SegmentRows, TreeContext, Wanted, WantedMeasure, add_rows, answer, rung_limit,
 };
 use alluvia_types::{SegmentId, Stage, Version};
@@ -22,7 +22,13 @@ use std::sync::Arc;
 
 /// Worlds that a run makes at least.
 const WORLDS: u64 = 30;
+/// One world in so many is tall.
+const TALL_EVERY: u64 = 15;
+/// Rows of a segment with nodes over nodes over blocks: a node has 16 children.
+const TALL_ROWS: usize = 16 * BLOCK_ROWS + 1;
 const QUESTIONS: usize = 25;
+/// Each takes as long as many of a lower world.
+const TALL_QUESTIONS: usize = 10;
 const CELLS_MAX: u64 = 200_000;
 const RUNG_ROWS_MIN: u64 = 30;
 
@@ -57,15 +63,21 @@ struct Seen {
     widest: usize,
     nodes: Counters,
     lies: BTreeSet<Lie>,
+    /// Heights of segments' trees.
+    heights: BTreeSet<usize>,
 }
 
-fn world(random: &mut Random, dimensions: usize) -> World {
+/// The rows of a tall world lie in segments, one of which has nodes over nodes over blocks.
+fn world(random: &mut Random, dimensions: usize, is_tall: bool) -> World {
     let mut schema = schema(random, dimensions);
     let levels = schema.table.levels().count();
     let count = (1_000_000 / levels).clamp(2_000, 24_000) + random.below(300) as usize;
+    let count = if is_tall { TALL_ROWS + count } else { count };
     let versions = 3 + random.below(30);
     let rows = rows(&schema, random, count, versions);
-    let mut cuts: Vec<usize> = (0..1 + random.below(5)).map(|_| 1 + random.below(count as u64 - 1) as usize).collect();
+    // What lies behind the cuts of a tall world is enough for it.
+    let cut_max = if is_tall { count - TALL_ROWS } else { count - 1 };
+    let mut cuts: Vec<usize> = (0..1 + random.below(5)).map(|_| 1 + random.below(cut_max as u64) as usize).collect();
     cuts.extend([0, count]);
     cuts.sort_unstable();
     cuts.dedup();
@@ -90,7 +102,11 @@ fn world(random: &mut Random, dimensions: usize) -> World {
     }
     found.check_order(&schema);
 
-    let lie = [Lie::Tail, Lie::Sorted, Lie::Merged, Lie::Mixed, Lie::Mixed][random.below(5) as usize];
+    let lies: &[Lie] = match is_tall {
+        true => &[Lie::Sorted, Lie::Merged],
+        false => &[Lie::Tail, Lie::Sorted, Lie::Merged, Lie::Mixed, Lie::Mixed],
+    };
+    let lie = lies[random.below(lies.len() as u64) as usize];
     let (merged, tail) = match lie {
         Lie::Tail => (0, 0),
         Lie::Sorted => (0, chunks.len()),
@@ -178,8 +194,9 @@ fn merge(
         read.extend(cursor.map(|chunk| chunk.expect("a chunk")));
     }
     let all = in_key_order(&join(&read));
-    // Partitions are cut where keys differ.
-    let near = random.below(all.len() as u64) as usize;
+    // Partitions are cut where keys differ; what is tall stays tall.
+    let near_max = all.len().checked_sub(TALL_ROWS).map_or(all.len(), |room| room + 1);
+    let near = random.below(near_max as u64) as usize;
     let cut = all.keys.partition_point(|&key| key < all.keys[near]);
     let parts: Vec<Range<usize>> = [0..cut, cut..all.len()].into_iter().filter(|part| !part.is_empty()).collect();
     let write = |part: Range<usize>| {
@@ -393,18 +410,22 @@ fn any_table_is_the_model() {
             2 => 16 + random.below(48) as usize,
             _ => 2 + random.below(12) as usize,
         };
-        let mut world = world(&mut random, dimensions);
+        let is_tall = seed.is_multiple_of(TALL_EVERY);
+        let mut world = world(&mut random, dimensions, is_tall);
         println!("{dimensions} dimensions, {:?}: {}", world.lie, world.schema.declaration);
         seen.lies.insert(world.lie);
         seen.widest = seen.widest.max(dimensions);
-        for _ in 0..QUESTIONS {
+        seen.heights.extend(world.segments.iter().map(|segment| segment.heights().expect("a tree")));
+        let questions = if is_tall { TALL_QUESTIONS } else { QUESTIONS };
+        for _ in 0..questions {
             ask(&mut random, &mut world, &mut seen);
         }
     });
-    let Seen { questions, cuboids, caught_up, refused, widest, nodes, lies } = seen;
+    let Seen { questions, cuboids, caught_up, refused, widest, nodes, lies, heights } = seen;
     println!("{questions} questions, {cuboids} by cuboids, {caught_up} caught up, {refused} refused, {nodes:?}");
     // A run that is begun at another seed is long enough, too.
     assert_eq!((lies.len(), widest), (4, 64));
+    assert!((1..=3).all(|height| heights.contains(&height)), "trees are {heights:?} high");
     assert!(questions > 500 && cuboids * 5 > questions && caught_up * 10 > questions, "the index was hardly asked");
     assert!(refused * 5 < questions, "{refused} of {questions} refused");
     assert!(nodes.covered > 0 && nodes.disjoint > 0 && nodes.cut > 0 && nodes.tail_rows > 0, "{nodes:?}");

@@ -204,3 +204,97 @@ fn exact_of<'a>(rounding: &Rounding<'_>, exprs: impl Iterator<Item = &'a Expr>) 
     };
     exprs.filter(is_exact).map(column).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::checked::testing::{Value, batches, context, nearest, questions, rows, runtime, table};
+    use arrow::array::AsArray;
+    use arrow::datatypes::Float64Type;
+    use proptest::prelude::*;
+
+    fn asked(of: &[[Value; 1]], sql: &str) -> Vec<Vec<Value>> {
+        let context = context();
+        context.register_batch("t", table(["n"], of)).expect("a new table");
+        runtime().block_on(rows(&context, sql)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// `digits / 10^places`, written out.
+    fn decimal(digits: i64, places: u32) -> String {
+        let (sign, unit) = (if digits < 0 { "-" } else { "" }, 10_u64.pow(places));
+        let (whole, rest) = (digits.unsigned_abs() / unit, digits.unsigned_abs() % unit);
+        if places == 0 {
+            format!("{sign}{whole}")
+        } else {
+            format!("{sign}{whole}.{rest:0width$}", width = places as usize)
+        }
+    }
+
+    proptest! {
+        #![proptest_config(questions())]
+        #[test]
+        fn doubles_go_to_the_even_neighbour_and_numbers_away_from_zero(
+            eighths in prop::collection::vec(-100_000..100_000_i64, 1..20),
+        ) {
+            let of: Vec<[Value; 1]> = eighths.iter().map(|&n| [Some(n)]).collect();
+            let found = asked(
+                &of,
+                "SELECT n, CAST(round(d) AS BIGINT) AS a, CAST(d AS BIGINT) AS b, CAST(round(e) AS BIGINT) AS c, CAST(e AS BIGINT) AS d, \
+                 CAST(round(CAST(n AS DOUBLE PRECISION) / 8) AS BIGINT) AS e, CAST(round(n / 8.0) AS BIGINT) AS f \
+                 FROM (SELECT n, CAST(n AS DOUBLE PRECISION) / 8 AS d, n / 8.0 AS e FROM t) q ORDER BY n",
+            );
+            let mut sorted = eighths;
+            sorted.sort_unstable();
+            let expected = sorted.iter().map(|&n| {
+                let (even, away) = (Some(nearest(n, 8, true)), Some(nearest(n, 8, false)));
+                vec![Some(n), even, even, away, away, even, away]
+            });
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_is_written_out_is_a_number(n in -100_000..100_000_i64) {
+            let of = decimal(n * 125, 3);
+            let found = asked(
+                &[[Some(n)]],
+                &format!(
+                    "SELECT CAST(round({of}) AS BIGINT) AS a, CAST({of} AS BIGINT) AS b, CAST(round(v) AS BIGINT) AS c, \
+                     CAST(round(CAST({of} AS DECIMAL(12, 3))) AS BIGINT) AS d, \
+                     CAST(round(CAST({of} AS DOUBLE PRECISION)) AS BIGINT) AS e, CAST(CAST({of} AS DOUBLE PRECISION) AS BIGINT) AS f \
+                     FROM (VALUES ({of})) q (v)"
+                ),
+            );
+            let (even, away) = (Some(nearest(n, 8, true)), Some(nearest(n, 8, false)));
+            prop_assert_eq!(found, vec![vec![away, away, away, away, even, even]], "{}", of);
+        }
+
+        #[test]
+        fn averages_of_whole_numbers_are_numbers(values in prop::collection::vec(-50..50_i64, 1..9)) {
+            let of: Vec<[Value; 1]> = values.iter().map(|&n| [Some(n)]).collect();
+            let (sum, count) = (values.iter().sum::<i64>(), values.len() as i64);
+            let (even, away) = (Some(nearest(sum, count, true)), Some(nearest(sum, count, false)));
+            let found = asked(&of, "SELECT CAST(round(avg(n)) AS BIGINT) AS a, CAST(avg(n) AS BIGINT) AS b FROM t");
+            prop_assert_eq!(found, vec![vec![away, away]], "{:?}", values);
+            let found = asked(&of, "SELECT CAST(round(m) AS BIGINT) AS a FROM (SELECT avg(n) AS m FROM t) q");
+            prop_assert_eq!(found, vec![vec![away]], "{:?}", values);
+            let doubles = "avg(CAST(n AS DOUBLE PRECISION))";
+            let sql = format!("SELECT CAST(round({doubles}) AS BIGINT) AS a, CAST({doubles} AS BIGINT) AS b FROM t");
+            let found = asked(&of, &sql);
+            prop_assert_eq!(found, vec![vec![even, even]], "{:?}", values);
+        }
+
+        #[test]
+        fn places_are_those_of_the_digits(
+            digits in -1_000_000_000_000..1_000_000_000_000_i64,
+            behind in 0..7_u32,
+            places in -3..9_i64,
+        ) {
+            let of = decimal(digits, behind);
+            let dropped = u32::try_from(i64::from(behind) - places).unwrap_or(0);
+            let rounded = nearest(digits, 10_i64.pow(dropped), false);
+            let expected: f64 = format!("{rounded}e{}", i64::from(dropped) - i64::from(behind)).parse().expect("a float");
+            let sql = format!("SELECT round(CAST({of} AS DOUBLE PRECISION), {places}) AS r");
+            let found = runtime().block_on(batches(&context(), &sql)).unwrap_or_else(|error| panic!("{error}"));
+            prop_assert_eq!(found[0].column(0).as_primitive::<Float64Type>().value(0), expected, "{}", sql);
+        }
+    }
+}

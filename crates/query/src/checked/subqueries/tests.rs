@@ -1,18 +1,11 @@
 //! Subqueries beside what they are for each row by itself: the values of the row around are written into the subquery's text, it is run
 //! alone, and what EXISTS, IN, ANY, ALL and a value mean is said here.
 
-use crate::checked::register;
-use crate::session::planning::stoppable_rules;
-use arrow::array::{Array, AsArray, BooleanArray, Int64Array, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
-use datafusion::execution::SessionStateBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use crate::checked::testing::{self, Value, questions, rows, runtime};
+use arrow::array::{Array, BooleanArray, Int64Array, RecordBatch};
+use datafusion::prelude::SessionContext;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::sync::Arc;
-
-type Value = Option<i64>;
 
 /// The rows around: every pair of a few values and NULL.
 fn around() -> Vec<(i64, Value, Value)> {
@@ -42,35 +35,10 @@ fn table(rows: &[(i64, Value, Value)]) -> RecordBatch {
 }
 
 fn context() -> SessionContext {
-    let mut config = SessionConfig::new().with_target_partitions(2);
-    config.options_mut().sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
-    crate::table::configure(&mut config);
-    let builder = stoppable_rules(SessionStateBuilder::new().with_config(config).with_default_features());
-    let mut state = builder.build();
-    register(&mut state).expect("functions");
-    let context = SessionContext::new_with_state(state);
+    let context = testing::context();
     context.register_batch("a", table(&around())).expect("a new table");
     context.register_batch("n", table(&listed())).expect("a new table");
     context
-}
-
-/// The answer as whole numbers, in its order; truth is 1 and 0.
-async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<Vec<Value>>, String> {
-    let batches = async { context.sql(sql).await?.collect().await };
-    let batches = batches.await.map_err(|error| format!("{error}: {sql}"))?;
-    let mut rows = Vec::new();
-    for batch in &batches {
-        let columns: Vec<Int64Array> = batch
-            .columns()
-            .iter()
-            .map(|column| cast(column, &DataType::Int64).expect("numbers").as_primitive::<Int64Type>().clone())
-            .collect();
-        let value = |column: &Int64Array, row| (!column.is_null(row)).then(|| column.value(row));
-        rows.extend(
-            (0..batch.num_rows()).map(|row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>()),
-        );
-    }
-    Ok(rows)
 }
 
 /// What is asked of a subquery, whose text has `{x}` and `{y}` for the columns of the row around.
@@ -273,24 +241,6 @@ fn question() -> impl Strategy<Value = (Asked, String)> {
         let columns = if matches!(asked, Asked::Rows { .. }) { 2 } else { 1 };
         subquery(columns).prop_map(move |subquery| (asked.clone(), subquery))
     })
-}
-
-/// The same questions each time, unless `ALLUVIA_TEST_SEED` says others, or `ALLUVIA_TEST_STATEMENTS` more.
-fn questions() -> ProptestConfig {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let seed = RngSeed::Fixed(variable("ALLUVIA_TEST_SEED").unwrap_or(1));
-    let cases = variable("ALLUVIA_TEST_STATEMENTS").unwrap_or(40) as u32;
-    ProptestConfig {
-        cases,
-        rng_seed: seed,
-        failure_persistence: None,
-        max_global_rejects: 100_000,
-        ..ProptestConfig::default()
-    }
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 proptest! {
