@@ -8,6 +8,7 @@ mod body;
 mod bounded;
 mod calls;
 pub(crate) mod client_settings;
+mod committing;
 mod control;
 mod copying;
 mod core;

@@ -1,0 +1,97 @@
+//! Batches on their way from a session to the store, and the wait for what it wrote.
+//!
+//! Invariants:
+//! - Whatever a session commits goes through [`Session::submit`]: its audit line is written before the store hears of it.
+//! - Segments that were staged for a batch which is refused before that are removed: nothing names them, and nothing ever will.
+
+use crate::rights::Audit;
+use crate::session::auditing::audit_ends;
+use crate::session::core::{Run, Session, blocking};
+use crate::session::progress::Phase;
+use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
+use alluvia_types::{Error, Result, Version};
+use std::sync::Arc;
+use tracing::{Instrument, info_span};
+
+impl Session {
+    /// Commits one batch. Its producer is the session's, unless the batch names another.
+    pub(crate) async fn submit(&self, run: &Run, batch: NewBatch) -> Result<Committed> {
+        self.submit_of(run, batch, std::slice::from_ref(&run.text)).await
+    }
+
+    /// The same, of the statements that have changed definitions by it.
+    pub(super) async fn submit_of(&self, run: &Run, mut batch: NewBatch, texts: &[Arc<str>]) -> Result<Committed> {
+        let store = Arc::clone(self.engine.store());
+        let audits = match self.before_commit(run, &batch, texts).await {
+            Ok(audits) => audits,
+            Err(error) => {
+                if !batch.loads.is_empty() {
+                    let discarded = blocking(move || {
+                        store.discard(batch);
+                        Ok(())
+                    });
+                    drop(discarded.await);
+                }
+                return Err(error);
+            }
+        };
+        let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
+        batch.producer = batch.producer.or_else(|| own_mark.clone());
+        let durability = run.settings.durability;
+        let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
+        run.progress.set_phase(Phase::Idle);
+        audit_ends(audits, &committed).await;
+        let committed = committed?;
+        self.wrote(committed.version, durability);
+        if own_mark.is_some() {
+            let mut state = self.state.lock();
+            state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
+        }
+        Ok(committed)
+    }
+
+    /// What may still refuse a batch of which nothing was told to the store.
+    async fn before_commit(&self, run: &Run, batch: &NewBatch, texts: &[Arc<str>]) -> Result<Vec<Audit>> {
+        run.token.check()?;
+        run.progress.set_phase(Phase::Committing);
+        self.audit_changes(texts, batch).await
+    }
+
+    /// Remembers that this session wrote `version`.
+    pub(crate) fn wrote(&self, version: Version, durability: Durability) {
+        let mut state = self.state.lock();
+        state.seen = state.seen.max(version);
+        if durability == Durability::Relaxed {
+            state.unseen = state.unseen.max(Some(version));
+        }
+    }
+
+    /// Waits until what this session wrote with relaxed durability is visible.
+    pub(crate) async fn await_own_writes(&self) -> Result<()> {
+        let Some(version) = self.state.lock().unseen else { return Ok(()) };
+        let store = Arc::clone(self.engine.store());
+        blocking(move || store.wait_visible(version)).await?;
+        let mut state = self.state.lock();
+        if state.unseen == Some(version) {
+            state.unseen = None;
+        }
+        Ok(())
+    }
+}
+
+/// Commits a batch, if it may be without holding a thread.
+async fn submit(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
+    if durability == Durability::Relaxed {
+        return blocking(move || store.submit(batch, durability)).await;
+    }
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // A receiver that is gone was dropped with its session; the batch is committed or refused all the same.
+    let done = Box::new(move |result| drop(sender.send(result)));
+    match store.submit_then(batch, done) {
+        Some((batch, _)) => blocking(move || store.submit(batch, durability)).await,
+        None => match receiver.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::internal("a batch was dropped on its way into the log")),
+        },
+    }
+}
