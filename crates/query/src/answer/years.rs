@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_year_is_compared_as_a_number_is() {
-        let cases: [(&str, fn(i64) -> bool); 11] = [
+        type OfYear = fn(i64) -> bool;
+        let cases: [(&str, OfYear); 11] = [
             ("extract(year FROM t) = 2024", |year| year == 2024),
             ("2024 <> extract(YEAR FROM t)", |year| year != 2024),
             ("date_part('year', t) < 2024", |year| year < 2024),

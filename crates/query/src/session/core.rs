@@ -29,7 +29,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tracing::Span;
+use tracing::{Instrument, Span};
 
 /// A session. See the crate's documentation for an example.
 #[derive(Debug)]

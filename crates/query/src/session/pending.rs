@@ -190,7 +190,7 @@ mod tests {
     use alluvia_space::{DataType, TableDef};
 
     fn def(id: u32, name: &str) -> TableDef {
-        let columns = [("a".to_owned(), DataType::Int32, true)];
+        let columns = [("a".to_owned(), DataType::Int32.into(), true)];
         define(TableId(id), name, &columns, &WithOptions::default(), 7).unwrap()
     }
 
