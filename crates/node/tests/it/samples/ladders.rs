@@ -154,11 +154,11 @@ async fn ladders_of_every_thickness_pass_a_check_and_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_staged_without_dimensions_has_its_ladder_at_once() {
     let world = World::new(Lie::Tail, 500).await;
-    let create = "CREATE TABLE plain WITH (ladder = '1/2') AS SELECT value AS id, repeat('x' || value::text, 200) AS note \
+    let create = "CREATE TABLE plain WITH (ladder = '1/2') AS SELECT value AS id, repeat('x' || value::text, 600) AS note \
                   FROM generate_series(1, 16000)";
     world.run(create).await;
     let staged = "SELECT count(*) FROM alluvia.segments WHERE table_name = 'plain' AND ladder = '1/2'";
-    assert!(world.number(staged).await > 0, "16 MB are staged");
+    assert!(world.number(staged).await > 0, "50 MB are staged");
     world.organise(Stage::Merged);
     let plan = world.explained("SELECT /*+ sample_fraction(0.4) */ sum(id) FROM plain").await;
     let read = plan.metric("rows_read");
