@@ -44,10 +44,14 @@ fn cut(expr: &mut Expr) -> Result<()> {
     if let Some(chars_max) = length_of(data_type)? {
         *data_type = ast::DataType::Text;
         let text = std::mem::replace(expr, Expr::Value(Value::Null.into()));
-        let length = Expr::Value(Value::Number(chars_max.to_string(), false).into());
-        *expr = call("left", vec![text, length]);
+        *expr = first_chars(text, chars_max);
     }
     Ok(())
+}
+
+/// The first characters of a text.
+pub(super) fn first_chars(text: Expr, chars_max: u32) -> Expr {
+    call("left", vec![text, Expr::Value(Value::Number(chars_max.to_string(), false).into())])
 }
 
 /// Names the items that have casts.
