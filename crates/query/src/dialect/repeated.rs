@@ -9,7 +9,7 @@
 use super::names::name_of;
 use super::visit::visit;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
+    Distinct, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -126,10 +126,14 @@ fn columns(select: &mut Select, is_ordered: bool) {
     }
 }
 
-/// Where a name comes again, and what to call the column instead. If the name may be said by ORDER BY or GROUP BY, only where it means the
-/// same expression.
+/// Where a name comes again, and what to call the column instead. If the name may be said by what surrounds the columns, only where it
+/// means the same expression.
 fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
-    let may_be_said = is_ordered || !is_without_groups(select);
+    let may_be_said = is_ordered
+        || !is_without_groups(select)
+        || select.having.is_some()
+        || select.qualify.is_some()
+        || matches!(select.distinct, Some(Distinct::On(_)));
     let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
     let mut found = Vec::new();
     for (at, item) in select.projection.iter().enumerate() {
@@ -214,7 +218,17 @@ mod tests {
         ] {
             assert_eq!(told(sql), sql);
         }
-        let ordered = "SELECT a AS x, b AS x FROM u ORDER BY x";
-        assert_eq!(told(&format!("INSERT INTO t {ordered}")), ordered, "x is ambiguous");
+        for said in [
+            "SELECT a AS x, b AS x FROM u ORDER BY x",
+            "SELECT max(a) AS x, max(b) AS x FROM u HAVING x > 1",
+            "SELECT rank() OVER (ORDER BY a) AS x, b AS x FROM u QUALIFY x = 1",
+            "SELECT DISTINCT ON (x) a AS x, b AS x FROM u",
+        ] {
+            assert_eq!(told(&format!("INSERT INTO t {said}")), said, "x is ambiguous");
+        }
+        assert_eq!(
+            told("INSERT INTO t SELECT DISTINCT ON (a) a, a FROM u"),
+            "SELECT DISTINCT ON (a) a, a AS \"a 2\" FROM u"
+        );
     }
 }
