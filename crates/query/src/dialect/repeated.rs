@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Of the columns of an INSERT's query, of EXISTS, of a derived table whose columns the query around names anew, and of one beside which
-//!   that query names no column at all, the second and later ones of a name get it with a number. PostgreSQL takes them; planning
-//!   refuses two of one name.
+//!   that query names no column at all, the second and later ones of a name get it with a number that makes it new. PostgreSQL takes
+//!   them; planning refuses two of one name.
 //! - Where a name could be said it is left alone: saying it must stay an error, and must not find something else instead.
 
 use super::names::name_of;
@@ -134,14 +134,19 @@ fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
         || select.having.is_some()
         || select.qualify.is_some()
         || matches!(select.distinct, Some(Distinct::On(_)));
-    let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
-    let mut found = Vec::new();
+    let names: Vec<Option<String>> = select.projection.iter().map(name_of_item).collect();
+    let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut found: Vec<(usize, String)> = Vec::new();
     for (at, item) in select.projection.iter().enumerate() {
-        let Some(name) = name_of_item(item) else { continue };
-        let (first, count) = seen.entry(name.clone()).or_insert((at, 0));
+        let Some(name) = &names[at] else { continue };
+        let (first, count) = seen.entry(name).or_insert((at, 0));
         *count += 1;
         if *count > 1 && (!may_be_said || expr_of(&select.projection[*first]) == expr_of(item)) {
-            found.push((at, format!("{name} {count}")));
+            let is_free = |other: &String| {
+                names.iter().flatten().all(|name| name != other) && found.iter().all(|(_, name)| name != other)
+            };
+            let told = (*count..).map(|number| format!("{name} {number}")).find(is_free);
+            found.extend(told.map(|told| (at, told)));
         }
     }
     found
@@ -187,6 +192,10 @@ mod tests {
             (
                 "INSERT INTO t SELECT x.a, y.a FROM x, y UNION SELECT 1 AS i, 2 AS i",
                 "SELECT x.a, y.a AS \"a 2\" FROM x, y UNION SELECT 1 AS i, 2 AS \"i 2\"",
+            ),
+            (
+                "INSERT INTO t SELECT a, a, b AS \"a 2\", a FROM u",
+                "SELECT a, a AS \"a 3\", b AS \"a 2\", a AS \"a 4\" FROM u",
             ),
             ("INSERT INTO t SELECT a, a FROM u ORDER BY a", "SELECT a, a AS \"a 2\" FROM u ORDER BY a"),
             ("SELECT EXISTS (SELECT a, a FROM u)", "SELECT EXISTS (SELECT a, a AS \"a 2\" FROM u)"),
