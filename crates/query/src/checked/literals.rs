@@ -5,7 +5,7 @@
 //! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN. Functions
 //!   (`NULLIF`) are not asked: what they take is theirs to say.
 //! - Text that is no BOOLEAN is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
-//!   and has its error for the rest.
+//!   and has its error for the rest. So is what INSERT would round, where the other side is finer than what is stored.
 //!
 //! DataFusion 55.2 knows no type in common for a boolean and text, and its times want seconds.
 
@@ -145,12 +145,19 @@ fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
         DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)
             if zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00")) =>
         {
-            let micros = parse_timestamp(text.as_bytes()).ok();
+            let is_rounded =
+                matches!(wanted, DataType::Timestamp(TimeUnit::Nanosecond, _)) && is_finer_than_micros(text);
+            let micros = parse_timestamp(text.as_bytes()).ok().filter(|_| !is_rounded);
             let value = micros.map(|micros| ScalarValue::TimestampMicrosecond(Some(micros), zone.clone()));
             Ok(value.and_then(|value| value.cast_to(wanted).ok()))
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a moment has more than six digits behind its point.
+fn is_finer_than_micros(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(_, fraction)| fraction.bytes().take_while(u8::is_ascii_digit).count() > 6)
 }
 
 #[cfg(test)]
@@ -209,6 +216,11 @@ mod tests {
         let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
         assert!(value_of("2026-11-01T10:00", &nanos).unwrap().is_some());
         assert!(value_of("9999-12-31", &nanos).unwrap().is_none());
+        let second = 1_793_527_201_000_000_000;
+        for (fraction, read) in [(".123456", Some(123_456_000)), (".1234565", None), (".123456001Z", None)] {
+            let value = read.map(|nanos| ScalarValue::TimestampNanosecond(Some(second + nanos), None));
+            assert_eq!(value_of(&format!("2026-11-01 10:00:01{fraction}"), &nanos).unwrap(), value);
+        }
         assert!(value_of("maybe", &DataType::Boolean).is_err() && value_of("7", &DataType::Int32).unwrap().is_none());
     }
 }
