@@ -2,8 +2,10 @@
 //!
 //! Invariants:
 //! - Text that a BOOLEAN or a TIMESTAMP is compared with is read by what reads it for INSERT, so whatever can be stored can be asked for.
+//! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN. Functions
+//!   (`NULLIF`) are not asked: what they take is theirs to say.
 //! - Text that is no BOOLEAN is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
-//!   and has its error for the rest.
+//!   and has its error for the rest. So is what INSERT would round, where the other side is finer than what is stored.
 //!
 //! DataFusion 55.2 knows no type in common for a boolean and text, and its times want seconds.
 
@@ -18,7 +20,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -38,7 +40,7 @@ impl ExprPlanner for ComparedText {
     }
 }
 
-/// The same for comparisons that are planned without asking: lists, ranges, IS DISTINCT FROM. Types must not have been coerced.
+/// The same for comparisons that are planned without asking: lists, ranges, CASE, IS DISTINCT FROM. Types must not have been coerced.
 #[derive(Debug)]
 pub(crate) struct ListedText;
 
@@ -55,8 +57,9 @@ impl AnalyzerRule for ListedText {
 fn meets_text(expr: &Expr) -> bool {
     let is_text = |expr: &Expr| text_literal(expr).is_some();
     match expr {
-        Expr::InList(InList { list, .. }) => list.iter().any(is_text),
-        Expr::Between(Between { low, high, .. }) => is_text(low) || is_text(high),
+        Expr::InList(InList { expr, list, .. }) => is_text(expr) || list.iter().any(is_text),
+        Expr::Between(Between { expr, low, high, .. }) => is_text(expr) || is_text(low) || is_text(high),
+        Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => when_then_expr.iter().any(|(when, _)| is_text(when)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_distinction(*op) && (is_text(left) || is_text(right)),
         _ => false,
     }
@@ -69,15 +72,25 @@ fn is_distinction(op: Operator) -> bool {
 fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_changed = match &mut expr {
         Expr::InList(InList { expr: of, list, .. }) => {
-            let mut any = false;
+            let mut any = read_beside(of, list.iter(), schema)?;
             for member in list {
                 any |= read(member, of, schema)?;
             }
             any
         }
         Expr::Between(Between { expr: of, low, high, .. }) => {
-            let is_low_read = read(low, of, schema)?;
-            read(high, of, schema)? || is_low_read
+            let mut any = read_beside(of, [&**low, &**high], schema)?;
+            for end in [low, high] {
+                any |= read(end, of, schema)?;
+            }
+            any
+        }
+        Expr::Case(Case { expr: Some(of), when_then_expr, .. }) => {
+            let mut any = false;
+            for (when, _) in when_then_expr {
+                any |= read(when, of, schema)?;
+            }
+            any
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_distinction(*op) => {
             read(right, left, schema)? || read(left, right, schema)?
@@ -89,9 +102,32 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// Reads a literal as the type of what it is compared with, and says whether it did.
 fn read(literal: &mut Expr, beside: &Expr, schema: &DFSchema) -> Result<bool> {
-    let Some(Some(text)) = text_literal(literal) else { return Ok(false) };
+    if text_literal(literal).is_none() {
+        return Ok(false);
+    }
     let Ok(wanted) = beside.get_type(schema) else { return Ok(false) };
-    let Some(value) = value_of(text, &wanted)? else { return Ok(false) };
+    read_as(literal, &wanted)
+}
+
+/// The same of a literal that is compared with several: as the type of those that are neither texts themselves nor NULL, if it is one.
+fn read_beside<'a>(literal: &mut Expr, several: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Result<bool> {
+    if text_literal(literal).is_none() {
+        return Ok(false);
+    }
+    let mut wanted: Option<DataType> = None;
+    for one in several.into_iter().filter(|one| text_literal(one).is_none()) {
+        match one.get_type(schema) {
+            Ok(DataType::Null) => {}
+            Ok(found) if wanted.as_ref().is_none_or(|wanted| *wanted == found) => wanted = Some(found),
+            _ => return Ok(false),
+        }
+    }
+    wanted.map_or(Ok(false), |wanted| read_as(literal, &wanted))
+}
+
+fn read_as(literal: &mut Expr, wanted: &DataType) -> Result<bool> {
+    let Some(Some(text)) = text_literal(literal) else { return Ok(false) };
+    let Some(value) = value_of(text, wanted)? else { return Ok(false) };
     *literal = Expr::Literal(value, None);
     Ok(true)
 }
@@ -109,12 +145,19 @@ fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
         DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)
             if zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00")) =>
         {
-            let micros = parse_timestamp(text.as_bytes()).ok();
+            let is_rounded =
+                matches!(wanted, DataType::Timestamp(TimeUnit::Nanosecond, _)) && is_finer_than_micros(text);
+            let micros = parse_timestamp(text.as_bytes()).ok().filter(|_| !is_rounded);
             let value = micros.map(|micros| ScalarValue::TimestampMicrosecond(Some(micros), zone.clone()));
             Ok(value.and_then(|value| value.cast_to(wanted).ok()))
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a moment has more than six digits behind its point.
+fn is_finer_than_micros(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(_, fraction)| fraction.bytes().take_while(u8::is_ascii_digit).count() > 6)
 }
 
 #[cfg(test)]
@@ -173,6 +216,11 @@ mod tests {
         let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
         assert!(value_of("2026-11-01T10:00", &nanos).unwrap().is_some());
         assert!(value_of("9999-12-31", &nanos).unwrap().is_none());
+        let second = 1_793_527_201_000_000_000;
+        for (fraction, read) in [(".123456", Some(123_456_000)), (".1234565", None), (".123456001Z", None)] {
+            let value = read.map(|nanos| ScalarValue::TimestampNanosecond(Some(second + nanos), None));
+            assert_eq!(value_of(&format!("2026-11-01 10:00:01{fraction}"), &nanos).unwrap(), value);
+        }
         assert!(value_of("maybe", &DataType::Boolean).is_err() && value_of("7", &DataType::Int32).unwrap().is_none());
     }
 }

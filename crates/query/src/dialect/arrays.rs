@@ -8,9 +8,11 @@
 //!   alone: in `SELECT a FROM t WHERE a >= ALL (SELECT a FROM t)` both were `t.a`.
 //! - A column keeps the name that its text gives it.
 
+use crate::dialect::definitions::length_of;
 use crate::dialect::depth::DEPTH_MAX;
 use crate::dialect::grammar::Grammar;
 use crate::dialect::rewriting::rewrite;
+use crate::dialect::text_casts::first_chars;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, BinaryOperator, CastKind, Expr, Ident, Query, SelectItem, SetExpr, TableFactor,
@@ -129,7 +131,11 @@ fn quantified(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool)
         BinaryOperator::NotEq if !any => true,
         _ => return Ok(None),
     };
-    Ok(take_elements(right).map(|list| Expr::InList { expr: Box::new(std::mem::replace(left, null())), list, negated }))
+    Ok(take_elements(right)?.map(|list| Expr::InList {
+        expr: Box::new(std::mem::replace(left, null())),
+        list,
+        negated,
+    }))
 }
 
 /// Gives the one column of a query a name of its own: by an alias where that changes nothing else, or else as
@@ -204,25 +210,29 @@ fn is_null(expr: &Expr) -> bool {
 }
 
 /// The elements of a list, each of the type that the whole is cast to.
-fn take_elements(expr: &mut Expr) -> Option<Vec<Expr>> {
+fn take_elements(expr: &mut Expr) -> Result<Option<Vec<Expr>>> {
     match expr {
-        Expr::Array(array) => Some(std::mem::take(&mut array.elem)),
+        Expr::Array(array) => Ok(Some(std::mem::take(&mut array.elem))),
         Expr::Nested(inner) => take_elements(inner),
         Expr::Cast { expr: inner, data_type: ast::DataType::Array(of), .. } => {
             let element = match of {
                 ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element) => element,
-                _ => return None,
+                _ => return Ok(None),
             };
-            let elements = take_elements(inner)?;
-            Some(elements.into_iter().map(|value| of_type(value, element)).collect())
+            let Some(elements) = take_elements(inner)? else { return Ok(None) };
+            elements.into_iter().map(|value| of_type(value, element)).collect::<Result<Vec<Expr>>>().map(Some)
         }
-        _ => None,
+        _ => Ok(None),
     }
 }
 
 /// A value as one of a type: a literal that is one already stays, so that it is still seen to be a literal.
-fn of_type(value: Expr, data_type: &ast::DataType) -> Expr {
+fn of_type(value: Expr, data_type: &ast::DataType) -> Result<Expr> {
     use ast::DataType as Sql;
+    // A list may have been a parameter's, and what casts to lengths is written out before those have values.
+    if let Some(chars_max) = length_of(data_type)? {
+        return Ok(first_chars(cast(value, Sql::Text), chars_max));
+    }
     let is_one = match data_type {
         Sql::SmallInt(None) | Sql::Int2(None) => integer(&value).is_some_and(|value| i16::try_from(value).is_ok()),
         Sql::Int(None) | Sql::Integer(None) | Sql::Int4(None) => {
@@ -234,7 +244,7 @@ fn of_type(value: Expr, data_type: &ast::DataType) -> Expr {
         }
         _ => false,
     };
-    if is_one { value } else { cast(value, data_type.clone()) }
+    Ok(if is_one { value } else { cast(value, data_type.clone()) })
 }
 
 fn integer(expr: &Expr) -> Option<i64> {
@@ -280,6 +290,10 @@ mod tests {
             ("a = SOME('{1,-2}'::bigint[])", "a IN (CAST('1' AS BIGINT), CAST('-2' AS BIGINT))"),
             ("a = ANY((ARRAY[1, -2, 3000000000])::int[])", "a IN (1, -2, CAST(3000000000 AS INT))"),
             ("a <> ALL (ARRAY['x'::text])", "a NOT IN ('x'::TEXT)"),
+            (
+                "a = ANY('{abcd,NULL}'::varchar(3)[])",
+                "a IN (left(CAST('abcd' AS TEXT), 3), left(CAST(NULL AS TEXT), 3))",
+            ),
             ("a = ANY('{}')", "a IN ()"),
             ("a = ANY(NULL)", "CAST(NULL AS BOOLEAN)"),
             ("a <> ALL (NULL::int[])", "CAST(NULL AS BOOLEAN)"),
@@ -304,6 +318,7 @@ mod tests {
         }
         assert!(written("SELECT 1 FROM t WHERE a = ANY('x')").contains("'x' is not a valid array"));
         assert!(written("SELECT '{1,2'::int[]").contains("is not a valid array"));
+        assert!(written("SELECT a = ANY('{x}'::varchar(0)[])").contains("VARCHAR(0) has no possible length"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - The statement that is bound is left as it is; binding gives another.
 
 use crate::copy::{CopyStatement, CopyWhat, value_text};
+use crate::dialect::definitions::{data_type_of, length_of};
 use crate::dialect::rewriting::name_items;
 use crate::dialect::statement::{Insert, Kind};
 use crate::dialect::visit::visit_mut;
@@ -318,11 +319,13 @@ fn cast_type(written: &ast::DataType) -> Option<ArrowType> {
         ast::DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
             Some(ArrowType::List(Arc::new(element_type(element)?)))
         }
+        // What a cast to a length gives is text.
+        _ if matches!(length_of(written), Ok(Some(_))) => Some(ArrowType::Utf8View),
         _ => match catalog_type(written).as_deref() {
             // Read by their names.
             Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => Some(ArrowType::Utf8View),
             Some("oid") => Some(ArrowType::Int64),
-            _ => Some(crate::dialect::definitions::data_type_of(written).ok()?.to_arrow()),
+            _ => Some(data_type_of(written).ok()?.to_arrow()),
         },
     }
 }
@@ -348,8 +351,8 @@ fn catalog_type(written: &ast::DataType) -> Option<String> {
     }
 }
 
-/// Puts `x = $1` in the place of `x = ANY($1)`, so that planning finds the type of the list's elements. Gives the numbers of
-/// those parameters.
+/// Puts `x = $1` in the place of `x = ANY($1)`, so that planning finds the type of the list's elements; of `x = ANY($1::text[])`, too, whose
+/// type is stated. Gives the numbers of those parameters.
 pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
     struct Unlist(BTreeSet<usize>);
 
@@ -358,11 +361,11 @@ pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             if let Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } = expr
-                && let Some(number) = parameter(right)
+                && let Some(number) = parameter(uncast(right))
             {
                 self.0.insert(number);
-                let (left, right) =
-                    (std::mem::replace(left, Box::new(null())), std::mem::replace(right, Box::new(null())));
+                let left = std::mem::replace(left, Box::new(null()));
+                let right = Box::new(Expr::Value(Value::Placeholder(format!("${number}")).into()));
                 *expr = Expr::BinaryOp { left, op: compare_op.clone(), right };
             }
             ControlFlow::Continue(())
@@ -372,6 +375,15 @@ pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
     let mut unlist = Unlist(BTreeSet::new());
     let _ = visit_mut(query, &mut unlist);
     unlist.0
+}
+
+/// What is cast to a list.
+fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => uncast(inner),
+        Expr::Cast { expr: inner, data_type: ast::DataType::Array(_), .. } => inner,
+        _ => expr,
+    }
 }
 
 /// The number of a parameter that stands alone.
@@ -471,7 +483,7 @@ mod tests {
         let types: Vec<ArrowType> = stated(&mut kind).into_values().collect();
         assert_eq!(types, [ArrowType::Date32, ArrowType::Int64, ArrowType::Int64, ArrowType::Int64]);
         let mut kind =
-            parse("SELECT $1::bigint[], CAST($2 AS text[]) WHERE 1 = ANY($3::oid[])").unwrap().remove(0).kind;
+            parse("SELECT $1::bigint[], CAST($2 AS varchar(3)[]) WHERE 1 = ANY($3::oid[])").unwrap().remove(0).kind;
         let elements = stated(&mut kind).into_values().map(|list| match list {
             ArrowType::List(element) => (element.data_type().clone(), element.metadata().len()),
             other => panic!("{other}"),
@@ -486,6 +498,7 @@ mod tests {
             let values: Vec<ScalarValue> = values.iter().map(|value| ScalarValue::from(*value)).collect();
             ScalarValue::List(ScalarValue::new_list_nullable(&values, &ArrowType::Int32))
         };
+        let texts = ScalarValue::List(ScalarValue::new_list_nullable(&[ScalarValue::from("abcd")], &ArrowType::Utf8));
         for (sql, value, expected) in [
             ("a = ANY($1::int[])", list(&[Some(1), Some(-2)]), "a IN (1, -2)"),
             ("a = ANY(($1))", list(&[Some(1), None]), "a IN (1, CAST(NULL AS INTEGER))"),
@@ -493,10 +506,16 @@ mod tests {
             ("a = ANY($1::int[])", ScalarValue::Null, "CAST(NULL AS BOOLEAN)"),
             ("a = ANY($1)", ScalarValue::from("{x,\"y z\"}"), "a IN ('x', 'y z')"),
             ("a = $1::text[]", ScalarValue::from("{x}"), "a = ARRAY['x']::TEXT[]"),
+            ("a = ANY($1::varchar(3)[])", ScalarValue::from("{abcd}"), "a IN (left(CAST('abcd' AS TEXT), 3))"),
+            ("a <> ALL(($1)::varchar(3)[])", texts, "a NOT IN (left(CAST('abcd' AS TEXT), 3))"),
         ] {
             let found = bound(&format!("SELECT 1 FROM t WHERE {sql}"), &[value]).unwrap();
             assert_eq!(found, format!("SELECT 1 FROM t WHERE {expected}"));
         }
+        let mut kind = parse("SELECT 1 FROM t WHERE a = ANY(($1)::varchar(3)[]) AND b = $2").unwrap().remove(0).kind;
+        let query = query_of(&mut kind).expect("a query");
+        assert_eq!(unlist(query).into_iter().collect::<Vec<_>>(), [1]);
+        assert_eq!(query.to_string(), "SELECT 1 FROM t WHERE a = $1 AND b = $2");
         let error = bound("SELECT 1 FROM t WHERE a = ANY($1)", &[ScalarValue::from("5")]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidText);
     }

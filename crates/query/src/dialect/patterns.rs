@@ -7,12 +7,13 @@
 //!   pruning, the predicate cache) knows what it means. A parameter is a written pattern once it has its value.
 //! - A pattern that is computed from columns is refused.
 
+use crate::dialect::names::parts_of;
 use crate::dialect::parameters::is_parameter;
 use crate::dialect::refuse::not_supported;
 use crate::dialect::rewriting::{contains, rewrite};
 use crate::dialect::statement::text_of;
 use alluvia_types::{Error, ErrorKind, Result};
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Value};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Query, Value};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -116,7 +117,7 @@ enum Written {
 fn written(expr: &Expr) -> Written {
     match expr {
         Expr::Nested(inner) => written(inner),
-        // What is cast to text stays what it is; other casts, and those that cut, change it.
+        // What is cast to text, or to a name as catalogs have it, stays what it is; other casts, and those that cut, change it.
         Expr::Cast { expr: inner, data_type, array: false, format: None, .. } => {
             match (written(inner), is_text(data_type)) {
                 (Written::Text(text), true) => Written::Text(text),
@@ -134,9 +135,20 @@ fn written(expr: &Expr) -> Written {
     }
 }
 
-fn is_text(data_type: &datafusion::sql::sqlparser::ast::DataType) -> bool {
-    use datafusion::sql::sqlparser::ast::DataType as Sql;
-    matches!(data_type, Sql::Text | Sql::Varchar(None) | Sql::CharacterVarying(None) | Sql::CharVarying(None))
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Text
+        | DataType::Varchar(None)
+        | DataType::CharacterVarying(None)
+        | DataType::CharVarying(None)
+        | DataType::String(None) => true,
+        DataType::Custom(name, modifiers) if modifiers.is_empty() => {
+            let parts = parts_of(name).unwrap_or_default();
+            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+            matches!(parts.as_slice(), ["text" | "varchar" | "name"] | ["pg_catalog", "text" | "varchar" | "name"])
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +185,9 @@ mod tests {
             ("a LIKE 'é%ü%' ESCAPE 'ü'", r"a LIKE 'é%\%'"),
             ("a LIKE 'pg/_' || '%' ESCAPE '/'", r"a LIKE 'pg\_%'"),
             ("a LIKE ('/%' || 'b'::text) ESCAPE '/'", r"a LIKE '\%b'"),
+            ("a LIKE 'pg!_%'::name ESCAPE '!'", r"a LIKE 'pg\_%'"),
+            ("a LIKE 'b!%'::pg_catalog.text ESCAPE '!'", r"a LIKE 'b\%'"),
+            ("a LIKE ('b' || '!%'::PG_CATALOG.\"varchar\") ESCAPE '!'", r"a LIKE 'b\%'"),
             ("a LIKE NULL ESCAPE '/'", "a LIKE NULL"),
             (r"a LIKE b ESCAPE '\'", "a LIKE b"),
             ("a LIKE '%' || $1 ESCAPE '/'", "a LIKE '%' || $1 ESCAPE '/'"),
@@ -180,6 +195,10 @@ mod tests {
             assert_eq!(expanded(condition), format!("SELECT 1 FROM t WHERE {expected}"));
         }
         assert!(expanded("a LIKE b ESCAPE '/'").starts_with("0A000: ESCAPE behind a pattern that is computed"));
+        for changed in ["'ab!%'::varchar(3)", "'b!%'::other.text", "'b!%'::bytea", "'b!%'::regclass"] {
+            let refused = expanded(&format!("a LIKE {changed} ESCAPE '!'"));
+            assert!(refused.starts_with("0A000: ESCAPE behind a pattern that is computed"), "{refused}");
+        }
         assert!(expanded("a LIKE 'b' ESCAPE 'ab'").starts_with("22000: ESCAPE 'ab' is not one character"));
         assert!(expanded("a LIKE 'b!' ESCAPE '!'").starts_with("22000: a pattern of LIKE ends with its escape"));
     }

@@ -2,14 +2,14 @@
 //!
 //! Invariants:
 //! - Of the columns of an INSERT's query, of EXISTS, of a derived table whose columns the query around names anew, and of one beside which
-//!   that query names no column at all, the second and later ones of a name get it with a number. PostgreSQL takes them; planning
-//!   refuses two of one name.
+//!   that query names no column at all, the second and later ones of a name get it with a number that makes it new. PostgreSQL takes
+//!   them; planning refuses two of one name.
 //! - Where a name could be said it is left alone: saying it must stay an error, and must not find something else instead.
 
 use super::names::name_of;
 use super::visit::visit;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
+    Distinct, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -126,18 +126,27 @@ fn columns(select: &mut Select, is_ordered: bool) {
     }
 }
 
-/// Where a name comes again, and what to call the column instead. If the name may be said by ORDER BY or GROUP BY, only where it means the
-/// same expression.
+/// Where a name comes again, and what to call the column instead. If the name may be said by what surrounds the columns, only where it
+/// means the same expression.
 fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
-    let may_be_said = is_ordered || !is_without_groups(select);
-    let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
-    let mut found = Vec::new();
+    let may_be_said = is_ordered
+        || !is_without_groups(select)
+        || select.having.is_some()
+        || select.qualify.is_some()
+        || matches!(select.distinct, Some(Distinct::On(_)));
+    let names: Vec<Option<String>> = select.projection.iter().map(name_of_item).collect();
+    let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut found: Vec<(usize, String)> = Vec::new();
     for (at, item) in select.projection.iter().enumerate() {
-        let Some(name) = name_of_item(item) else { continue };
-        let (first, count) = seen.entry(name.clone()).or_insert((at, 0));
+        let Some(name) = &names[at] else { continue };
+        let (first, count) = seen.entry(name).or_insert((at, 0));
         *count += 1;
         if *count > 1 && (!may_be_said || expr_of(&select.projection[*first]) == expr_of(item)) {
-            found.push((at, format!("{name} {count}")));
+            let is_free = |other: &String| {
+                names.iter().flatten().all(|name| name != other) && found.iter().all(|(_, name)| name != other)
+            };
+            let told = (*count..).map(|number| format!("{name} {number}")).find(is_free);
+            found.extend(told.map(|told| (at, told)));
         }
     }
     found
@@ -184,6 +193,10 @@ mod tests {
                 "INSERT INTO t SELECT x.a, y.a FROM x, y UNION SELECT 1 AS i, 2 AS i",
                 "SELECT x.a, y.a AS \"a 2\" FROM x, y UNION SELECT 1 AS i, 2 AS \"i 2\"",
             ),
+            (
+                "INSERT INTO t SELECT a, a, b AS \"a 2\", a FROM u",
+                "SELECT a, a AS \"a 3\", b AS \"a 2\", a AS \"a 4\" FROM u",
+            ),
             ("INSERT INTO t SELECT a, a FROM u ORDER BY a", "SELECT a, a AS \"a 2\" FROM u ORDER BY a"),
             ("SELECT EXISTS (SELECT a, a FROM u)", "SELECT EXISTS (SELECT a, a AS \"a 2\" FROM u)"),
             (
@@ -214,7 +227,17 @@ mod tests {
         ] {
             assert_eq!(told(sql), sql);
         }
-        let ordered = "SELECT a AS x, b AS x FROM u ORDER BY x";
-        assert_eq!(told(&format!("INSERT INTO t {ordered}")), ordered, "x is ambiguous");
+        for said in [
+            "SELECT a AS x, b AS x FROM u ORDER BY x",
+            "SELECT max(a) AS x, max(b) AS x FROM u HAVING x > 1",
+            "SELECT rank() OVER (ORDER BY a) AS x, b AS x FROM u QUALIFY x = 1",
+            "SELECT DISTINCT ON (x) a AS x, b AS x FROM u",
+        ] {
+            assert_eq!(told(&format!("INSERT INTO t {said}")), said, "x is ambiguous");
+        }
+        assert_eq!(
+            told("INSERT INTO t SELECT DISTINCT ON (a) a, a FROM u"),
+            "SELECT DISTINCT ON (a) a, a AS \"a 2\" FROM u"
+        );
     }
 }

@@ -5,13 +5,18 @@
 //!   column must fit: that is `copy`'s.) DataFusion 55.2 forgets the n.
 //! - So `CAST(x AS VARCHAR(n))` is `left(CAST(x AS TEXT), n)`.
 //! - The column of a cast is called what the column of a cast to TEXT is: after the column that is cast, or else after its text.
+//! - Only a bare name in ORDER BY or DISTINCT ON is the cast's; within an expression, and in HAVING and QUALIFY, it is the column's that is
+//!   cast. DataFusion 55.2 prefers the cast's everywhere, so where that would be wrong the cast is called after its text.
 
 use crate::dialect::definitions::length_of;
 use crate::dialect::names::name_of;
-use crate::dialect::rewriting::{call, rewrite};
-use crate::dialect::visit_mut;
+use crate::dialect::rewriting::{call, name_items, rewrite};
+use crate::dialect::{visit, visit_mut};
 use alluvia_types::Result;
-use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Query, Select, SelectItem, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    self, Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, Visitor,
+    VisitorMut,
+};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
@@ -39,34 +44,125 @@ fn cut(expr: &mut Expr) -> Result<()> {
     if let Some(chars_max) = length_of(data_type)? {
         *data_type = ast::DataType::Text;
         let text = std::mem::replace(expr, Expr::Value(Value::Null.into()));
-        let length = Expr::Value(Value::Number(chars_max.to_string(), false).into());
-        *expr = call("left", vec![text, length]);
+        *expr = first_chars(text, chars_max);
     }
     Ok(())
 }
 
-/// Names the items that are casts of a column after it.
+/// The first characters of a text.
+pub(super) fn first_chars(text: Expr, chars_max: u32) -> Expr {
+    call("left", vec![text, Expr::Value(Value::Number(chars_max.to_string(), false).into())])
+}
+
+/// Names the items that have casts.
 struct Named;
 
 impl VisitorMut for Named {
     type Break = ();
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        // Two columns of one name are the author's to tell apart: then the cast is called after its text.
-        let names: Vec<Option<String>> = select.projection.iter().map(name_of_item).collect();
-        let is_alone = |name: &String| names.iter().flatten().filter(|other| *other == name).count() == 1;
-        let is_any_unknown = select.projection.iter().any(is_wildcard);
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && is_cut(expr)
-                && let Some(name) = column_of(expr).filter(|name| !is_any_unknown && is_alone(name))
-            {
-                let alias = Ident::with_quote('"', name);
-                let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let keys: &mut [OrderByExpr] = match query.order_by.as_mut().map(|order| &mut order.kind) {
+            Some(OrderByKind::Expressions(keys)) => keys,
+            _ => &mut [],
+        };
+        if let Some(select) = select_of(&mut query.body) {
+            name_casts(select, keys);
         }
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        // What a query's ORDER BY is about has its names.
+        name_casts(select, &mut []);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The SELECT that a query's ORDER BY is about.
+fn select_of(body: &mut SetExpr) -> Option<&mut Select> {
+    match body {
+        SetExpr::Select(select) => Some(select.as_mut()),
+        SetExpr::Query(query) if query.order_by.is_none() => select_of(query.body.as_mut()),
+        _ => None,
+    }
+}
+
+/// Names the casts of a column after it, where that is right for the rest of a SELECT and for what it is sorted by, and all others after
+/// their text.
+fn name_casts(select: &mut Select, keys: &mut [OrderByExpr]) {
+    // Two columns of one name are the author's to tell apart: then the cast is called after its text.
+    let names: Vec<Option<String>> = select.projection.iter().map(name_of_item).collect();
+    let is_alone = |name: &String| names.iter().flatten().filter(|other| *other == name).count() == 1;
+    if !select.projection.iter().any(is_wildcard) {
+        for (at, name) in names.iter().enumerate() {
+            if let Some(name) = name.as_ref().filter(|name| is_alone(name))
+                && let Some(SelectItem::UnnamedExpr(cast)) = select.projection.get(at)
+                && is_cut(cast)
+            {
+                let cast = cast.clone();
+                if means_column(name, &cast, select, keys) {
+                    say_cast(name, &cast, at + 1, select, keys);
+                } else if let Some(item) = select.projection.get_mut(at) {
+                    *item = SelectItem::ExprWithAlias { expr: cast, alias: Ident::with_quote('"', name) };
+                }
+            }
+        }
+    }
+    name_items(select, is_cut);
+}
+
+/// Whether a name is said where it means the column that is cast, and planning would take the cast for it. An expression that is the cast
+/// itself may be either: what was cut is cut to the same.
+fn means_column(name: &str, cast: &Expr, select: &Select, keys: &[OrderByExpr]) -> bool {
+    let told_apart = match &select.distinct {
+        Some(Distinct::On(keys)) => keys.as_slice(),
+        _ => &[],
+    };
+    let mut keys = keys.iter().map(|key| &key.expr).chain(told_apart);
+    keys.any(|key| bare_name(key).is_none() && key != cast && says(key, name))
+        || select.having.iter().chain(&select.qualify).any(|condition| says(condition, name))
+}
+
+/// Says a cast, which is the item of this number, in the place of its bare name.
+fn say_cast(name: &str, cast: &Expr, number: usize, select: &mut Select, keys: &mut [OrderByExpr]) {
+    let is_name = |key: &Expr| bare_name(key).is_some_and(|said| said == name);
+    for key in keys.iter_mut().filter(|key| is_name(&key.expr)) {
+        key.expr = Expr::Value(Value::Number(number.to_string(), false).into());
+    }
+    if let Some(Distinct::On(told_apart)) = &mut select.distinct {
+        for key in told_apart.iter_mut().filter(|key| is_name(key)) {
+            *key = cast.clone();
+        }
+    }
+}
+
+/// The name that an expression is, if it is no more.
+fn bare_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Nested(expr) => bare_name(expr),
+        Expr::Identifier(ident) => Some(name_of(ident)),
+        _ => None,
+    }
+}
+
+/// Whether an expression says a name, also in a subquery.
+fn says(expr: &Expr, name: &str) -> bool {
+    visit(expr, &mut Saying(name)).is_break()
+}
+
+/// Ends where a name is said.
+struct Saying<'a>(&'a str);
+
+impl Visitor for Saying<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let is_said = match expr {
+            Expr::Identifier(ident) => name_of(ident) == self.0,
+            Expr::CompoundIdentifier(parts) => parts.iter().any(|part| name_of(part) == self.0),
+            _ => false,
+        };
+        if is_said { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
@@ -131,6 +227,41 @@ mod tests {
              left(upper(c)::TEXT, 3) AS \"upper(c)::VARCHAR(3)\", left(d::TEXT, 3) AS e FROM t"
         );
         assert_eq!(written("SELECT a, a::varchar(3) FROM t"), "SELECT a, left(a::TEXT, 3) AS \"a::VARCHAR(3)\" FROM t");
+    }
+
+    #[test]
+    fn names_within_expressions_are_the_columns() {
+        let cut = "left(a::TEXT, 3) AS \"a\"";
+        let apart = "left(a::TEXT, 3) AS \"a::VARCHAR(3)\"";
+        for (rest, item, expected) in [
+            ("FROM t ORDER BY a DESC, b", cut, "FROM t ORDER BY a DESC, b"),
+            ("FROM t ORDER BY (a), length(b)", cut, "FROM t ORDER BY (a), length(b)"),
+            ("FROM t ORDER BY a::varchar(3)", cut, "FROM t ORDER BY left(a::TEXT, 3)"),
+            ("FROM t UNION SELECT b FROM u ORDER BY length(a)", cut, "FROM t UNION SELECT b FROM u ORDER BY length(a)"),
+            ("FROM t ORDER BY length(A)", apart, "FROM t ORDER BY length(A)"),
+            ("FROM t ORDER BY b, t.a", apart, "FROM t ORDER BY b, t.a"),
+            ("FROM t ORDER BY a, length(a), (a) DESC", apart, "FROM t ORDER BY 1, length(a), 1 DESC"),
+            (
+                "FROM t ORDER BY (SELECT max(b) FROM u WHERE c = a)",
+                apart,
+                "FROM t ORDER BY (SELECT max(b) FROM u WHERE c = a)",
+            ),
+            ("FROM t GROUP BY a HAVING a = 'x' ORDER BY a", apart, "FROM t GROUP BY a HAVING a = 'x' ORDER BY 1"),
+        ] {
+            assert_eq!(written(&format!("SELECT a::varchar(3) {rest}")), format!("SELECT {item} {expected}"));
+        }
+        assert_eq!(
+            written("SELECT DISTINCT ON (a) b, a::varchar(3) FROM t ORDER BY a, length(a)"),
+            "SELECT DISTINCT ON (left(a::TEXT, 3)) b, left(a::TEXT, 3) AS \"a::VARCHAR(3)\" FROM t ORDER BY 2, length(a)"
+        );
+        assert_eq!(
+            written("(SELECT a::varchar(3), b::varchar(3) FROM t) ORDER BY length(a)"),
+            "(SELECT left(a::TEXT, 3) AS \"a::VARCHAR(3)\", left(b::TEXT, 3) AS \"b\" FROM t) ORDER BY length(a)"
+        );
+        assert_eq!(
+            written("SELECT b FROM (SELECT a::varchar(3) FROM t) AS x ORDER BY length(a)"),
+            "SELECT b FROM (SELECT left(a::TEXT, 3) AS \"a\" FROM t) AS x ORDER BY length(a)"
+        );
     }
 
     #[test]

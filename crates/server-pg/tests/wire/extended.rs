@@ -121,6 +121,7 @@ async fn lists_go_in_and_come_out() {
         ("SELECT a FROM t WHERE d < ANY($1)", Type::FLOAT8_ARRAY),
         ("SELECT oid FROM pg_type WHERE oid = ANY($1::oid[])", Type::OID_ARRAY),
         ("SELECT $1::text[]", Type::TEXT_ARRAY),
+        ("SELECT a FROM t WHERE c = ANY($1::varchar(3)[])", Type::TEXT_ARRAY),
     ] {
         assert_eq!(client.prepare(sql).await.unwrap().params(), [expected], "{sql}");
     }
@@ -128,6 +129,9 @@ async fn lists_go_in_and_come_out() {
         |rows: Vec<tokio_postgres::Row>| rows.iter().map(|row| row.get::<_, Option<i32>>(0)).collect::<Vec<_>>();
     let ints = client.query("SELECT a FROM t WHERE a = ANY($1) ORDER BY a", &[&vec![1i32, 7, 2]]).await.unwrap();
     assert_eq!(found(ints), [Some(1), Some(2)]);
+    let cut = "SELECT a FROM t WHERE c = ANY($1::varchar(1)[]) AND b = $2";
+    let cut = client.query(cut, &[&vec!["xyz", "y"], &10i64]).await.unwrap();
+    assert_eq!(found(cut), [Some(1)]);
     let with_null = client.query("SELECT a FROM t WHERE a <> ALL($1)", &[&vec![Some(1i32), None]]).await.unwrap();
     assert_eq!(found(with_null), []);
     let none = client.query("SELECT a FROM t WHERE a = ANY($1)", &[&Vec::<i32>::new()]).await.unwrap();

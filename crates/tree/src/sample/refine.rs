@@ -5,7 +5,7 @@
 //!   has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest (of those up to [`LOOK_RATE_MAX`]), then some
 //!   while the runs that are left are read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all*
 //!   intervals of one value hold together with the confidence asked for, and one may stop at whichever, for whatever reason, also for what
-//!   was seen.
+//!   was seen. What lies in segments that have only thicker rungs is read in full before the first.
 //! - Which runs are read in full first depends on their places alone, never on what was drawn.
 //! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common. Only where two looks
 //!   contradict one another, of which one is then wrong, the later stands alone.
@@ -192,9 +192,12 @@ impl Refiner {
             let nodes: Vec<CutNode> = exact.into_iter().chain(facts.iter().map(|facts| facts.cut)).collect();
             return self.read_nodes(&nodes);
         };
-        let refined = facts::refine(&asked, segments, facts, rung_rate(rung), into)?;
+        let is_drawn = |facts: &Facts| looked_at(&segments[facts.cut.segment], rung).is_some();
+        let (drawn, whole): (Vec<Facts>, Vec<Facts>) = facts.into_iter().partition(is_drawn);
+        let whole = whole.into_iter().map(|facts| facts.cut);
+        let refined = facts::refine(&asked, segments, drawn, rung_rate(rung), into)?;
         let (strata, few) = Strata::new(&asked, segments, refined.facts, rung)?;
-        let exact: Vec<CutNode> = exact.into_iter().chain(refined.exact).chain(few).collect();
+        let exact: Vec<CutNode> = exact.into_iter().chain(whole).chain(refined.exact).chain(few).collect();
         self.read_nodes(&exact)?;
         if !strata.runs.is_empty() {
             self.plan_looks(&strata.runs, rung)?;
@@ -214,9 +217,8 @@ impl Refiner {
         for rung in later_rungs(rungs_of(&self.segments), first) {
             let mut reads = Vec::new();
             for ((at, run), old) in runs.iter().enumerate().zip(&mut rungs) {
-                let available = self.segments[run.segment].segment.rungs().iter().map(|has| has.rung);
                 // A rung that a segment lacks is left out: the run stays as it is, or goes to the next thicker one.
-                if let Some(next) = available.filter(|has| *has <= rung).max().filter(|&next| next < *old) {
+                if let Some(next) = looked_at(&self.segments[run.segment], rung).filter(|&next| next < *old) {
                     reads.push((at, next, rung_rate(next) - rung_rate(*old)));
                     *old = next;
                 }
@@ -383,8 +385,17 @@ fn in_steps<T>(items: impl Iterator<Item = (T, f64, f64)>, rows_max: f64) -> Vec
 
 /// Rungs that any segment has and that may be looked at.
 fn rungs_of(segments: &[SegmentRows]) -> BTreeSet<u32> {
-    let rungs = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung);
-    rungs.filter(|&rung| rung_rate(rung) <= LOOK_RATE_MAX).collect()
+    segments.iter().flat_map(lookable).collect()
+}
+
+/// Rungs of a segment that may be looked at.
+fn lookable(rows: &SegmentRows) -> impl Iterator<Item = u32> {
+    rows.segment.rungs().iter().map(|rung| rung.rung).filter(|&rung| rung_rate(rung) <= LOOK_RATE_MAX)
+}
+
+/// What of a segment is drawn for a look at a rung: that, or where it is missing the next thicker one.
+fn looked_at(rows: &SegmentRows, rung: u32) -> Option<u32> {
+    lookable(rows).filter(|&has| has <= rung).max()
 }
 
 /// Rungs of the looks after the first, the thickest last: it is always looked at; of the others those between which, and between which and
@@ -417,8 +428,7 @@ fn first_rung(refine: &Refine, segments: &[SegmentRows], facts: &[Facts]) -> Opt
     rungs_of(segments).into_iter().rev().find(|&rung| {
         let (mut drawn, mut few) = (0.0, 0.0);
         for ((all, matches), rows) in of_segments.iter().zip(segments) {
-            let has = rows.segment.rungs().iter().map(|has| has.rung).filter(|&has| has <= rung).max();
-            match has.map(rung_rate).filter(|rate| all * rate >= strata::DRAWN_TOO_FEW) {
+            match looked_at(rows, rung).map(rung_rate).filter(|rate| all * rate >= strata::DRAWN_TOO_FEW) {
                 Some(rate) => drawn += matches * rate,
                 None => few += all,
             }

@@ -256,9 +256,12 @@ fn strata_of_nodes_end_as_the_exact_answer() {
 fn rungs_above_an_eighth_are_not_looked_at() {
     let mut planned = Vec::new();
     for ladder in Ladder::ALL {
-        let data = data_laddered(ladder, 19, &[150_000, 50_000], 40);
+        let data = data_laddered(ladder, 19, &[150_000, 50_000, 900], 40);
         let thickest = data.segments[0].segment.rungs()[0].rung;
         assert_eq!(thickest, ladder.first_rung());
+        // Of few rows there are thick rungs alone, or none.
+        let of_few: Vec<u32> = data.segments[2].segment.rungs().iter().map(|rung| rung.rung).collect();
+        assert_eq!(of_few, (thickest..3).collect::<Vec<u32>>());
         let question = question(&data, &[(ITEM, codes(1..20))], &[]);
         let (looks, found, of_run) = looks_of(refine(&question, None), &data);
         assert_same(&found, &exact(&data, &question));
