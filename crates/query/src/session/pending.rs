@@ -8,7 +8,7 @@
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with `Conflict`, and so is
 //!   COMMIT.
 
-use crate::session::core::{Run, Session, State};
+use crate::session::core::{Run, Session, State, failed_transaction};
 use crate::session::transaction::Transaction;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{NewBatch, Snapshot, TableRead};
@@ -153,8 +153,12 @@ impl Session {
         {
             let newest = self.engine.store().catalog();
             let mut state = self.state.lock();
-            if let Transaction::Open(open) = &mut state.transaction {
-                return open.change(&newest, self.engine.waiting_version(), changes, &run.text);
+            match &mut state.transaction {
+                Transaction::None => {}
+                Transaction::Open(open) => {
+                    return open.change(&newest, self.engine.waiting_version(), changes, &run.text);
+                }
+                Transaction::Failed(_) => return Err(failed_transaction()),
             }
         }
         self.submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())

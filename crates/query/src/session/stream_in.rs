@@ -13,7 +13,6 @@ use crate::session::core::{Run, Session, blocking};
 use crate::session::insert::INLINE_BYTES_MAX;
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
-use crate::session::transaction::Transaction;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_snapshot::{Committed, NewBatch};
@@ -92,7 +91,7 @@ impl Session {
                 // The table may be this session's own, and with `durability = relaxed` not visible yet.
                 self.await_own_writes().await?;
                 let entry = self.table_for(INSERT, table)?;
-                let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
+                let taken = if self.is_open()? {
                     self.append_pending(&run, &entry, rows).await?
                 } else {
                     self.append_batch(&run, &entry, NewBatch::default(), rows).await?
@@ -171,7 +170,7 @@ impl Session {
                 self.authoriser().database(Privilege::Create)?;
                 let id = self.engine.store().new_table_id();
                 let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
-                if self.is_open() {
+                if self.is_open()? {
                     let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
                     let (count, rows) = self.held_rows(&run, &entry, rows).await?;
                     run.progress.add_rows(count);
