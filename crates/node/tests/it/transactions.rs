@@ -175,6 +175,24 @@ fn a_transaction_holds_as_much_as_it_may_and_says_so() {
         run(&session, "COMMIT").await.unwrap();
         assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["0"]);
         assert_eq!(refused(&session, "SELECT * FROM u").await, ErrorKind::UndefinedTable);
+        // A column that is added to rows that wait is theirs, too: 16 bytes each, where the rows have a bit.
+        let narrow = format!("INSERT INTO narrow SELECT value % 2 = 0 FROM generate_series(1, {})", most / 2);
+        all(&session, &["CREATE TABLE narrow (a BOOLEAN)", "BEGIN", &narrow, "SAVEPOINT s"]).await;
+        assert_eq!(refused(&session, "ALTER TABLE narrow ADD COLUMN b TEXT").await, ErrorKind::OutOfMemory);
+        all(&session, &["ROLLBACK TO s", "ALTER TABLE narrow ADD COLUMN b INT", "ROLLBACK"]).await;
+        // And so are definitions.
+        let columns: Vec<String> = (0..1_000).map(|at| format!("c{at} INT")).collect();
+        let columns = columns.join(", ");
+        run(&session, "BEGIN").await.unwrap();
+        let mut made = 0;
+        let error = loop {
+            match run(&session, &format!("CREATE TABLE wide{made} ({columns})")).await {
+                Ok(()) if made < 200 => made += 1,
+                done => break done.unwrap_err(),
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        run(&session, "ROLLBACK").await.unwrap();
     });
 }
 

@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// What a transaction may hold in memory.
-    fn pending_bytes_max(&self) -> u64 {
+    pub(super) fn pending_bytes_max(&self) -> u64 {
         self.engine.store().info().tail_bytes_max / 4
     }
 

@@ -156,7 +156,8 @@ impl Session {
             match &mut state.transaction {
                 Transaction::None => {}
                 Transaction::Open(open) => {
-                    return open.change(&newest, self.engine.waiting_version(), changes, &run.text);
+                    let bytes_max = self.pending_bytes_max();
+                    return open.change(&newest, self.engine.waiting_version(), changes, &run.text, bytes_max);
                 }
                 Transaction::Failed(_) => return Err(failed_transaction()),
             }
