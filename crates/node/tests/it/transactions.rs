@@ -158,6 +158,26 @@ fn who_makes_a_table_in_a_transaction_owns_it_and_may_what_they_might_outside() 
 }
 
 #[test]
+fn the_audit_log_names_the_role_that_each_statement_ran_as() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    block_on(async {
+        let session = db.session();
+        all(&session, &["CREATE ROLE one", "CREATE ROLE two", "CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"])
+            .await;
+        all(&session, &["ALTER TABLE t OWNER TO one", "ALTER TABLE u OWNER TO two"]).await;
+        all(&session, &["BEGIN", "SET ROLE one", "ALTER TABLE t ADD COLUMN b INT", "SET ROLE two", "DROP TABLE u"])
+            .await;
+        all(&session, &["RESET ROLE", "CREATE TABLE v (a INT)", "COMMIT"]).await;
+        let lines = "SELECT sql, role_name, outcome FROM alluvia.audit WHERE event = 'ddl' \
+                     ORDER BY version DESC NULLS LAST, sql LIMIT 3";
+        let wanted =
+            ["ALTER TABLE t ADD COLUMN b INT|one|done", "CREATE TABLE v (a INT)|NULL|done", "DROP TABLE u|two|done"];
+        assert_eq!(rows(&session, lines).await, wanted);
+    });
+}
+
+#[test]
 fn a_transaction_holds_as_much_as_it_may_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());

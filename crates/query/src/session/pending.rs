@@ -8,6 +8,7 @@
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with `Conflict`, and so is
 //!   COMMIT.
 
+use crate::session::auditing::Definer;
 use crate::session::core::{Run, Session, State, failed_transaction};
 use crate::session::transaction::Transaction;
 use alluvia_catalog::{Catalog, Change};
@@ -59,7 +60,7 @@ pub(super) struct PendingDefinitions {
 struct Changed {
     version: Version,
     changes: Vec<Change>,
-    text: Arc<str>,
+    definer: Definer,
 }
 
 impl PendingDefinitions {
@@ -86,20 +87,20 @@ impl PendingDefinitions {
         Ok(seen)
     }
 
-    /// Adds what the statement `text` changes. Gives the definitions with it.
+    /// Adds what the statement of `definer` changes. Gives the definitions with it.
     pub(super) fn push(
         &mut self,
         newest: &Arc<Catalog>,
         version: Version,
         changes: Vec<Change>,
-        text: &Arc<str>,
+        definer: Definer,
     ) -> Result<Arc<Catalog>> {
         if self.statements.len() >= STATEMENTS_MAX {
             let message = format!("the transaction has changed definitions {STATEMENTS_MAX} times");
             return Err(Error::new(ErrorKind::Busy, message).with_hint("COMMIT more often"));
         }
         let seen = Arc::new(self.over(newest)?.apply(version, &changes)?);
-        self.statements.push(Changed { version, changes, text: Arc::clone(text) });
+        self.statements.push(Changed { version, changes, definer });
         self.seen = Some((newest.version, Arc::clone(&seen)));
         Ok(seen)
     }
@@ -118,17 +119,17 @@ impl PendingDefinitions {
         self.statements.iter().any(|statement| statement.changes.contains(&drop))
     }
 
-    /// What COMMIT submits, and the texts of the statements that it is of.
-    pub(super) fn into_parts(self) -> (Vec<Change>, Vec<Arc<str>>) {
-        let (mut changes, mut texts) = (Vec::new(), Vec::new());
+    /// What COMMIT submits, and the statements that it is of.
+    pub(super) fn into_parts(self) -> (Vec<Change>, Vec<Definer>) {
+        let (mut changes, mut definers) = (Vec::new(), Vec::new());
         for statement in self.statements {
-            texts.push(statement.text);
+            definers.push(statement.definer);
             changes.extend(statement.changes.into_iter().map(|change| match change {
                 Change::AlterTable { def, was } => Change::AlterTable { def, was: in_log(was) },
                 other => other,
             }));
         }
-        (changes, texts)
+        (changes, definers)
     }
 }
 
@@ -157,7 +158,7 @@ impl Session {
                 Transaction::None => {}
                 Transaction::Open(open) => {
                     let bytes_max = self.pending_bytes_max();
-                    return open.change(&newest, self.engine.waiting_version(), changes, &run.text, bytes_max);
+                    return open.change(&newest, self.engine.waiting_version(), changes, Definer::of(run), bytes_max);
                 }
                 Transaction::Failed(_) => return Err(failed_transaction()),
             }
@@ -209,12 +210,12 @@ mod tests {
 
     #[test]
     fn changes_are_seen_over_whatever_is_newest_until_they_conflict() {
-        let text: Arc<str> = "a statement".into();
+        let definer = || Definer { text: "a statement".into(), acting: "".into() };
         let newest = Arc::new(Catalog::default().apply(Version(1), &[create(1, "t")]).unwrap());
         let mut own = PendingDefinitions::default();
-        own.push(&newest, waiting(1), vec![create(2, "u")], &text).unwrap();
+        own.push(&newest, waiting(1), vec![create(2, "u")], definer()).unwrap();
         let renamed = alter::rename_table(&def(2, "u"), "v").unwrap();
-        own.push(&newest, waiting(2), vec![Change::AlterTable { def: renamed, was: waiting(1) }], &text).unwrap();
+        own.push(&newest, waiting(2), vec![Change::AlterTable { def: renamed, was: waiting(1) }], definer()).unwrap();
         assert_eq!((names(&own.over(&newest).unwrap()), names(&newest)), (vec!["t", "v"], vec!["t"]));
         let newer = Arc::new(newest.apply(Version(2), &[create(3, "w")]).unwrap());
         let seen = own.over(&newer).unwrap();
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_commit_submits_is_what_was_seen() {
-        let text: Arc<str> = "a statement".into();
+        let definer = || Definer { text: "a statement".into(), acting: "".into() };
         let newest = Arc::new(Catalog::default().apply(Version(1), &[create(1, "t"), create(2, "u")]).unwrap());
         let mut own = PendingDefinitions::default();
         // Two names change places, and a table comes and goes.
@@ -235,14 +236,14 @@ mod tests {
             [(1, "t", "x", Version(1)), (2, "u", "t", Version(1)), (1, "x", "u", waiting(0))].into_iter().enumerate()
         {
             let def = alter::rename_table(&def(id, from), to).unwrap();
-            own.push(&newest, waiting(number as u64), vec![Change::AlterTable { def, was }], &text).unwrap();
+            own.push(&newest, waiting(number as u64), vec![Change::AlterTable { def, was }], definer()).unwrap();
         }
-        own.push(&newest, waiting(8), vec![create(3, "w")], &text).unwrap();
-        own.push(&newest, waiting(9), vec![Change::DropTable { id: TableId(3) }], &text).unwrap();
+        own.push(&newest, waiting(8), vec![create(3, "w")], definer()).unwrap();
+        own.push(&newest, waiting(9), vec![Change::DropTable { id: TableId(3) }], definer()).unwrap();
         assert!(own.has_dropped(TableId(3)) && !own.has_dropped(TableId(1)));
         let seen = own.over(&newest).unwrap();
-        let (changes, texts) = own.into_parts();
-        assert_eq!((changes.len(), texts.len()), (5, 5));
+        let (changes, definers) = own.into_parts();
+        assert_eq!((changes.len(), definers.len()), (5, 5));
         let committed = newest.apply(Version(2), &changes).unwrap();
         let ids = |catalog: &Catalog| catalog.tables().map(|entry| entry.def.id.0).collect::<Vec<_>>();
         assert_eq!((names(&committed), ids(&committed)), (vec!["t", "u"], vec![2, 1]));

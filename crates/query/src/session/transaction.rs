@@ -10,6 +10,7 @@
 //! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition that it makes.
 //! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
 
+use crate::session::auditing::Definer;
 use crate::session::pending::{PendingDefinitions, in_log};
 use crate::session::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
@@ -182,19 +183,19 @@ impl OpenTransaction {
         self.definitions.len() > 0
     }
 
-    /// Adds changes of definitions by the statement `text`, under a version that waits. Rows follow the definition of their table.
+    /// Adds changes of definitions by the statement of `definer`, under a version that waits. Rows follow the definition of their table.
     /// `bytes_max` bounds the whole transaction.
     pub(crate) fn change(
         &mut self,
         newest: &Arc<Catalog>,
         version: Version,
         changes: Vec<Change>,
-        text: &Arc<str>,
+        definer: Definer,
         bytes_max: u64,
     ) -> Result<()> {
         let bytes = self.grown(changes.iter().map(|change| self.bytes_of(change)).sum(), bytes_max)?;
         let before = self.definitions.over(newest)?;
-        let after = self.definitions.push(newest, version, changes, text)?;
+        let after = self.definitions.push(newest, version, changes, definer)?;
         for (table, rows) in &mut self.tables {
             let Some(entry) = after.by_id(*table).filter(|entry| entry.changed_at == version) else { continue };
             if before.by_id(*table).is_none_or(|was| was.changed_at != rows.entry.changed_at) {
@@ -281,15 +282,15 @@ impl OpenTransaction {
         self.bytes = last.bytes;
     }
 
-    /// What COMMIT submits, and the texts of the statements that have changed definitions.
-    pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Arc<str>>)> {
+    /// What COMMIT submits, and the statements that have changed definitions.
+    pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| {
             let checked_at = in_log(pending.entry.changed_at);
             Ok(NewRows { table: *table, checked_at, batches: pending.fitted()? })
         };
         let rows = self.kept().map(new_rows).collect::<Result<_>>()?;
-        let (changes, texts) = self.definitions.into_parts();
-        Ok((NewBatch { changes, rows, ..NewBatch::default() }, texts))
+        let (changes, definers) = self.definitions.into_parts();
+        Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
     }
 }
 
