@@ -262,7 +262,7 @@ fn statements_of_a_transaction_do_what_they_do_without_one() {
                 let start = "CREATE TABLE t (a INT, b TEXT) WITH (dimensions = 'b', measures = 'a')";
                 for session in [&session, &plain] {
                     all(session, &[start, "INSERT INTO t VALUES (1, 'x'), (2, NULL)"]).await;
-                    if random.0 & 1 == 0 {
+                    if seed & 1 == 0 {
                         run(session, "CALL alluvia.merge()").await.unwrap();
                     }
                 }
