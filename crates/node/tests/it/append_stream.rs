@@ -8,7 +8,7 @@ use alluvia_query::{Ingest, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -173,6 +173,27 @@ fn rows_of_a_transaction_that_fails_meanwhile_are_nobodys() {
         assert_eq!(error.kind(), ErrorKind::Transaction);
         session.sql("ROLLBACK").await.unwrap();
         assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
+    });
+}
+
+#[test]
+fn rows_for_a_table_that_cannot_be_made_fail_their_transaction() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a INT)").await.unwrap();
+        let schema = Schema::new(vec![Field::new("s", DataType::Struct(Fields::empty()), true)]);
+        for may_be_there in [false, true] {
+            session.sql("BEGIN").await.unwrap();
+            session.sql("INSERT INTO t VALUES (1)").await.unwrap();
+            let taken = match may_be_there {
+                false => session.append_to_new("u", &schema, stream(Vec::new())).await,
+                true => session.append_creating("u", &schema, stream(Vec::new())).await,
+            };
+            assert_eq!(taken.unwrap_err().kind(), ErrorKind::NotSupported);
+            assert_eq!(session.sql("COMMIT").await.unwrap().tag, "ROLLBACK");
+            assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
+        }
     });
 }
 
