@@ -150,10 +150,26 @@ fn who_makes_a_table_in_a_transaction_owns_it_and_may_what_they_might_outside() 
         // What is revoked is gone at once.
         run(&admin, "REVOKE CREATE ON DATABASE alluvia FROM r").await.unwrap();
         assert_eq!(refused(&r, "CREATE TABLE more (a INT)").await, ErrorKind::Forbidden);
-        all(&r, &["ROLLBACK TO s", "COMMIT"]).await;
+        run(&r, "ROLLBACK TO s").await.unwrap();
+        assert_eq!(refused(&r, "COMMIT").await, ErrorKind::Forbidden);
+        assert_eq!(refused(&r, "SELECT * FROM mine").await, ErrorKind::UndefinedTable);
+        run(&admin, "GRANT CREATE ON DATABASE alluvia TO r").await.unwrap();
+        all(&r, &["BEGIN", "CREATE TABLE mine (a INT)", "INSERT INTO mine VALUES (1)", "COMMIT"]).await;
         assert_eq!(rows(&r, "SELECT * FROM mine").await, ["1"]);
         assert_eq!(refused(&other, "SELECT * FROM mine").await, ErrorKind::Forbidden);
         assert_eq!(rows(&admin, "SELECT tableowner FROM pg_tables WHERE tablename = 'mine'").await, ["r"]);
+        // A table that has another owner meanwhile is not the transaction's to change any more.
+        for change in ["DROP TABLE mine", "ALTER TABLE mine ADD COLUMN b INT"] {
+            all(&r, &["BEGIN", change]).await;
+            run(&admin, "ALTER TABLE mine OWNER TO other").await.unwrap();
+            assert_eq!(refused(&r, "COMMIT").await, ErrorKind::Forbidden, "{change}");
+            assert_eq!(rows(&other, "SELECT * FROM mine").await, ["1"], "{change}");
+            run(&admin, "ALTER TABLE mine OWNER TO r").await.unwrap();
+        }
+        // It is the role of the statement that may or may not, and not that of its COMMIT.
+        run(&admin, "GRANT other TO r").await.unwrap();
+        all(&r, &["BEGIN", "ALTER TABLE mine ADD COLUMN c INT", "SET ROLE other", "COMMIT", "RESET ROLE"]).await;
+        assert_eq!(rows(&r, "SELECT * FROM mine").await, ["1|NULL"]);
     });
 }
 

@@ -106,6 +106,7 @@ impl Session {
 
     /// The batch of a transaction; `None` if there is nothing in it.
     async fn commit_open(&self, run: &Run, open: OpenTransaction) -> Result<Option<Committed>> {
+        open.check_rights(&self.authoriser())?;
         let (batch, definers) = open.into_batch()?;
         if batch.rows.is_empty() && batch.changes.is_empty() {
             return Ok(None);

@@ -5,14 +5,18 @@
 //!   order.
 //! - A definition that waits has a version that no batch will ever have, and no other definition has: what is kept between statements
 //!   by a definition's version is never taken for another's, nor outlives ROLLBACK.
+//! - COMMIT asks once more whether who made a change may make it: a table may have got another owner meanwhile.
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with `Conflict`, and so is
 //!   COMMIT.
 
+use crate::rights::{Authoriser, Need};
 use crate::session::auditing::Definer;
 use crate::session::core::{Run, Session, State, failed_transaction};
 use crate::session::transaction::Transaction;
+use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{NewBatch, Snapshot, TableRead};
+use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -119,6 +123,26 @@ impl PendingDefinitions {
         self.statements.iter().any(|statement| statement.changes.contains(&drop))
     }
 
+    /// Refuses what the role of one of its statements may not do any more to the tables that are there, by the newest visible definitions,
+    /// which are those of `authoriser`. What the transaction itself has made is its own.
+    pub(super) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
+        for statement in &self.statements {
+            let authoriser = authoriser.acting_as(&statement.definer.acting);
+            for change in &statement.changes {
+                match change {
+                    Change::CreateTable { .. } => authoriser.database(Privilege::Create)?,
+                    Change::DropTable { id } | Change::AlterTable { def: TableDef { id, .. }, .. } => {
+                        if let Some(entry) = authoriser.catalog().by_id(*id) {
+                            authoriser.table(Need::Ownership, entry)?;
+                        }
+                    }
+                    Change::Rights { .. } => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What COMMIT submits, and the statements that it is of.
     pub(super) fn into_parts(self) -> (Vec<Change>, Vec<Definer>) {
         let (mut changes, mut definers) = (Vec::new(), Vec::new());
@@ -193,7 +217,7 @@ mod tests {
     use super::*;
     use crate::dialect::definitions::{WithOptions, define};
     use alluvia_catalog::alter;
-    use alluvia_space::{DataType, TableDef};
+    use alluvia_space::DataType;
 
     fn def(id: u32, name: &str) -> TableDef {
         let columns = [("a".to_owned(), DataType::Int32.into(), true)];

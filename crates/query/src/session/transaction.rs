@@ -10,6 +10,7 @@
 //! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition that it makes.
 //! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
 
+use crate::rights::Authoriser;
 use crate::session::auditing::Definer;
 use crate::session::pending::{PendingDefinitions, in_log};
 use crate::session::settings::Settings;
@@ -280,6 +281,11 @@ impl OpenTransaction {
             None => false,
         });
         self.bytes = last.bytes;
+    }
+
+    /// Refuses what may not be changed any more by who has changed it, by the rights of now.
+    pub(crate) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
+        self.definitions.check_rights(authoriser)
     }
 
     /// What COMMIT submits, and the statements that have changed definitions.
