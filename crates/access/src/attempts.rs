@@ -4,6 +4,7 @@
 //! - Who gives wrong passwords waits, longer each time, and is refused after many.
 //! - A right password forgives the wrong ones of its role and no other's: whoever knows one role's password cannot guess another's by
 //!   logging in between.
+//! - Each role's are forgotten by themselves, whatever else comes from their address meanwhile.
 //! - A password is counted as wrong before it is looked at, and forgiven if it is right: however many are tried at once, no more
 //!   than the bound are.
 
@@ -14,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Wrong passwords of one address are forgotten after so long without one.
+/// Wrong passwords of one address for one role are forgotten after so long without one.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// From so many on, for whatever roles, an address is refused.
 const WRONG_MAX: u32 = 20;
@@ -50,8 +51,8 @@ impl Attempts {
     pub fn right(&self, peer: IpAddr, role: &str) {
         let mut wrong = self.wrong.lock();
         let Some(of_address) = wrong.get_mut(&peer) else { return };
-        of_address.by_role.remove(&self.hasher.hash_one(role));
-        if of_address.by_role.is_empty() {
+        of_address.remove(&self.hasher.hash_one(role));
+        if of_address.is_empty() {
             wrong.remove(&peer);
         }
     }
@@ -59,22 +60,30 @@ impl Attempts {
 
 type Wrong = HashMap<IpAddr, OfAddress>;
 
-/// How many wrong passwords an address has given for each role, and when the last.
-#[derive(Debug, Default)]
-struct OfAddress {
-    by_role: HashMap<u64, u32>,
+/// What an address has given, by role. There are never more roles than wrong passwords that count.
+type OfAddress = HashMap<u64, OfRole>;
+
+/// How many wrong passwords an address has given for a role, and when the last.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfRole {
+    count: u32,
     last: Duration,
 }
 
-impl OfAddress {
-    fn count(&self) -> u32 {
-        self.by_role.values().sum()
+impl OfRole {
+    fn counts(self, now: Duration) -> bool {
+        now.saturating_sub(self.last) < FORGET_AFTER
     }
+}
+
+/// How many are not forgotten yet.
+fn sum(known: &OfAddress, now: Duration) -> u32 {
+    known.values().filter(|of_role| of_role.counts(now)).map(|of_role| of_role.count).sum()
 }
 
 fn check(wrong: &Wrong, peer: IpAddr, now: Duration) -> Result<()> {
     match wrong.get(&peer) {
-        Some(known) if known.count() >= WRONG_MAX && now.saturating_sub(known.last) < FORGET_AFTER => {
+        Some(known) if sum(known, now) >= WRONG_MAX => {
             Err(Error::new(ErrorKind::Authentication, "too many wrong passwords came from this address")
                 .with_hint(format!("wait {} seconds", FORGET_AFTER.as_secs())))
         }
@@ -83,16 +92,19 @@ fn check(wrong: &Wrong, peer: IpAddr, now: Duration) -> Result<()> {
 }
 
 fn count(wrong: &mut Wrong, peer: IpAddr, role: u64, now: Duration) -> Duration {
-    wrong.retain(|_, known| now.saturating_sub(known.last) < FORGET_AFTER);
+    wrong.retain(|_, known| {
+        known.retain(|_, of_role| of_role.counts(now));
+        !known.is_empty()
+    });
     if wrong.len() >= ADDRESSES_MAX && !wrong.contains_key(&peer) {
         // An attack from everywhere: nobody is remembered, everybody waits.
         return LONGEST_WAIT;
     }
     let known = wrong.entry(peer).or_default();
     // No more than the bound are ever counted: `check` comes first, under the same lock.
-    *known.by_role.entry(role).or_default() += 1;
-    known.last = now;
-    FIRST_WAIT.saturating_mul(1 << (known.count() - 1).min(10)).min(LONGEST_WAIT)
+    let of_role = known.entry(role).or_default();
+    *of_role = OfRole { count: of_role.count + 1, last: now };
+    FIRST_WAIT.saturating_mul(1 << (sum(known, now) - 1).min(10)).min(LONGEST_WAIT)
 }
 
 #[cfg(test)]
@@ -147,5 +159,28 @@ mod tests {
         attempts.right(there, "ada");
         attempts.right(there, "bob");
         assert_eq!(attempts.admit(there, "bob", now).ok(), Some(FIRST_WAIT));
+    }
+
+    #[test]
+    fn wrong_passwords_are_forgotten_whoever_else_logs_in() {
+        let (attempts, here) = (Attempts::default(), IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(attempts.admit(here, "bob", Duration::ZERO).ok(), Some(FIRST_WAIT));
+        for at in 0..10 {
+            attempts.admit(here, "ada", Duration::from_secs(at * 30)).unwrap();
+            attempts.right(here, "ada");
+        }
+        let now = Duration::from_secs(300);
+        assert_eq!(attempts.admit(here, "bob", now).ok(), Some(FIRST_WAIT), "five minutes have passed");
+        // Until then they count for all of their address.
+        assert_eq!(attempts.admit(here, "ada", now + Duration::from_secs(1)).ok(), Some(2 * FIRST_WAIT));
+        // Somebody who logs in every 59 seconds, beside somebody whose password is wrong for ever, is never refused.
+        let later = |at: u64| now + Duration::from_secs(59 * at);
+        for at in 1..2_000 {
+            if at % 61 == 0 {
+                attempts.admit(here, "bob", later(at)).unwrap();
+            }
+            attempts.admit(here, "ada", later(at)).unwrap();
+            attempts.right(here, "ada");
+        }
     }
 }

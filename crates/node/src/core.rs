@@ -27,6 +27,8 @@ const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
 /// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
 /// too long for a thread that must not block.
 const SMALL_BYTES_MAX: usize = 64 << 10;
+/// The same of changes of definitions, each of which may be a table of many columns.
+const SMALL_CHANGES_MAX: usize = 8;
 
 /// One open data directory.
 #[derive(Debug)]
@@ -266,7 +268,8 @@ impl Store for Core {
     }
 
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
-        let is_small = batch.loads.is_empty() && rows_bytes(&batch) <= SMALL_BYTES_MAX;
+        let is_few = batch.loads.is_empty() && batch.changes.len() <= SMALL_CHANGES_MAX;
+        let is_small = is_few && rows_bytes(&batch) <= SMALL_BYTES_MAX;
         if is_small { self.committer.submit_then(batch, done) } else { Some((batch, done)) }
     }
 

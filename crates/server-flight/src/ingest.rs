@@ -39,7 +39,10 @@ pub(crate) async fn ingest(
         if mode == Mode::Append {
             return session.append_stream(&table, rows).await;
         }
-        let schema = rows.schema().await?.ok_or_else(|| malformed("an ingest came without a schema"))?;
+        let schema = rows.schema().await;
+        let schema = schema.and_then(|schema| schema.ok_or_else(|| malformed("an ingest came without a schema")));
+        // No statement has begun whose error would fail the transaction.
+        let schema = schema.inspect_err(|_| session.fail_transaction())?;
         match mode {
             Mode::CreateOrAppend => session.append_creating(&table, &schema, rows).await,
             _ => session.append_to_new(&table, &schema, rows).await,

@@ -12,7 +12,7 @@ use crate::own::Bounds;
 use crate::places::Connection;
 use crate::poll::{self, Polled, Told};
 use crate::server::Shared;
-use crate::statement::{Answered, run};
+use crate::statement::{Answered, run, run_text};
 use crate::work::beside;
 use crate::{auth, catalog, gate, own, parameters};
 use alluvia_query::{Command as Sort, Described};
@@ -100,8 +100,7 @@ impl Service {
         match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
-                let prepared = lane.session.prepare(&query.query)?;
-                run(&self.shared, caller, &lane, prepared, Vec::new(), bounds).await
+                run_text(&self.shared, caller, &lane, query.query, bounds, |_| Ok(())).await
             }
             Command::CommandPreparedStatementQuery(query) => {
                 self.run_kept(caller, &query.prepared_statement_handle, None, bounds).await
@@ -239,9 +238,7 @@ impl Service {
         let answered = match command {
             Command::CommandStatementUpdate(update) => {
                 let lane = caller.login.lane(update.transaction_id.as_ref())?;
-                let prepared = lane.session.prepare(&update.query)?;
-                refuse_rows(prepared.statement().command())?;
-                run(&self.shared, caller, &lane, prepared, Vec::new(), Bounds::None).await?
+                run_text(&self.shared, caller, &lane, update.query, Bounds::None, refuse_rows).await?
             }
             Command::CommandPreparedStatementUpdate(update) => {
                 let handle = update.prepared_statement_handle;

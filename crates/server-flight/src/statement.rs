@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Several rows of parameters are one batch: of the transaction, or of one of their own.
+//! - A text is parsed in its lane's turn: one that cannot be fails the lane's transaction, and not beneath a statement that runs.
 //! - A statement that would change what the protocol keeps track of (the end of a named transaction, COPY through the client) is
 //!   refused by name.
 
@@ -90,27 +91,7 @@ pub(crate) async fn run(
     refuse(lane, &prepared)?;
     if rows.len() < 2 {
         let values = rows.pop().unwrap_or_default();
-        let work = move |lane: Arc<Lane>| async move {
-            let outcome = match bounds {
-                Bounds::None => lane.session.execute_prepared(&prepared, &values).await?,
-                Bounds::Columns => lane.session.answer_prepared(&prepared, &values).await?.with_bounds()?,
-                Bounds::Refinements => match lane.session.refine_prepared(&prepared, &values).await? {
-                    Refining::Rows(outcome) => outcome,
-                    Refining::Looks(refinements) => {
-                        let refined = Box::new(Refined::begin(refinements).await?);
-                        let schema = Arc::clone(refined.schema());
-                        return Ok(Answered::Rows(Waiting { given: Given::Refined(refined), schema }));
-                    }
-                },
-            };
-            Ok(match &outcome.rows {
-                Some(rows) => {
-                    let schema = plain_schema(&rows.schema(), &outcome.tag, outcome.used());
-                    Answered::Rows(Waiting { given: Given::Rows(outcome), schema })
-                }
-                None => Answered::Done(count(&outcome.tag), ending(&outcome)),
-            })
-        };
+        let work = move |lane: Arc<Lane>| async move { once(&lane, &prepared, &values, bounds).await };
         return beside(shared, caller, lane, work).await;
     }
     if prepared.statement().command() != Command::Insert {
@@ -130,6 +111,46 @@ pub(crate) async fn run(
         Ok(answered)
     };
     beside(shared, caller, &own, work).await
+}
+
+/// Parses a text, and runs its statement once, in the lane's turn. `check` refuses what is not for the call.
+pub(crate) async fn run_text(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    lane: &Arc<Lane>,
+    sql: String,
+    bounds: Bounds,
+    check: fn(Command) -> Result<()>,
+) -> Result<Answered> {
+    let work = move |lane: Arc<Lane>| async move {
+        let prepared = lane.session.prepare(&sql)?;
+        check(prepared.statement().command())?;
+        refuse(&lane, &prepared)?;
+        once(&lane, &prepared, &[], bounds).await
+    };
+    beside(shared, caller, lane, work).await
+}
+
+async fn once(lane: &Lane, prepared: &Prepared, values: &[ScalarValue], bounds: Bounds) -> Result<Answered> {
+    let outcome = match bounds {
+        Bounds::None => lane.session.execute_prepared(prepared, values).await?,
+        Bounds::Columns => lane.session.answer_prepared(prepared, values).await?.with_bounds()?,
+        Bounds::Refinements => match lane.session.refine_prepared(prepared, values).await? {
+            Refining::Rows(outcome) => outcome,
+            Refining::Looks(refinements) => {
+                let refined = Box::new(Refined::begin(refinements).await?);
+                let schema = Arc::clone(refined.schema());
+                return Ok(Answered::Rows(Waiting { given: Given::Refined(refined), schema }));
+            }
+        },
+    };
+    Ok(match &outcome.rows {
+        Some(rows) => {
+            let schema = plain_schema(&rows.schema(), &outcome.tag, outcome.used());
+            Answered::Rows(Waiting { given: Given::Rows(outcome), schema })
+        }
+        None => Answered::Done(count(&outcome.tag), ending(&outcome)),
+    })
 }
 
 async fn insert(lane: &Lane, prepared: &Prepared, rows: &[Vec<ScalarValue>]) -> Result<Answered> {

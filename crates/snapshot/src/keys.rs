@@ -118,17 +118,17 @@ impl KeyFiles {
         let last = self.records.last().map_or(Version(0), |record| record.version);
         let mut new: VecDeque<KeyRecord> = records.iter().filter(|record| record.version > last).copied().collect();
         while !new.is_empty() {
-            if self.records.len() >= FILE_RECORDS_MAX {
-                self.full.push_back((self.newest, newest_micros(&self.records)));
-                self.newest += 1;
-                self.records = Vec::new();
-            }
-            let room = (FILE_RECORDS_MAX - self.records.len()).min(new.len());
-            let mut grown = self.records.clone();
+            let is_full = self.records.len() >= FILE_RECORDS_MAX;
+            let number = self.newest + u64::from(is_full);
+            let mut grown = if is_full { Vec::new() } else { self.records.clone() };
+            let room = (FILE_RECORDS_MAX - grown.len()).min(new.len());
             grown.extend(new.drain(..room));
-            // What was not written is not remembered as written.
-            write_atomic(disk, &path(&self.dir, self.newest), KEYS_MAGIC, &encode(&grown))?;
-            self.records = grown;
+            // What was not written is not remembered as written, nor is what was written before forgotten: it would be written again.
+            write_atomic(disk, &path(&self.dir, number), KEYS_MAGIC, &encode(&grown))?;
+            if is_full {
+                self.full.push_back((self.newest, newest_micros(&self.records)));
+            }
+            (self.newest, self.records) = (number, grown);
         }
         while let Some(&(number, newest)) = self.full.front()
             && newest < oldest_micros
@@ -218,6 +218,23 @@ mod tests {
             read.iter().map(|record| record.version.0).collect::<Vec<_>>(),
             (FILE_RECORDS_MAX as u64 + 1..=count + 1).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn a_write_that_fails_at_the_end_of_a_file_writes_no_key_twice() {
+        let (disk, dir) = (FaultDisk::new(), Path::new("/db"));
+        disk.create_dir_all(dir).unwrap();
+        let (mut files, _) = KeyFiles::load(disk.as_ref(), dir).unwrap();
+        let all: Vec<KeyRecord> = (1..=FILE_RECORDS_MAX as u64 + 10).map(record).collect();
+        files.add(disk.as_ref(), &all[..FILE_RECORDS_MAX], 0).unwrap();
+        // The sort is tried again with all that it takes out of the log: what the full file has is among that.
+        for _ in 0..2 {
+            disk.fail_write(1);
+            assert!(files.add(disk.as_ref(), &all[10..], 0).is_err());
+        }
+        files.add(disk.as_ref(), &all[10..], 0).unwrap();
+        assert_eq!((files.newest, files.full.len()), (2, 1));
+        assert_eq!(KeyFiles::load(disk.as_ref(), dir).unwrap().1, all);
     }
 
     #[test]

@@ -117,6 +117,9 @@ pub(super) fn keys(disk: &dyn Disk, dir: &Path, replayed: &Replayed, report: &mu
         Ok((_, records)) => records,
         Err(error) => return report.find(error),
     };
+    // A write that failed at the end of a file once made the next file say again what was said: that is no other batch.
+    let mut said: HashMap<(BatchKey, Version), KeyRecord> = HashMap::with_capacity(records.len());
+    records.retain(|record| said.insert((record.key, record.version), *record) != Some(*record));
     let not_after = |pair: &&[KeyRecord]| pair[0].version >= pair[1].version;
     if let Some(pair) = records.windows(2).find(not_after) {
         let (one, other) = (pair[0].version, pair[1].version);

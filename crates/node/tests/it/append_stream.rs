@@ -3,11 +3,12 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
-use alluvia_query::Session;
+use alluvia_query::copy::{CopyOptions, Hints};
+use alluvia_query::{Ingest, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -130,6 +131,69 @@ fn many_rows_are_one_version_and_an_error_after_them_leaves_nothing() {
         assert_eq!(taken.committed.unwrap().version.0, 2, "what was refused took no version");
         let found = answer(&session, "SELECT count(*) AS n, count(DISTINCT a) AS d, sum(a) AS s FROM t").await;
         assert!(found.contains("| 500000 | 500000 | 124999750000 |"), "{found}");
+    });
+}
+
+/// Sessions may be shared: what fails the transaction while its rows come must not make a batch of them.
+#[test]
+fn rows_of_a_transaction_that_fails_meanwhile_are_nobodys() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a INT)").await.unwrap();
+        let one = batch(vec![("a", column(&[Some(1)], 0))]);
+        for is_new in [false, true] {
+            session.sql("BEGIN").await.unwrap();
+            let rows = futures::stream::once(async {
+                assert!(session.prepare("SELEC").is_err());
+                Ok(one.clone())
+            });
+            let taken = match is_new {
+                false => session.append_stream("t", rows).await,
+                true => session.append_to_new("u", one.schema_ref(), rows).await,
+            };
+            assert_eq!(taken.unwrap_err().kind(), ErrorKind::FailedTransaction);
+            session.sql("ROLLBACK").await.unwrap();
+            assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
+            assert_eq!(session.sql("SELECT * FROM u").await.unwrap_err().kind(), ErrorKind::UndefinedTable);
+        }
+        // What is a batch of its own is none beside a transaction.
+        session.sql("BEGIN").await.unwrap();
+        let body = Ingest {
+            table: "t".to_owned(),
+            columns: Vec::new(),
+            options: CopyOptions::default(),
+            is_array: false,
+            key: None,
+            name: "the body".to_owned(),
+            bytes_max: 1 << 20,
+            hints: Hints::default(),
+        };
+        let error = session.ingest(body, Box::new("7\n".as_bytes())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transaction);
+        session.sql("ROLLBACK").await.unwrap();
+        assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
+    });
+}
+
+#[test]
+fn rows_for_a_table_that_cannot_be_made_fail_their_transaction() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a INT)").await.unwrap();
+        let schema = Schema::new(vec![Field::new("s", DataType::Struct(Fields::empty()), true)]);
+        for may_be_there in [false, true] {
+            session.sql("BEGIN").await.unwrap();
+            session.sql("INSERT INTO t VALUES (1)").await.unwrap();
+            let taken = match may_be_there {
+                false => session.append_to_new("u", &schema, stream(Vec::new())).await,
+                true => session.append_creating("u", &schema, stream(Vec::new())).await,
+            };
+            assert_eq!(taken.unwrap_err().kind(), ErrorKind::NotSupported);
+            assert_eq!(session.sql("COMMIT").await.unwrap().tag, "ROLLBACK");
+            assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
+        }
     });
 }
 

@@ -389,4 +389,11 @@ fn idempotency_keys_that_cannot_be_are_found() {
     assert_eq!(after(&[record("a", 1, 0), record("b", 2, 5), record("a", 3, eight_days)]), Vec::<String>::new());
     assert_one(&after(&[record("a", 1, 0), record("a", 2, 5)]), &["versions 1 and 2 have the same key"]);
     assert_one(&after(&[record("a", 1_000_000, 0)]), &["version 1000000", "the log does not reach"]);
+    // Two files that say the same contradict nothing.
+    let repeated = found_after(|dir| {
+        let (mut files, _) = KeyFiles::load(&RealDisk::new(), dir).unwrap();
+        files.add(&RealDisk::new(), &[record("a", 1, 0), record("b", 2, 5)], i64::MIN).unwrap();
+        fs::copy(dir.join("keys-00000001"), dir.join("keys-00000002")).unwrap();
+    });
+    assert_eq!(repeated, Vec::<String>::new());
 }

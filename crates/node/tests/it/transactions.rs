@@ -150,10 +150,46 @@ fn who_makes_a_table_in_a_transaction_owns_it_and_may_what_they_might_outside() 
         // What is revoked is gone at once.
         run(&admin, "REVOKE CREATE ON DATABASE alluvia FROM r").await.unwrap();
         assert_eq!(refused(&r, "CREATE TABLE more (a INT)").await, ErrorKind::Forbidden);
-        all(&r, &["ROLLBACK TO s", "COMMIT"]).await;
+        run(&r, "ROLLBACK TO s").await.unwrap();
+        assert_eq!(refused(&r, "COMMIT").await, ErrorKind::Forbidden);
+        assert_eq!(refused(&r, "SELECT * FROM mine").await, ErrorKind::UndefinedTable);
+        run(&admin, "GRANT CREATE ON DATABASE alluvia TO r").await.unwrap();
+        all(&r, &["BEGIN", "CREATE TABLE mine (a INT)", "INSERT INTO mine VALUES (1)", "COMMIT"]).await;
         assert_eq!(rows(&r, "SELECT * FROM mine").await, ["1"]);
         assert_eq!(refused(&other, "SELECT * FROM mine").await, ErrorKind::Forbidden);
         assert_eq!(rows(&admin, "SELECT tableowner FROM pg_tables WHERE tablename = 'mine'").await, ["r"]);
+        // A table that has another owner meanwhile is not the transaction's to change any more.
+        for change in ["DROP TABLE mine", "ALTER TABLE mine ADD COLUMN b INT"] {
+            all(&r, &["BEGIN", change]).await;
+            run(&admin, "ALTER TABLE mine OWNER TO other").await.unwrap();
+            assert_eq!(refused(&r, "COMMIT").await, ErrorKind::Forbidden, "{change}");
+            assert_eq!(rows(&other, "SELECT * FROM mine").await, ["1"], "{change}");
+            run(&admin, "ALTER TABLE mine OWNER TO r").await.unwrap();
+        }
+        // It is the role of the statement that may or may not, and not that of its COMMIT.
+        run(&admin, "GRANT other TO r").await.unwrap();
+        all(&r, &["BEGIN", "ALTER TABLE mine ADD COLUMN c INT", "SET ROLE other", "COMMIT", "RESET ROLE"]).await;
+        assert_eq!(rows(&r, "SELECT * FROM mine").await, ["1|NULL"]);
+    });
+}
+
+#[test]
+fn the_audit_log_names_the_role_that_each_statement_ran_as() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    block_on(async {
+        let session = db.session();
+        all(&session, &["CREATE ROLE one", "CREATE ROLE two", "CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"])
+            .await;
+        all(&session, &["ALTER TABLE t OWNER TO one", "ALTER TABLE u OWNER TO two"]).await;
+        all(&session, &["BEGIN", "SET ROLE one", "ALTER TABLE t ADD COLUMN b INT", "SET ROLE two", "DROP TABLE u"])
+            .await;
+        all(&session, &["RESET ROLE", "CREATE TABLE v (a INT)", "COMMIT"]).await;
+        let lines = "SELECT sql, role_name, outcome FROM alluvia.audit WHERE event = 'ddl' \
+                     ORDER BY version DESC NULLS LAST, sql LIMIT 3";
+        let wanted =
+            ["ALTER TABLE t ADD COLUMN b INT|one|done", "CREATE TABLE v (a INT)|NULL|done", "DROP TABLE u|two|done"];
+        assert_eq!(rows(&session, lines).await, wanted);
     });
 }
 
@@ -175,6 +211,24 @@ fn a_transaction_holds_as_much_as_it_may_and_says_so() {
         run(&session, "COMMIT").await.unwrap();
         assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["0"]);
         assert_eq!(refused(&session, "SELECT * FROM u").await, ErrorKind::UndefinedTable);
+        // A column that is added to rows that wait is theirs, too: 16 bytes each, where the rows have a bit.
+        let narrow = format!("INSERT INTO narrow SELECT value % 2 = 0 FROM generate_series(1, {})", most / 2);
+        all(&session, &["CREATE TABLE narrow (a BOOLEAN)", "BEGIN", &narrow, "SAVEPOINT s"]).await;
+        assert_eq!(refused(&session, "ALTER TABLE narrow ADD COLUMN b TEXT").await, ErrorKind::OutOfMemory);
+        all(&session, &["ROLLBACK TO s", "ALTER TABLE narrow ADD COLUMN b INT", "ROLLBACK"]).await;
+        // And so are definitions.
+        let columns: Vec<String> = (0..1_000).map(|at| format!("c{at} INT")).collect();
+        let columns = columns.join(", ");
+        run(&session, "BEGIN").await.unwrap();
+        let mut made = 0;
+        let error = loop {
+            match run(&session, &format!("CREATE TABLE wide{made} ({columns})")).await {
+                Ok(()) if made < 200 => made += 1,
+                done => break done.unwrap_err(),
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        run(&session, "ROLLBACK").await.unwrap();
     });
 }
 
@@ -224,7 +278,7 @@ fn statements_of_a_transaction_do_what_they_do_without_one() {
                 let start = "CREATE TABLE t (a INT, b TEXT) WITH (dimensions = 'b', measures = 'a')";
                 for session in [&session, &plain] {
                     all(session, &[start, "INSERT INTO t VALUES (1, 'x'), (2, NULL)"]).await;
-                    if random.0 & 1 == 0 {
+                    if seed & 1 == 0 {
                         run(session, "CALL alluvia.merge()").await.unwrap();
                     }
                 }

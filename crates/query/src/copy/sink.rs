@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Memory holds at most `inline_bytes_max` of rows, and what the store's own staging holds.
-//! - A sink that is dropped before it is committed leaves nothing: its staged segments are removed with it.
+//! - A sink that is dropped before it is committed leaves nothing: its staged segments are removed with it. So do the rows of a finished
+//!   one, until a batch has taken them: whoever waits for the end of staging may be gone when it comes.
 
 use crate::copy::tight::compact;
 use alluvia_snapshot::{Load, NewBatch, NewRows, StagedLoad, Store};
@@ -33,7 +34,23 @@ pub(crate) enum SinkRows {
     /// For the log.
     Inline(NewRows),
     /// Already in synced segments.
-    Staged(StagedLoad),
+    Staged(Staged),
+}
+
+/// Segments that no batch names yet.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    store: Arc<dyn Store>,
+    /// `None` once a batch has taken them.
+    load: Option<StagedLoad>,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(load) = self.load.take() {
+            self.store.discard(NewBatch { loads: vec![load], ..NewBatch::default() });
+        }
+    }
 }
 
 impl Sink {
@@ -71,7 +88,7 @@ impl Sink {
     /// Syncs what is staged. Blocks.
     pub(crate) fn finish(self) -> Result<SinkRows> {
         if let Some(load) = self.load {
-            return Ok(SinkRows::Staged(load.finish()?));
+            return Ok(SinkRows::Staged(Staged { store: self.store, load: Some(load.finish()?) }));
         }
         if self.held.is_empty() {
             return Ok(SinkRows::Nothing);
@@ -87,7 +104,7 @@ impl SinkRows {
         match self {
             SinkRows::Nothing => {}
             SinkRows::Inline(rows) => batch.rows.push(rows),
-            SinkRows::Staged(load) => batch.loads.push(load),
+            SinkRows::Staged(mut staged) => batch.loads.extend(staged.load.take()),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What statements write into the audit log.
 //!
-//! Invariant: whatever changes definitions, roles or grants goes through [`Session::submit`], and so through here.
+//! Invariants:
+//! - Whatever changes definitions, roles or grants goes through [`Session::submit`], and so through here.
+//! - A line names the role that its statement ran as, whatever the session acts as when the statement's transaction commits.
 
-use crate::rights::{Audit, AuditEvent, is_refusal, write_refused_statement};
-use crate::session::core::{Session, blocking};
+use crate::rights::{Audit, AuditEvent, Authoriser, is_refusal, write_refused_statement};
+use crate::session::core::{Run, Session, blocking};
 use alluvia_access::LogIn;
 use alluvia_catalog::Change;
 use alluvia_snapshot::{Committed, NewBatch};
@@ -12,6 +14,21 @@ use futures::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// A statement that changes definitions, and who it is that does.
+#[derive(Clone, Debug)]
+pub(crate) struct Definer {
+    pub(super) text: Arc<str>,
+    /// Of SET ROLE, when the statement ran; empty for none.
+    pub(super) acting: Arc<str>,
+}
+
+impl Definer {
+    /// A statement on its way.
+    pub(super) fn of(run: &Run) -> Definer {
+        Definer { text: Arc::clone(&run.text), acting: Arc::clone(&run.settings.role) }
+    }
+}
+
 impl Session {
     /// As [`Engine::trusted`](crate::Engine::trusted), of whom the session was introduced to.
     pub fn trusted(&self, peer: IpAddr, kind: LogIn) -> BoxFuture<'static, ()> {
@@ -19,20 +36,21 @@ impl Session {
         self.engine.trusted(&client.user, client.protocol, peer, kind)
     }
 
-    fn audit_of(&self, event: AuditEvent, sql: &str) -> Audit {
-        let authoriser = self.authoriser();
-        Audit::new(self.engine.store(), event, &self.client()).of_statement(self.id, sql, &authoriser)
+    fn audit_of(&self, event: AuditEvent, sql: &str, authoriser: &Authoriser) -> Audit {
+        Audit::new(self.engine.store(), event, &self.client()).of_statement(self.id, sql, authoriser)
     }
 
     /// Writes of each statement of a batch that it is about to change definitions or rights, if the batch does; then its end is to be
     /// written, too.
-    pub(super) async fn audit_changes(&self, texts: &[Arc<str>], batch: &NewBatch) -> Result<Vec<Audit>> {
+    pub(super) async fn audit_changes(&self, definers: &[Definer], batch: &NewBatch) -> Result<Vec<Audit>> {
         if batch.changes.is_empty() {
             return Ok(Vec::new());
         }
         let of_rights = batch.changes.iter().all(|change| matches!(change, Change::Rights { .. }));
         let event = if of_rights { AuditEvent::Rights } else { AuditEvent::Ddl };
-        let audits: Vec<Audit> = texts.iter().map(|text| self.audit_of(event, text)).collect();
+        let authoriser = self.authoriser();
+        let audit = |definer: &Definer| self.audit_of(event, &definer.text, &authoriser.acting_as(&definer.acting));
+        let audits: Vec<Audit> = definers.iter().map(audit).collect();
         let begins = audits.clone();
         blocking(move || begins.iter().try_for_each(|audit| audit.write("begins", None, None))).await?;
         Ok(audits)
@@ -44,8 +62,9 @@ impl Session {
         if !is_refusal(error) {
             return;
         }
-        let (audit, refused) = (self.audit_of(AuditEvent::Refused, text), error.clone());
-        let (engine, user) = (Arc::clone(&self.engine), self.authoriser().session_user().to_owned());
+        let authoriser = self.authoriser();
+        let (audit, refused) = (self.audit_of(AuditEvent::Refused, text, &authoriser), error.clone());
+        let (engine, user) = (Arc::clone(&self.engine), authoriser.session_user().to_owned());
         if let Err(error) = blocking(move || write_refused_statement(&engine, &user, &audit, &refused)).await {
             tracing::error!(%error, "a refusal could not be written into the audit log");
         }

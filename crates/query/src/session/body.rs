@@ -86,6 +86,7 @@ impl Session {
     }
 
     async fn ingest_here(&self, run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
+        self.check_outside("a body of rows")?;
         self.check_writable("INSERT")?;
         let key = ingest.key(self)?;
         let entry = self.table_for(INSERT, &ingest.table)?;

@@ -1,13 +1,17 @@
 //! Batches on their way from a session to the store, and the wait for what it wrote.
 //!
 //! Invariants:
-//! - Whatever a session commits goes through [`Session::submit`]: its audit line is written before the store hears of it.
+//! - Whatever a session commits, but for COPY's own batches, goes through [`Session::submit`]: its audit line is written before the store
+//!   hears of it.
+//! - Nothing commits beside a transaction: COMMIT has taken it out of the session's state before it submits, and what belongs to one that
+//!   has failed meanwhile is refused.
 //! - Segments that were staged for a batch which is refused before that are removed: nothing names them, and nothing ever will.
 
 use crate::rights::Audit;
-use crate::session::auditing::audit_ends;
-use crate::session::core::{Run, Session, blocking};
+use crate::session::auditing::{Definer, audit_ends};
+use crate::session::core::{Run, Session, blocking, failed_transaction};
 use crate::session::progress::Phase;
+use crate::session::transaction::Transaction;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, Result, Version};
 use std::sync::Arc;
@@ -16,13 +20,13 @@ use tracing::{Instrument, info_span};
 impl Session {
     /// Commits one batch. Its producer is the session's, unless the batch names another.
     pub(crate) async fn submit(&self, run: &Run, batch: NewBatch) -> Result<Committed> {
-        self.submit_of(run, batch, std::slice::from_ref(&run.text)).await
+        self.submit_of(run, batch, &[Definer::of(run)]).await
     }
 
     /// The same, of the statements that have changed definitions by it.
-    pub(super) async fn submit_of(&self, run: &Run, mut batch: NewBatch, texts: &[Arc<str>]) -> Result<Committed> {
+    pub(super) async fn submit_of(&self, run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
         let store = Arc::clone(self.engine.store());
-        let audits = match self.before_commit(run, &batch, texts).await {
+        let audits = match self.before_commit(run, &batch, definers).await {
             Ok(audits) => audits,
             Err(error) => {
                 if !batch.loads.is_empty() {
@@ -51,10 +55,19 @@ impl Session {
     }
 
     /// What may still refuse a batch of which nothing was told to the store.
-    async fn before_commit(&self, run: &Run, batch: &NewBatch, texts: &[Arc<str>]) -> Result<Vec<Audit>> {
+    async fn before_commit(&self, run: &Run, batch: &NewBatch, definers: &[Definer]) -> Result<Vec<Audit>> {
+        self.check_alone()?;
         run.token.check()?;
         run.progress.set_phase(Phase::Committing);
-        self.audit_changes(texts, batch).await
+        self.audit_changes(definers, batch).await
+    }
+
+    /// Refuses what would commit by itself while there is a transaction, open or failed.
+    fn check_alone(&self) -> Result<()> {
+        match self.state.lock().transaction {
+            Transaction::None => Ok(()),
+            Transaction::Open(_) | Transaction::Failed(_) => Err(failed_transaction()),
+        }
     }
 
     /// Remembers that this session wrote `version`.

@@ -106,11 +106,12 @@ impl Session {
 
     /// The batch of a transaction; `None` if there is nothing in it.
     async fn commit_open(&self, run: &Run, open: OpenTransaction) -> Result<Option<Committed>> {
-        let (batch, texts) = open.into_batch()?;
+        open.check_rights(&self.authoriser())?;
+        let (batch, definers) = open.into_batch()?;
         if batch.rows.is_empty() && batch.changes.is_empty() {
             return Ok(None);
         }
-        self.submit_of(run, batch, &texts).await.map(Some).map_err(conflict)
+        self.submit_of(run, batch, &definers).await.map(Some).map_err(conflict)
     }
 
     /// ROLLBACK: as if the transaction had not been, its SETs included.

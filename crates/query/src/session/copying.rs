@@ -90,7 +90,7 @@ impl Session {
                 let entry = self.table_for(INSERT, &user_table(&table)?)?;
                 let columns = columns.iter().map(name_of).collect();
                 let mut context = self.copy_context(run, &streams);
-                let held = self.is_open().then(|| Arc::new(Mutex::new(self.held())));
+                let held = self.is_open()?.then(|| Arc::new(Mutex::new(self.held())));
                 if held.is_some() {
                     // COMMIT numbers the batch.
                     (context.mark, context.held) = (None, held.clone());

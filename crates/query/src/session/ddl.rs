@@ -50,7 +50,7 @@ impl Session {
         let def = define(id, &create.name, &columns, &create.with, seed)?;
         let all: Vec<usize> = (0..def.columns.len()).collect();
         let mapping = mapping(&def, &all);
-        if self.is_open() {
+        if self.is_open()? {
             let rows = self.read_all(run, &planned, &def, &mapping).await?;
             let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
             run.progress.add_rows(count as u64);

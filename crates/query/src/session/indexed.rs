@@ -148,7 +148,7 @@ impl Session {
         let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
         let Some(read) = snapshot.tables.values().next().cloned() else { return Ok(None) };
         if let Transaction::Open(open) = &self.state.lock().transaction
-            && open.pending(&snapshot.catalog)?.contains_key(&read.entry.def.id)
+            && open.has_rows(&snapshot.catalog, read.entry.def.id)?
         {
             return Ok(None);
         }

@@ -6,7 +6,6 @@ use crate::copy::{assign, tight_batch};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
-use crate::session::transaction::Transaction;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, NewBatch, NewRows, ProducerMark};
 use alluvia_space::TableDef;
@@ -72,19 +71,22 @@ impl Session {
         BatchBuilder { session: self, tables: Vec::new(), producer: None }
     }
 
+    /// Refuses what is a batch of its own while a transaction is open, or has failed.
+    pub(super) fn check_outside(&self, what: &str) -> Result<()> {
+        if !self.in_transaction() {
+            return Ok(());
+        }
+        let message = format!("{what} is a batch of its own, and a transaction is open");
+        Err(Error::new(ErrorKind::Transaction, message).with_hint("COMMIT or ROLLBACK first, or use another session"))
+    }
+
     async fn commit_rows(
         &self,
         run: &Run,
         tables: Vec<(String, Vec<RecordBatch>)>,
         producer: Option<ProducerMark>,
     ) -> Result<Committed> {
-        if !matches!(self.state.lock().transaction, Transaction::None) {
-            return Err(Error::new(
-                ErrorKind::Transaction,
-                "an append is a batch of its own, and a transaction is open",
-            )
-            .with_hint("COMMIT or ROLLBACK first, or use another session"));
-        }
+        self.check_outside("an append")?;
         self.check_writable("INSERT")?;
         let mut rows: Vec<NewRows> = Vec::new();
         for (table, batches) in tables {

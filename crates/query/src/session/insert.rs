@@ -48,7 +48,7 @@ impl Session {
             return Err(too_many(&entry.def, width, targets.len()));
         }
         let mapping = mapping(&entry.def, &targets);
-        if self.is_open() {
+        if self.is_open()? {
             let rows = self.read_all(run, &planned, &entry.def, &mapping).await?;
             return Ok(self.write(run, &entry, rows).await?.with_used(planned.used()));
         }
@@ -61,9 +61,13 @@ impl Session {
         Ok(inserted(rows, committed).with_used(used))
     }
 
-    /// Whether rows go into an open transaction.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.state.lock().transaction, Transaction::Open(_))
+    /// Whether rows go into an open transaction. One that has failed since the statement began is not none: it takes nothing.
+    pub(super) fn is_open(&self) -> Result<bool> {
+        match self.state.lock().transaction {
+            Transaction::None => Ok(false),
+            Transaction::Open(_) => Ok(true),
+            Transaction::Failed(_) => Err(failed_transaction()),
+        }
     }
 
     /// Rows of one table into the open transaction, or as a batch of their own.
@@ -81,9 +85,13 @@ impl Session {
         }
         {
             let mut state = self.state.lock();
-            if let Transaction::Open(open) = &mut state.transaction {
-                open.push(entry, batches, self.pending_bytes_max())?;
-                return Ok(inserted(rows as u64, None));
+            match &mut state.transaction {
+                Transaction::None => {}
+                Transaction::Open(open) => {
+                    open.push(entry, batches, self.pending_bytes_max())?;
+                    return Ok(inserted(rows as u64, None));
+                }
+                Transaction::Failed(_) => return Err(failed_transaction()),
             }
         }
         let new_rows = NewRows { table: entry.def.id, checked_at: entry.changed_at, batches };
@@ -101,7 +109,7 @@ impl Session {
     }
 
     /// What a transaction may hold in memory.
-    fn pending_bytes_max(&self) -> u64 {
+    pub(super) fn pending_bytes_max(&self) -> u64 {
         self.engine.store().info().tail_bytes_max / 4
     }
 

@@ -5,13 +5,18 @@
 //!   order.
 //! - A definition that waits has a version that no batch will ever have, and no other definition has: what is kept between statements
 //!   by a definition's version is never taken for another's, nor outlives ROLLBACK.
+//! - COMMIT asks once more whether who made a change may make it: a table may have got another owner meanwhile.
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with `Conflict`, and so is
 //!   COMMIT.
 
-use crate::session::core::{Run, Session, State};
+use crate::rights::{Authoriser, Need};
+use crate::session::auditing::Definer;
+use crate::session::core::{Run, Session, State, failed_transaction};
 use crate::session::transaction::Transaction;
+use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{NewBatch, Snapshot, TableRead};
+use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -59,7 +64,7 @@ pub(super) struct PendingDefinitions {
 struct Changed {
     version: Version,
     changes: Vec<Change>,
-    text: Arc<str>,
+    definer: Definer,
 }
 
 impl PendingDefinitions {
@@ -86,20 +91,20 @@ impl PendingDefinitions {
         Ok(seen)
     }
 
-    /// Adds what the statement `text` changes. Gives the definitions with it.
+    /// Adds what the statement of `definer` changes. Gives the definitions with it.
     pub(super) fn push(
         &mut self,
         newest: &Arc<Catalog>,
         version: Version,
         changes: Vec<Change>,
-        text: &Arc<str>,
+        definer: Definer,
     ) -> Result<Arc<Catalog>> {
         if self.statements.len() >= STATEMENTS_MAX {
             let message = format!("the transaction has changed definitions {STATEMENTS_MAX} times");
             return Err(Error::new(ErrorKind::Busy, message).with_hint("COMMIT more often"));
         }
         let seen = Arc::new(self.over(newest)?.apply(version, &changes)?);
-        self.statements.push(Changed { version, changes, text: Arc::clone(text) });
+        self.statements.push(Changed { version, changes, definer });
         self.seen = Some((newest.version, Arc::clone(&seen)));
         Ok(seen)
     }
@@ -118,17 +123,37 @@ impl PendingDefinitions {
         self.statements.iter().any(|statement| statement.changes.contains(&drop))
     }
 
-    /// What COMMIT submits, and the texts of the statements that it is of.
-    pub(super) fn into_parts(self) -> (Vec<Change>, Vec<Arc<str>>) {
-        let (mut changes, mut texts) = (Vec::new(), Vec::new());
+    /// Refuses what the role of one of its statements may not do any more to the tables that are there, by the newest visible definitions,
+    /// which are those of `authoriser`. What the transaction itself has made is its own.
+    pub(super) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
+        for statement in &self.statements {
+            let authoriser = authoriser.acting_as(&statement.definer.acting);
+            for change in &statement.changes {
+                match change {
+                    Change::CreateTable { .. } => authoriser.database(Privilege::Create)?,
+                    Change::DropTable { id } | Change::AlterTable { def: TableDef { id, .. }, .. } => {
+                        if let Some(entry) = authoriser.catalog().by_id(*id) {
+                            authoriser.table(Need::Ownership, entry)?;
+                        }
+                    }
+                    Change::Rights { .. } => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What COMMIT submits, and the statements that it is of.
+    pub(super) fn into_parts(self) -> (Vec<Change>, Vec<Definer>) {
+        let (mut changes, mut definers) = (Vec::new(), Vec::new());
         for statement in self.statements {
-            texts.push(statement.text);
+            definers.push(statement.definer);
             changes.extend(statement.changes.into_iter().map(|change| match change {
                 Change::AlterTable { def, was } => Change::AlterTable { def, was: in_log(was) },
                 other => other,
             }));
         }
-        (changes, texts)
+        (changes, definers)
     }
 }
 
@@ -153,8 +178,13 @@ impl Session {
         {
             let newest = self.engine.store().catalog();
             let mut state = self.state.lock();
-            if let Transaction::Open(open) = &mut state.transaction {
-                return open.change(&newest, self.engine.waiting_version(), changes, &run.text);
+            match &mut state.transaction {
+                Transaction::None => {}
+                Transaction::Open(open) => {
+                    let bytes_max = self.pending_bytes_max();
+                    return open.change(&newest, self.engine.waiting_version(), changes, Definer::of(run), bytes_max);
+                }
+                Transaction::Failed(_) => return Err(failed_transaction()),
             }
         }
         self.submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
@@ -187,7 +217,7 @@ mod tests {
     use super::*;
     use crate::dialect::definitions::{WithOptions, define};
     use alluvia_catalog::alter;
-    use alluvia_space::{DataType, TableDef};
+    use alluvia_space::DataType;
 
     fn def(id: u32, name: &str) -> TableDef {
         let columns = [("a".to_owned(), DataType::Int32.into(), true)];
@@ -204,12 +234,12 @@ mod tests {
 
     #[test]
     fn changes_are_seen_over_whatever_is_newest_until_they_conflict() {
-        let text: Arc<str> = "a statement".into();
+        let definer = || Definer { text: "a statement".into(), acting: "".into() };
         let newest = Arc::new(Catalog::default().apply(Version(1), &[create(1, "t")]).unwrap());
         let mut own = PendingDefinitions::default();
-        own.push(&newest, waiting(1), vec![create(2, "u")], &text).unwrap();
+        own.push(&newest, waiting(1), vec![create(2, "u")], definer()).unwrap();
         let renamed = alter::rename_table(&def(2, "u"), "v").unwrap();
-        own.push(&newest, waiting(2), vec![Change::AlterTable { def: renamed, was: waiting(1) }], &text).unwrap();
+        own.push(&newest, waiting(2), vec![Change::AlterTable { def: renamed, was: waiting(1) }], definer()).unwrap();
         assert_eq!((names(&own.over(&newest).unwrap()), names(&newest)), (vec!["t", "v"], vec!["t"]));
         let newer = Arc::new(newest.apply(Version(2), &[create(3, "w")]).unwrap());
         let seen = own.over(&newer).unwrap();
@@ -222,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_commit_submits_is_what_was_seen() {
-        let text: Arc<str> = "a statement".into();
+        let definer = || Definer { text: "a statement".into(), acting: "".into() };
         let newest = Arc::new(Catalog::default().apply(Version(1), &[create(1, "t"), create(2, "u")]).unwrap());
         let mut own = PendingDefinitions::default();
         // Two names change places, and a table comes and goes.
@@ -230,14 +260,14 @@ mod tests {
             [(1, "t", "x", Version(1)), (2, "u", "t", Version(1)), (1, "x", "u", waiting(0))].into_iter().enumerate()
         {
             let def = alter::rename_table(&def(id, from), to).unwrap();
-            own.push(&newest, waiting(number as u64), vec![Change::AlterTable { def, was }], &text).unwrap();
+            own.push(&newest, waiting(number as u64), vec![Change::AlterTable { def, was }], definer()).unwrap();
         }
-        own.push(&newest, waiting(8), vec![create(3, "w")], &text).unwrap();
-        own.push(&newest, waiting(9), vec![Change::DropTable { id: TableId(3) }], &text).unwrap();
+        own.push(&newest, waiting(8), vec![create(3, "w")], definer()).unwrap();
+        own.push(&newest, waiting(9), vec![Change::DropTable { id: TableId(3) }], definer()).unwrap();
         assert!(own.has_dropped(TableId(3)) && !own.has_dropped(TableId(1)));
         let seen = own.over(&newest).unwrap();
-        let (changes, texts) = own.into_parts();
-        assert_eq!((changes.len(), texts.len()), (5, 5));
+        let (changes, definers) = own.into_parts();
+        assert_eq!((changes.len(), definers.len()), (5, 5));
         let committed = newest.apply(Version(2), &changes).unwrap();
         let ids = |catalog: &Catalog| catalog.tables().map(|entry| entry.def.id.0).collect::<Vec<_>>();
         assert_eq!((names(&committed), ids(&committed)), (vec!["t", "u"], vec![2, 1]));

@@ -262,7 +262,10 @@ impl Session {
         accuracy: Option<Accuracy>,
     ) -> Result<Arc<StatementContext>> {
         let (pending, has_own_definitions) = match &self.state.lock().transaction {
-            Transaction::Open(open) => (open.pending(&snapshot.catalog)?, open.has_own_definitions()),
+            Transaction::Open(open) => {
+                let reads = |table: &TableId| snapshot.tables.contains_key(table);
+                (open.pending(&snapshot.catalog, reads)?, open.has_own_definitions())
+            }
             _ => Default::default(),
         };
         // What is kept between statements is of definitions that are everybody's.

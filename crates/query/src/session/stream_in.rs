@@ -3,7 +3,8 @@
 //! Invariants:
 //! - All rows or none: a batch that cannot be read or does not fit ends the statement, and what was staged is dropped.
 //! - Batches may differ in their schemas (a program that sends what it has): each is matched by name on its own.
-//! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded.
+//! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded. Whatever is wrong with them, or with
+//!   their schema or their table, fails it, as an INSERT's error does: all of it is looked at within the statement.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::copy::{Assigner, Sink, TextAs, Wanted, compact, infer_schema};
@@ -13,7 +14,6 @@ use crate::session::core::{Run, Session, blocking};
 use crate::session::insert::INLINE_BYTES_MAX;
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
-use crate::session::transaction::Transaction;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_snapshot::{Committed, NewBatch};
@@ -78,31 +78,38 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        self.append_rows(table, rows.boxed())
+        let (rows, text) = (rows.boxed(), format!("/* rows from a program into */ {table}"));
+        self.appending(text, move |run| async move { self.append_rows(&run, table, rows).await })
     }
 
-    fn append_rows<'a>(&'a self, table: &'a str, rows: Rows<'a>) -> BoxFuture<'a, Result<Appended>> {
+    /// Runs what takes rows as a statement.
+    fn appending<'a, F, W>(&'a self, text: String, work: F) -> BoxFuture<'a, Result<Appended>>
+    where
+        F: FnOnce(Arc<Run>) -> W + Send + 'a,
+        W: Future<Output = Result<Appended>> + Send + 'a,
+    {
         Box::pin(async move {
             let appended = Mutex::new(None);
             let place = &appended;
-            let text = format!("/* rows from a program into */ {table}");
             self.run(&text, |run| async move {
-                self.check_usable()?;
-                self.check_writable("INSERT")?;
-                // The table may be this session's own, and with `durability = relaxed` not visible yet.
-                self.await_own_writes().await?;
-                let entry = self.table_for(INSERT, table)?;
-                let taken = if matches!(self.state.lock().transaction, Transaction::Open(_)) {
-                    self.append_pending(&run, &entry, rows).await?
-                } else {
-                    self.append_batch(&run, &entry, NewBatch::default(), rows).await?
-                };
-                *place.lock() = Some(taken);
+                *place.lock() = Some(work(run).await?);
                 Ok(Outcome::tagged("INGEST"))
             })
             .await?;
             appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
         })
+    }
+
+    async fn append_rows(&self, run: &Arc<Run>, table: &str, rows: Rows<'_>) -> Result<Appended> {
+        self.check_usable()?;
+        self.check_writable("INSERT")?;
+        // The table may be this session's own, and with `durability = relaxed` not visible yet.
+        self.await_own_writes().await?;
+        let entry = self.table_for(INSERT, table)?;
+        if self.is_open()? {
+            return self.append_pending(run, &entry, rows).await;
+        }
+        self.append_batch(run, &entry, NewBatch::default(), rows).await
     }
 
     /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
@@ -117,7 +124,8 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        self.append_rows_to_new(table, schema, rows.boxed())
+        let (rows, text) = (rows.boxed(), format!("/* rows from a program into new */ {table}"));
+        self.appending(text, move |run| async move { self.append_rows_to_new(&run, table, schema, rows).await })
     }
 
     /// As [`Session::append_stream`] where there is a table of this name, else as [`Session::append_to_new`].
@@ -130,64 +138,55 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        let rows = rows.boxed();
-        Box::pin(async move {
+        let (rows, text) = (rows.boxed(), format!("/* rows from a program into, or into new */ {table}"));
+        self.appending(text, move |run| async move {
+            self.check_usable()?;
             // The table may be this session's own, and with `durability = relaxed` not visible yet.
             self.await_own_writes().await?;
             match self.table_for(Need::Definition, table) {
-                Ok(_) => self.append_rows(table, rows).await,
+                Ok(_) => self.append_rows(&run, table, rows).await,
                 Err(error) if error.kind() == ErrorKind::UndefinedTable => {
-                    self.append_rows_to_new(table, schema, rows).await
+                    self.append_rows_to_new(&run, table, schema, rows).await
                 }
                 Err(error) => Err(error),
             }
         })
     }
 
-    fn append_rows_to_new<'a>(
-        &'a self,
-        table: &'a str,
-        schema: &'a Schema,
-        rows: Rows<'a>,
-    ) -> BoxFuture<'a, Result<Appended>> {
-        Box::pin(async move {
-            let inferred = infer_schema(schema, "the data")?;
-            let columns = inferred
-                .columns
-                .into_iter()
-                .map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
-            let columns: Vec<_> = columns.collect();
-            let appended = Mutex::new(None);
-            let place = &appended;
-            let text = format!("/* rows from a program into new */ {table}");
-            self.run(&text, |run| async move {
-                self.check_usable()?;
-                self.check_writable("CREATE TABLE")?;
-                self.await_own_writes().await?;
-                if self.table_for(Need::Definition, table).is_ok() {
-                    return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
-                        .with_hint("append to it, choose another name, or drop the table first"));
-                }
-                self.authoriser().database(Privilege::Create)?;
-                let id = self.engine.store().new_table_id();
-                let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
-                if self.is_open() {
-                    let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
-                    let (count, rows) = self.held_rows(&run, &entry, rows).await?;
-                    run.progress.add_rows(count);
-                    self.create_with(&run, def, rows).await?;
-                    *place.lock() = Some(Appended { rows: count, committed: None });
-                    return Ok(Outcome::tagged("INGEST"));
-                }
-                let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
-                // The version is ignored for a table that the same batch creates.
-                let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
-                *place.lock() = Some(self.append_batch(&run, &entry, batch, rows).await?);
-                Ok(Outcome::tagged("INGEST"))
-            })
-            .await?;
-            appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
-        })
+    async fn append_rows_to_new(
+        &self,
+        run: &Arc<Run>,
+        table: &str,
+        schema: &Schema,
+        rows: Rows<'_>,
+    ) -> Result<Appended> {
+        self.check_usable()?;
+        self.check_writable("CREATE TABLE")?;
+        let inferred = infer_schema(schema, "the data")?;
+        let columns = inferred
+            .columns
+            .into_iter()
+            .map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
+        let columns: Vec<_> = columns.collect();
+        self.await_own_writes().await?;
+        if self.table_for(Need::Definition, table).is_ok() {
+            return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+                .with_hint("append to it, choose another name, or drop the table first"));
+        }
+        self.authoriser().database(Privilege::Create)?;
+        let id = self.engine.store().new_table_id();
+        let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
+        if self.is_open()? {
+            let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
+            let (count, rows) = self.held_rows(run, &entry, rows).await?;
+            run.progress.add_rows(count);
+            self.create_with(run, def, rows).await?;
+            return Ok(Appended { rows: count, committed: None });
+        }
+        let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
+        // The version is ignored for a table that the same batch creates.
+        let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
+        self.append_batch(run, &entry, batch, rows).await
     }
 
     /// Adds the rows to `batch` and commits it, unless it is empty.

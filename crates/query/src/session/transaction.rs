@@ -8,14 +8,17 @@
 //!   client thinks.
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
 //! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition that it makes.
+//! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
 
+use crate::rights::Authoriser;
+use crate::session::auditing::Definer;
 use crate::session::pending::{PendingDefinitions, in_log};
 use crate::session::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_snapshot::{NewBatch, NewRows};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::{ArrayRef, new_null_array};
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +80,9 @@ pub(crate) struct Outside {
 /// Savepoints that a transaction may have. Some drivers make one before each statement and never release them.
 const SAVEPOINTS_MAX: usize = 1 << 16;
 
+/// What a column of a definition that waits is taken to hold: it is kept with each change, and among what the transaction sees.
+const COLUMN_BYTES: u64 = 256;
+
 /// Rows of one table that wait for COMMIT.
 #[derive(Debug)]
 struct PendingRows {
@@ -109,14 +115,7 @@ impl OpenTransaction {
     /// Adds rows, in the table's storage schema. `bytes_max` bounds the whole transaction.
     pub(crate) fn push(&mut self, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>, bytes_max: u64) -> Result<()> {
         let added: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-        let bytes = self.bytes + added as u64;
-        if bytes > bytes_max {
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                format!("the transaction holds {bytes} bytes of rows, and {bytes_max} is the most"),
-            )
-            .with_hint("commit more often, or load files with COPY outside of a transaction"));
-        }
+        let bytes = self.grown(added as u64, bytes_max)?;
         let pending = self
             .tables
             .entry(entry.def.id)
@@ -129,13 +128,45 @@ impl OpenTransaction {
         Ok(())
     }
 
-    /// The rows that statements of the transaction see beside the snapshot.
-    pub(crate) fn pending(&self, catalog: &Catalog) -> Result<BTreeMap<TableId, Vec<RecordBatch>>> {
-        let current = |(id, rows): (&TableId, &PendingRows)| match catalog.by_id(*id) {
-            Some(entry) if entry.changed_at == rows.entry.changed_at => Ok((*id, rows.fitted()?)),
-            _ => Err(changed(&rows.entry.def.name)),
+    /// What it holds with so many bytes more, if it may.
+    fn grown(&self, added: u64, bytes_max: u64) -> Result<u64> {
+        let bytes = self.bytes.saturating_add(added);
+        if bytes <= bytes_max {
+            return Ok(bytes);
+        }
+        Err(Error::new(
+            ErrorKind::OutOfMemory,
+            format!("the transaction holds {bytes} bytes of rows and definitions, and {bytes_max} is the most"),
+        )
+        .with_hint("commit more often, or load files with COPY outside of a transaction"))
+    }
+
+    /// The rows that a statement of the transaction sees beside the snapshot, of the tables that it reads.
+    pub(crate) fn pending(
+        &self,
+        catalog: &Catalog,
+        reads: impl Fn(&TableId) -> bool,
+    ) -> Result<BTreeMap<TableId, Vec<RecordBatch>>> {
+        self.check_current(catalog)?;
+        let read = self.kept().filter(|kept| reads(kept.0));
+        read.map(|(table, rows)| Ok((*table, rows.fitted()?))).collect()
+    }
+
+    /// Whether rows of the table wait.
+    pub(crate) fn has_rows(&self, catalog: &Catalog, table: TableId) -> Result<bool> {
+        self.check_current(catalog)?;
+        Ok(self.kept().any(|(known, _)| *known == table))
+    }
+
+    /// Refuses where another session has changed a table that rows wait for.
+    fn check_current(&self, catalog: &Catalog) -> Result<()> {
+        let is_other = |(table, rows): &(&TableId, &PendingRows)| {
+            catalog.by_id(**table).is_none_or(|entry| entry.changed_at != rows.entry.changed_at)
         };
-        self.kept().map(current).collect()
+        match self.kept().find(is_other) {
+            Some((_, rows)) => Err(changed(&rows.entry.def.name)),
+            None => Ok(()),
+        }
     }
 
     /// Rows of the tables that the transaction has not dropped.
@@ -153,16 +184,19 @@ impl OpenTransaction {
         self.definitions.len() > 0
     }
 
-    /// Adds changes of definitions by the statement `text`, under a version that waits. Rows follow the definition of their table.
+    /// Adds changes of definitions by the statement of `definer`, under a version that waits. Rows follow the definition of their table.
+    /// `bytes_max` bounds the whole transaction.
     pub(crate) fn change(
         &mut self,
         newest: &Arc<Catalog>,
         version: Version,
         changes: Vec<Change>,
-        text: &Arc<str>,
+        definer: Definer,
+        bytes_max: u64,
     ) -> Result<()> {
+        let bytes = self.grown(changes.iter().map(|change| self.bytes_of(change)).sum(), bytes_max)?;
         let before = self.definitions.over(newest)?;
-        let after = self.definitions.push(newest, version, changes, text)?;
+        let after = self.definitions.push(newest, version, changes, definer)?;
         for (table, rows) in &mut self.tables {
             let Some(entry) = after.by_id(*table).filter(|entry| entry.changed_at == version) else { continue };
             if before.by_id(*table).is_none_or(|was| was.changed_at != rows.entry.changed_at) {
@@ -170,7 +204,20 @@ impl OpenTransaction {
             }
             rows.entry = Arc::clone(entry);
         }
+        self.bytes = bytes;
         Ok(())
+    }
+
+    /// What a change is taken to hold: its definition, and the columns that it adds to rows that wait.
+    fn bytes_of(&self, change: &Change) -> u64 {
+        match change {
+            Change::CreateTable { def } => COLUMN_BYTES * (1 + def.columns.len() as u64),
+            Change::AlterTable { def, .. } => {
+                let of_rows = self.tables.get(&def.id).map_or(0, |rows| rows.bytes_added(&def.storage_schema()));
+                of_rows.saturating_add(COLUMN_BYTES * (1 + def.columns.len() as u64))
+            }
+            Change::DropTable { .. } | Change::Rights { .. } => COLUMN_BYTES,
+        }
     }
 
     /// Savepoints that there are.
@@ -236,19 +283,33 @@ impl OpenTransaction {
         self.bytes = last.bytes;
     }
 
-    /// What COMMIT submits, and the texts of the statements that have changed definitions.
-    pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Arc<str>>)> {
+    /// Refuses what may not be changed any more by who has changed it, by the rights of now.
+    pub(crate) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
+        self.definitions.check_rights(authoriser)
+    }
+
+    /// What COMMIT submits, and the statements that have changed definitions.
+    pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| {
             let checked_at = in_log(pending.entry.changed_at);
             Ok(NewRows { table: *table, checked_at, batches: pending.fitted()? })
         };
         let rows = self.kept().map(new_rows).collect::<Result<_>>()?;
-        let (changes, texts) = self.definitions.into_parts();
-        Ok((NewBatch { changes, rows, ..NewBatch::default() }, texts))
+        let (changes, definers) = self.definitions.into_parts();
+        Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
     }
 }
 
 impl PendingRows {
+    /// What the columns that these rows do not have yet come to, all of them NULL, in the batches that a statement reads.
+    fn bytes_added(&self, schema: &Schema) -> u64 {
+        let known = self.entry.storage_schema();
+        let added = schema.fields().iter().filter(|field| known.column_with_name(field.name()).is_none());
+        let width: u64 = added.map(|field| width(field.data_type())).sum();
+        let rows: u64 = self.batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        rows.saturating_mul(width)
+    }
+
     /// The rows in the storage schema of the definition that they are read by.
     fn fitted(&self) -> Result<Vec<RecordBatch>> {
         self.batches.iter().map(|batch| fitted(batch, self.entry.storage_schema())).collect()
@@ -270,6 +331,14 @@ fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
         .map_err(|error| Error::internal(format!("rows that wait for COMMIT: {error}")))
+}
+
+/// Bytes of a NULL in a column: a value's, or a view's, and what says that it is none.
+fn width(data_type: &DataType) -> u64 {
+    match data_type {
+        DataType::Boolean => 1,
+        other => 1 + other.primitive_width().unwrap_or(size_of::<u128>()) as u64,
+    }
 }
 
 fn changed(table: &str) -> Error {

@@ -172,6 +172,25 @@ async fn an_ingest_in_a_transaction_is_part_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_ingest_that_cannot_begin_fails_its_transaction() {
+    let served = serve().await;
+    served.sql("CREATE TABLE t (a BIGINT, b TEXT)").await;
+    let mut client = served.client().await;
+    for mode in [CREATE, BOTH] {
+        let name = client.begin_transaction().await.unwrap();
+        let asked = CommandStatementIngest { transaction_id: Some(name.clone()), ..command("t", APPEND) };
+        assert_eq!(ingest(&mut client, asked, vec![rows(0, 5)]).await.unwrap(), 5);
+        let asked = CommandStatementIngest { transaction_id: Some(name.clone()), ..command("u", mode) };
+        let descriptor = FlightDescriptor::new_cmd(asked.as_any().encode_to_vec());
+        let status = put(&mut client, vec![FlightData::new().with_descriptor(descriptor)]).await;
+        assert!(status.message().contains("without a schema"), "{status:?}");
+        let failed = client.end_transaction(name, EndTransaction::Commit).await.unwrap_err();
+        assert_eq!(state(failed), (Code::FailedPrecondition, "25P02".to_owned()));
+        assert_eq!(served.count("t").await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_that_lie_are_refused() {
     let served = serve().await;
     served.sql("CREATE TABLE t (a BIGINT, b TEXT)").await;

@@ -1,13 +1,14 @@
 //! COPY FROM: batches, refusals, rejects, resuming.
 
 use super::{Bench, refused};
-use crate::copy::Held;
 use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
 use crate::copy::testing::row_texts;
+use crate::copy::{Held, Sink};
 use crate::session::progress::{CancelToken, Phase};
-use alluvia_snapshot::ProducerMark;
+use alluvia_snapshot::{NewBatch, ProducerMark};
 use alluvia_types::{ErrorKind, Version};
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -40,6 +41,25 @@ fn a_refused_load_applies_nothing_and_names_the_place() {
         assert!(error.hint().unwrap().contains("nothing was loaded"));
         assert_eq!((bench.batches().len(), bench.store.state.lock().loads_open), (0, 0));
     }
+}
+
+#[test]
+fn finished_rows_that_no_batch_takes_leave_nothing() {
+    let bench = Bench::new("a INT");
+    let finished = || {
+        let mut sink = Sink::new(bench.store.clone(), bench.table.clone(), Version(3), 0);
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+        sink.append(RecordBatch::try_from_iter([("a", column)]).unwrap()).unwrap();
+        sink.finish().unwrap()
+    };
+    let staged = || bench.store.state.lock().finished.len();
+    let rows = finished();
+    assert_eq!(staged(), 1);
+    drop(rows);
+    assert_eq!(staged(), 0, "nobody was left to commit them");
+    let mut batch = NewBatch::default();
+    finished().add_to(&mut batch);
+    assert_eq!((batch.loads.len(), staged()), (1, 1), "they are the batch's");
 }
 
 #[test]
