@@ -142,6 +142,12 @@ impl Bound {
         &self.questions
     }
 
+    /// Bytes in memory of its sets of codes, which are most of it.
+    pub(super) fn bytes(&self) -> usize {
+        let asked = self.questions.iter().chain(self.edges.iter().map(|edge| &edge.question));
+        asked.flat_map(|question| &question.filters).map(|filter| filter.codes.bytes()).sum()
+    }
+
     /// Whether codes alone tell its rows, as a cuboid has to.
     pub(super) fn is_told_by_codes(&self) -> bool {
         self.edges.is_empty()

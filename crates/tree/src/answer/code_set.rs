@@ -93,6 +93,14 @@ impl CodeSet {
         last.map_or(0, |(run, before)| before + u64::from(run.1 - run.0) + 1) + u64::from(self.has_null)
     }
 
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<CodeSet>()
+            + self.runs.capacity() * size_of::<(u32, u32)>()
+            + (self.before.capacity() + self.bitmap.capacity()) * size_of::<u64>()
+            + self.ranks.capacity() * size_of::<u32>()
+    }
+
     /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && !self.has_null
@@ -318,6 +326,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn scattered_codes_take_room() {
+        let near = CodeSet::of_codes((0..2_000).map(|code| 2 * code + 1).collect());
+        let far = CodeSet::of_codes(vec![1, 1 << 23]);
+        // Runs, codes before them, and bits.
+        assert!(near.bytes() >= 2_000 * 16 + 4_000 / 8, "{}", near.bytes());
+        assert!(far.bytes() >= 1 << 20, "{}", far.bytes());
+        assert!(CodeSet::of_range(1, u32::MAX).bytes() < 1_000);
+    }
 
     proptest! {
         #[test]
