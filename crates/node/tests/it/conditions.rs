@@ -122,3 +122,20 @@ async fn members_that_come_later_are_asked_too() {
     assert!(!compared(&numbers, &session, &general).await);
     assert!(compared(&cases, &session, &general).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_much_of_each_member_is_evaluated_on_few_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    session.sql("CREATE TABLE t (a TEXT, m BIGINT) WITH (dimensions = 'a', measures = 'm')").await.expect("creates");
+    let rows: Vec<String> = (0..3_000).map(|at| format!("('n{at:04}', {at})")).collect();
+    session.sql(&format!("INSERT INTO t VALUES {}", rows.join(", "))).await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    // Of all members at once it is more than the index may hold.
+    let asked = Asked::of("SELECT count(*), sum(m) FROM t WHERE right(repeat(a, 5000), 1) = '7'".to_owned());
+    assert!(compared(&asked, &session, &general).await, "{asked:?}");
+    let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+    assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
+}
