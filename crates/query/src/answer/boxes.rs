@@ -91,9 +91,13 @@ pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[C
 /// A box as boxes of the table's own levels, and the ranges that rows of each must lie in.
 fn without_axes(filters: &Filters, levels: usize, axes: &[times::Axis<'_>]) -> Option<Vec<(Filters, Vec<TimeRange>)>> {
     let (own, of_axes) = filters.split_at(filters.partition_point(|filter| filter.level < levels));
+    if !of_axes.is_empty() && is_empty(filters) {
+        return Some(Vec::new());
+    }
     let mut all: Vec<(Filters, Vec<TimeRange>)> = vec![(own.to_vec(), Vec::new())];
     for filter in of_axes {
-        let pieces = axes[filter.level - levels].pieces(&filter.codes);
+        // Each edge is a box, whatever else there is.
+        let pieces = axes[filter.level - levels].pieces(&filter.codes, BOXES_MAX)?;
         let in_piece = |(filters, ranges): &(Filters, Vec<TimeRange>), piece: &times::Piece| {
             let LevelFilter { level, codes } = &piece.filter;
             (with(filters, *level, codes), ranges.iter().chain(&piece.range).cloned().collect())

@@ -121,22 +121,26 @@ impl Axis<'_> {
         (low.map_or(1, |low| cuts_through(low) + 1), end.map_or(self.last(), cuts_through))
     }
 
-    /// The rows of some of its codes: first those of units that codes tell, which may be none, then those of edges.
-    pub(super) fn pieces(&self, codes: &CodeSet) -> Vec<Piece> {
-        let mut whole = CodeSet::of_codes(if codes.holds_null() { vec![0] } else { Vec::new() });
+    /// The rows of some of its codes: first those of units that codes tell, which may be none, then those of edges; `None` where there are more
+    /// than so many of these.
+    pub(super) fn pieces(&self, codes: &CodeSet, edges_max: usize) -> Option<Vec<Piece>> {
+        let mut whole: Vec<(u32, u32)> = Vec::new();
         let mut edges = Vec::new();
         for &(first, last) in codes.runs() {
             let low = (first > 1).then(|| self.cuts[first as usize - 2]);
             let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);
             for piece in pieces(self.column, self.level, self.unit, (low, end)) {
                 match piece.range {
-                    None => whole = whole.union(&piece.filter.codes),
+                    None => whole.extend(piece.filter.codes.runs()),
                     Some(_) => edges.push(piece),
                 }
             }
+            if edges.len() > edges_max {
+                return None;
+            }
         }
-        let whole = Piece { filter: LevelFilter { level: self.level, codes: whole }, range: None };
-        std::iter::once(whole).chain(edges).collect()
+        let whole = LevelFilter { level: self.level, codes: CodeSet::of_ranges(whole, codes.holds_null()) };
+        Some(std::iter::once(Piece { filter: whole, range: None }).chain(edges).collect())
     }
 }
 
@@ -345,15 +349,32 @@ mod tests {
             let mut every = CodeSet::of_codes((0..=axis.last()).collect());
             for (test, expected) in &tests {
                 let codes = axis.codes(test).expect("made for it");
-                let pieces = axis.pieces(&codes);
+                let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
                 prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(*expected), "{:?}", test);
                 prop_assert!(pieces[0].range.is_none() && pieces[1..].iter().all(|piece| !piece.filter.codes.holds_null()));
                 // All of them at once.
                 every = every.intersect(&codes);
             }
             let expected = tests.iter().all(|(_, expected)| *expected);
-            prop_assert_eq!(axis.pieces(&every).iter().filter(holds).count(), usize::from(expected));
+            let pieces = axis.pieces(&every, usize::MAX).expect("any number of edges");
+            prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected));
         }
+    }
+
+    #[test]
+    fn more_edges_than_wanted_are_refused() {
+        let column = column(DataType::Timestamp);
+        let day = 86_400_000_000;
+        // A moment within each of many days.
+        let at: Vec<i64> = (0..20_000).map(|number| number * day + 7).collect();
+        let literals = at.iter().map(|&at| Literal::Typed(ScalarValue::TimestampMicrosecond(Some(at), None)));
+        let test = Test::Not(Box::new(Test::In(literals.collect())));
+        let cuts = at.iter().flat_map(|&at| [at, at + 1]).collect();
+        let axis = Axis { column: &column, level: 7, unit: CalendarUnit::Day, cuts };
+        let codes = axis.codes(&test).expect("made for it");
+        assert!(axis.pieces(&codes, 16).is_none());
+        let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
+        assert!(pieces.len() > 20_000 && pieces[0].filter.codes.runs().len() == 2, "{}", pieces.len());
     }
 
     #[test]

@@ -58,6 +58,19 @@ impl CodeSet {
         CodeSet { has_null, ..CodeSet::of_range(low, high) }
     }
 
+    /// The codes of these runs, first and last of each, in any order; none of them is NULL, which is in the set if `has_null`.
+    pub fn of_ranges(mut ranges: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
+        ranges.sort_unstable();
+        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (low, high) in ranges {
+            match runs.last_mut() {
+                Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
+                _ => runs.push((low, high)),
+            }
+        }
+        CodeSet::of_runs(runs, has_null)
+    }
+
     fn of_runs(runs: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
         let before = runs
             .iter()
@@ -149,16 +162,8 @@ impl CodeSet {
 
     /// The codes that are in either.
     pub fn union(&self, other: &CodeSet) -> CodeSet {
-        let mut all: Vec<(u32, u32)> = self.runs.iter().chain(&other.runs).copied().collect();
-        all.sort_unstable();
-        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(all.len());
-        for (low, high) in all {
-            match runs.last_mut() {
-                Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
-                _ => runs.push((low, high)),
-            }
-        }
-        CodeSet::of_runs(runs, self.has_null || other.has_null)
+        let ranges = self.runs.iter().chain(&other.runs).copied().collect();
+        CodeSet::of_ranges(ranges, self.has_null || other.has_null)
     }
 
     /// The codes through `last`, NULL included, that are not in it.
@@ -326,6 +331,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn ranges_may_come_in_any_order_and_overlap() {
+        let set = CodeSet::of_ranges(vec![(9, 12), (2, 3), (4, 6), (11, 20), (u32::MAX, u32::MAX)], true);
+        assert_eq!(set.runs(), [(2, 6), (9, 20), (u32::MAX, u32::MAX)]);
+        assert!(set.holds_null() && CodeSet::of_ranges(Vec::new(), false).is_empty());
+    }
 
     #[test]
     fn scattered_codes_take_room() {
