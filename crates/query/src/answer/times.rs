@@ -16,7 +16,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{Date32Type, TimestampMicrosecondType};
 use std::collections::BTreeMap;
 
-/// Rows of some units, all of them or those in a range.
+/// Rows of some units, all of them or those in ranges.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) filter: LevelFilter,
@@ -125,14 +125,21 @@ impl Axis<'_> {
     /// than so many of these.
     pub(super) fn pieces(&self, codes: &CodeSet, edges_max: usize) -> Option<Vec<Piece>> {
         let mut whole: Vec<(u32, u32)> = Vec::new();
-        let mut edges = Vec::new();
+        let mut edges: Vec<Piece> = Vec::new();
         for &(first, last) in codes.runs() {
             let low = (first > 1).then(|| self.cuts[first as usize - 2]);
             let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);
-            for piece in pieces(self.column, self.level, self.unit, (low, end)) {
-                match piece.range {
-                    None => whole.extend(piece.filter.codes.runs()),
-                    Some(_) => edges.push(piece),
+            for Piece { filter, range } in pieces(self.column, self.level, self.unit, (low, end)) {
+                let Some(range) = range else {
+                    whole.extend(filter.codes.runs());
+                    continue;
+                };
+                match edges.last_mut() {
+                    // Several runs may begin or end within one unit, which is read once.
+                    Some(Piece { filter: known, range: Some(ranges) }) if *known == filter => {
+                        ranges.values.extend(range.values);
+                    }
+                    _ => edges.push(Piece { filter, range: Some(range) }),
                 }
             }
             if edges.len() > edges_max {
@@ -179,7 +186,7 @@ fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -
             column: column.id,
             storage_name: column.storage_name.clone(),
             data_type: column.data_type.to_arrow(),
-            values: low.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX),
+            values: std::iter::once(low.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX)).collect(),
         }),
     }));
     pieces
@@ -287,7 +294,7 @@ mod tests {
             let value = value * scale;
             let code = code_of(&column, value, unit).expect("near 1970");
             let holds = |piece: &&Piece| {
-                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.values.contains(&value))
+                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
             };
             let expected = low.is_none_or(|low| value >= low) && end.is_none_or(|end| value < end);
             prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{:?}", pieces);
@@ -343,7 +350,7 @@ mod tests {
             let micros_or_days = value.map(|value| value * scale);
             let code = micros_or_days.map_or(0, |value| clamped_code(&column, value, unit));
             let holds = |piece: &&Piece| {
-                let in_range = |range: &TimeRange| micros_or_days.is_some_and(|value| range.values.contains(&value));
+                let in_range = |range: &TimeRange| micros_or_days.is_some_and(|value| range.contains(value));
                 piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(in_range)
             };
             let mut every = CodeSet::of_codes((0..=axis.last()).collect());
@@ -352,6 +359,8 @@ mod tests {
                 let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
                 prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(*expected), "{:?}", test);
                 prop_assert!(pieces[0].range.is_none() && pieces[1..].iter().all(|piece| !piece.filter.codes.holds_null()));
+                // Of each unit there is one edge at most.
+                prop_assert!(pieces[1..].is_sorted_by(|a, b| a.filter.codes.runs() < b.filter.codes.runs()));
                 // All of them at once.
                 every = every.intersect(&codes);
             }
@@ -375,6 +384,9 @@ mod tests {
         assert!(axis.pieces(&codes, 16).is_none());
         let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
         assert!(pieces.len() > 20_000 && pieces[0].filter.codes.runs().len() == 2, "{}", pieces.len());
+        // Of a year all of them are one edge.
+        let axis = Axis { unit: CalendarUnit::Year, ..axis };
+        assert_eq!(axis.pieces(&codes, 100).expect("an edge a year").len(), 1 + 55);
     }
 
     #[test]
@@ -393,8 +405,7 @@ mod tests {
                 let value = micros(year) + 60_000_000;
                 let code = clamped_code(&column, value, CalendarUnit::Minute);
                 let holds = |piece: &&Piece| {
-                    piece.filter.codes.contains(code)
-                        && piece.range.as_ref().is_none_or(|range| range.values.contains(&value))
+                    piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
                 };
                 let expected = low.is_none_or(|low| value >= micros(low)) && end.is_none_or(|end| value < micros(end));
                 assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{year} of {low:?}..{end:?}");
