@@ -124,6 +124,36 @@ async fn members_that_come_later_are_asked_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn members_that_come_below_a_level_are_counted_in_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    let create = "CREATE TABLE t (country TEXT, city TEXT, item TEXT, m BIGINT) WITH (dimensions = 'place(country, city); item', measures = 'm')";
+    session.sql(create).await.expect("creates");
+    session.sql("INSERT INTO t VALUES ('Peru', 'Lima', 'pen', 1), ('Kenya', 'Lamu', 'pen', 2)").await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    session.sql("CALL alluvia.pin_cuboid('t', 'city, item')").await.expect("pins");
+    let of_country = Asked::of("SELECT sum(m), count(*) FROM t WHERE upper(country) = 'PERU'".to_owned());
+    let by_item = Asked::of("SELECT item, sum(m), count(*) FROM t WHERE country ILIKE '%n%' GROUP BY item".to_owned());
+    for insert in [
+        "('Peru', 'Cusco', 'pen', 4)",
+        "('Kenya', 'Lima', 'cup', 8)",
+        "('Benin', 'Cusco', 'cap', 16), (NULL, 'Ica', 'cup', 32)",
+    ] {
+        for asked in [&of_country, &by_item] {
+            for _ in 0..3 {
+                assert!(compared(asked, &session, &general).await, "{asked:?}");
+            }
+        }
+        session.sql(&format!("INSERT INTO t VALUES {insert}")).await.expect("inserts");
+    }
+    for asked in [&of_country, &by_item] {
+        assert!(compared(asked, &session, &general).await, "{asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_makes_much_of_each_member_is_evaluated_on_few_at_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let db = open(&dir);

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
-//!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members.
+//!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members of
+//!   the levels that they are of.
 //! - What is kept by text is bounded, and only of statements that a cuboid has answered; the least recently used half goes.
 
 use super::run::{Bound, bind};
@@ -103,11 +104,14 @@ impl Aim {
             let statement = self.statement.with_parameters(parameters)?;
             return bind(&statement, &self.entry, &self.dictionaries).map(Arc::new);
         }
-        let mut bound = self.bound.lock();
-        if !bound.knows_all_members() {
-            *bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries)?);
+        let bound = Arc::clone(&self.bound.lock());
+        if bound.knows_its_members() {
+            return Some(bound);
         }
-        Some(Arc::clone(&bound))
+        // Conditions may take long to be evaluated, and others ask meanwhile.
+        let bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries)?);
+        *self.bound.lock() = Arc::clone(&bound);
+        Some(bound)
     }
 
     /// Bytes in memory, about.
@@ -288,6 +292,22 @@ mod tests {
 
     fn city(number: usize) -> String {
         format!("city {number}")
+    }
+
+    #[test]
+    fn a_statement_is_bound_anew_for_members_that_its_conditions_look_at() {
+        let fixture = Fixture::new();
+        let row = |city: &str, item: &str| (city.to_owned(), item.to_owned());
+        fixture.meet(&[row("Lima", "pen"), row("Oslo", "pen")]);
+        let aim = fixture.count_of(["Lima", "Rome"].into_iter().map(str::to_owned));
+        let codes = |bound: &Bound| bound.asked()[0].filters[0].codes.len();
+        let first = aim.bound(&[]).expect("holds");
+        fixture.meet(&[row("Lima", "cup"), row("Oslo", "cap")]);
+        let second = aim.bound(&[]).expect("holds");
+        assert!(Arc::ptr_eq(&first, &second), "items are nothing to it");
+        fixture.meet(&[row("Rome", "pen")]);
+        let third = aim.bound(&[]).expect("holds");
+        assert_eq!((codes(&first), codes(&third)), (1, 2));
     }
 
     #[test]

@@ -39,8 +39,6 @@ pub(super) struct Axis<'a> {
 
 /// An axis for each column of which some condition is a range that codes do not tell.
 pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Vec<Axis<'a>> {
-    let mut tests: BTreeMap<&str, Vec<&Test>> = BTreeMap::new();
-    flatten(conditions, &mut tests);
     let axis = |(name, tests): (&str, Vec<&Test>)| {
         let column = def.columns.iter().find(|column| column.name == name)?;
         let (level, unit) = finest(def, column)?;
@@ -55,10 +53,16 @@ pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, condition
         cuts.dedup();
         is_needed.then_some(Axis { column, level, unit, cuts })
     };
-    tests.into_iter().filter_map(axis).collect()
+    tests_by_column(conditions).into_iter().filter_map(axis).collect()
 }
 
 /// All tests of each column.
+pub(super) fn tests_by_column(conditions: &[Condition]) -> BTreeMap<&str, Vec<&Test>> {
+    let mut tests = BTreeMap::new();
+    flatten(conditions, &mut tests);
+    tests
+}
+
 fn flatten<'c>(conditions: &'c [Condition], into: &mut BTreeMap<&'c str, Vec<&'c Test>>) {
     for condition in conditions {
         match condition {

@@ -1,8 +1,8 @@
 //! Rows at the edges of ranges of times: those of the calendar's units that a range begins or ends within.
 //!
 //! Invariants:
-//! - A row of an edge counts if its codes pass the box's filters and its own values lie in one of the ranges of each ranged column. The filters hold no NULL of a ranged
-//!   column's calendar, so a row that comes to be tested has a value.
+//! - A row of an edge counts if its codes pass the box's filters and its own values lie in one of the ranges of each ranged column. The
+//!   filters hold no NULL of such a column's calendar, so a row that comes to be tested has a value.
 //! - No node is covered: codes do not tell on which side of an end its rows lie. Blocks are read one by one, but for those whose least and
 //!   greatest values tell, and only their rows that pass the filters are held against the ranges.
 //!
