@@ -139,6 +139,10 @@ impl Maker<'_> {
     }
 
     fn any(&self, conditions: &[Condition]) -> Option<Vec<Filters>> {
+        // That nothing matches is said by a filter, and there is none.
+        if conditions.is_empty() {
+            return None;
+        }
         let mut levels: Vec<LevelFilter> = Vec::new();
         let mut others: Vec<Filters> = Vec::new();
         for condition in conditions {
@@ -309,6 +313,15 @@ mod tests {
         let first = LevelFilter { level: 0, codes: CodeSet::of_codes(vec![1]) };
         let second = LevelFilter { level: 1, codes: CodeSet::of_codes(vec![2, 3]) };
         assert_eq!(either, [vec![first], vec![LevelFilter { level: 0, codes: outside }, second]]);
+    }
+
+    #[test]
+    fn there_is_a_box_though_nothing_matches() {
+        let nothing = Some(vec![vec![LevelFilter { level: 0, codes: CodeSet::of_codes(Vec::new()) }]]);
+        assert_eq!(boxes_of(&[of(0, &[])]), nothing);
+        assert_eq!(boxes_of(&[Condition::Any(vec![of(0, &[]), of(0, &[])])]), nothing);
+        assert_eq!(boxes_of(&[Condition::Any(Vec::new())]), None);
+        assert_eq!(boxes_of(&[of(0, &[1]), Condition::Any(Vec::new())]), None);
     }
 
     proptest! {
