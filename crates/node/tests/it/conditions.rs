@@ -12,7 +12,7 @@ use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 
 /// Answered without a plan.
-const AT_ONCE: [&str; 23] = [
+const AT_ONCE: [&str; 31] = [
     "upper(country) = 'CHILE'",
     "'lima' <> lower(city)",
     "LOWER(s.city) >= 'lima'",
@@ -22,6 +22,14 @@ const AT_ONCE: [&str; 23] = [
     "country ILIKE 'c%'",
     "city NOT ILIKE '_AM%'",
     "item ILIKE 'ITEM 1%'",
+    "city ILIKE 'k%'",
+    "city ILIKE '%ς'",
+    "city ILIKE 'a_b'",
+    "city LIKE 'a_b'",
+    "lower(city) = 'straße'",
+    "upper(city) IN ('STRASSE', 'ΣΊΣΥΦΟΣ', 'A\nB')",
+    "lower(city) LIKE 'i%'",
+    "lower(city) NOT LIKE '%ς'",
     "extract(year FROM sold_at) = 2025",
     "date_part('year', seen_at) <> 2024",
     "2025 < extract(YEAR FROM day)",
