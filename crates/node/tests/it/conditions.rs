@@ -12,7 +12,7 @@ use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 
 /// Answered without a plan.
-const AT_ONCE: [&str; 23] = [
+const AT_ONCE: [&str; 31] = [
     "upper(country) = 'CHILE'",
     "'lima' <> lower(city)",
     "LOWER(s.city) >= 'lima'",
@@ -22,6 +22,14 @@ const AT_ONCE: [&str; 23] = [
     "country ILIKE 'c%'",
     "city NOT ILIKE '_AM%'",
     "item ILIKE 'ITEM 1%'",
+    "city ILIKE 'k%'",
+    "city ILIKE '%ς'",
+    "city ILIKE 'a_b'",
+    "city LIKE 'a_b'",
+    "lower(city) = 'straße'",
+    "upper(city) IN ('STRASSE', 'ΣΊΣΥΦΟΣ', 'A\nB')",
+    "lower(city) LIKE 'i%'",
+    "lower(city) NOT LIKE '%ς'",
     "extract(year FROM sold_at) = 2025",
     "date_part('year', seen_at) <> 2024",
     "2025 < extract(YEAR FROM day)",
@@ -121,4 +129,51 @@ async fn members_that_come_later_are_asked_too() {
     session.sql("INSERT INTO t VALUES ('Seven', 128)").await.expect("inserts");
     assert!(!compared(&numbers, &session, &general).await);
     assert!(compared(&cases, &session, &general).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_come_below_a_level_are_counted_in_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    let create = "CREATE TABLE t (country TEXT, city TEXT, item TEXT, m BIGINT) WITH (dimensions = 'place(country, city); item', measures = 'm')";
+    session.sql(create).await.expect("creates");
+    session.sql("INSERT INTO t VALUES ('Peru', 'Lima', 'pen', 1), ('Kenya', 'Lamu', 'pen', 2)").await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    session.sql("CALL alluvia.pin_cuboid('t', 'city, item')").await.expect("pins");
+    let of_country = Asked::of("SELECT sum(m), count(*) FROM t WHERE upper(country) = 'PERU'".to_owned());
+    let by_item = Asked::of("SELECT item, sum(m), count(*) FROM t WHERE country ILIKE '%n%' GROUP BY item".to_owned());
+    for insert in [
+        "('Peru', 'Cusco', 'pen', 4)",
+        "('Kenya', 'Lima', 'cup', 8)",
+        "('Benin', 'Cusco', 'cap', 16), (NULL, 'Ica', 'cup', 32)",
+    ] {
+        for asked in [&of_country, &by_item] {
+            for _ in 0..3 {
+                assert!(compared(asked, &session, &general).await, "{asked:?}");
+            }
+        }
+        session.sql(&format!("INSERT INTO t VALUES {insert}")).await.expect("inserts");
+    }
+    for asked in [&of_country, &by_item] {
+        assert!(compared(asked, &session, &general).await, "{asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_much_of_each_member_is_evaluated_on_few_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    session.sql("CREATE TABLE t (a TEXT, m BIGINT) WITH (dimensions = 'a', measures = 'm')").await.expect("creates");
+    let rows: Vec<String> = (0..3_000).map(|at| format!("('n{at:04}', {at})")).collect();
+    session.sql(&format!("INSERT INTO t VALUES {}", rows.join(", "))).await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    // Of all members at once it is more than the index may hold.
+    let asked = Asked::of("SELECT count(*), sum(m) FROM t WHERE right(repeat(a, 5000), 1) = '7'".to_owned());
+    assert!(compared(&asked, &session, &general).await, "{asked:?}");
+    let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+    assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
 }

@@ -15,6 +15,9 @@ pub(crate) const CREATE: &str = "CREATE TABLE sales (
     WITH (dimensions = 'store(country, city); item; shelf; open; time(sold_at: year, month, day, hour); date(day: year, month, day); seen(seen_at: month, day); weight(weight: linear 0..100)',
           measures = 'price, quantity, cents, amount, share')";
 
+/// Cities whose letters have several forms in the other case, or none, and one of two lines.
+const CASED: [&str; 6] = ["straße", "STRASSE", "ΣΊΣΥΦΟΣ", "İzmir", "\u{212A}elvin", "a\nb"];
+
 pub(crate) fn rows(random: &mut Random, count: u64) -> String {
     let rows: Vec<String> = (0..count)
         .map(|_| {
@@ -22,9 +25,10 @@ pub(crate) fn rows(random: &mut Random, count: u64) -> String {
                 0 => "NULL".to_owned(),
                 other => format!("'{}'", ["Chile", "France", "Peru", "Kenya"][other as usize % 4]),
             };
-            let city = match random.below(15) {
+            let city = match random.below(16) {
                 0 => "NULL".to_owned(),
-                other => format!("'{}'", ["Lima", "Paris", "Old Town", "Lakeside", "Lamu"][other as usize % 5]),
+                plain @ 1..10 => format!("'{}'", ["Lima", "Paris", "Old Town", "Lakeside", "Lamu"][plain as usize % 5]),
+                other => format!("'{}'", CASED[other as usize % CASED.len()]),
             };
             let (month, day, hour) = (1 + random.below(12), 1 + random.below(28), random.below(24));
             let year = 2024 + random.below(3);
@@ -71,14 +75,22 @@ fn numbers(random: &mut Random) -> String {
     numbers.join(", ")
 }
 
+/// A list of cities: none, or so many that the planner leaves it a list.
+fn cities(random: &mut Random) -> String {
+    let count = if random.below(5) == 0 { 0 } else { 4 + random.below(3) };
+    let names = ["Lima", "Paris", "Old Town", "Lakeside", "Lamu", "Nowhere", "straße", "İzmir"];
+    let cities: Vec<String> = (0..count).map(|_| format!("'{}'", random.pick(&names))).collect();
+    cities.join(", ")
+}
+
 fn simple(random: &mut Random) -> String {
     let country = ["'Chile'", "'France'", "'Peru'", "'Kenya'", "'Nowhere'"];
-    let city = ["'Lima'", "'Paris'", "'Old Town'", "'Lakeside'", "'Lamu'"];
+    let city = ["'Lima'", "'Paris'", "'Old Town'", "'Lakeside'", "'Lamu'", "'straße'", "'ΣΊΣΥΦΟΣ'"];
     let times =
         ["'2025-01-01'", "'2024-07-01 00:00:00'", "'2025-03-05 12:00:00'", "'2025-03-05 12:34:56.789'", "'2026-02-01'"];
     let days = ["'2025-01-01'", "'2024-02-29'", "'2026-11-30'"];
     let op = random.pick(&["=", "<>", "<", "<=", ">", ">="]);
-    match random.below(52) {
+    match random.below(54) {
         0 => format!("country {op} {}", random.pick(&country)),
         1 => format!("country IN ({}, {})", random.pick(&country), random.pick(&country)),
         2 => format!("city NOT IN ({}, {})", random.pick(&city), random.pick(&city)),
@@ -105,7 +117,11 @@ fn simple(random: &mut Random) -> String {
         15 => format!("weight < {}", random.below(100)),
         16 => format!("shelf NOT BETWEEN {} AND {}", random.below(32), random.below(32)),
         17 => {
-            format!("city {}LIKE '{}'", random.pick(&["", "NOT "]), random.pick(&["%a%", "Lim_", "Paris", "L%", "%"]))
+            format!(
+                "city {}LIKE '{}'",
+                random.pick(&["", "NOT "]),
+                random.pick(&["%a%", "Lim_", "Paris", "L%", "%", "a_b", "%ς", "str%"])
+            )
         }
         18 => format!("{}open", random.pick(&["", "NOT "])),
         19 => format!("sold_at NOT BETWEEN {} AND {}", random.pick(&times), random.pick(&times)),
@@ -150,18 +166,38 @@ fn simple(random: &mut Random) -> String {
             "{}({}) {op} '{}'",
             random.pick(&["lower", "upper", "LOWER"]),
             random.pick(&["country", "city", "s.city"]),
-            random.pick(&["chile", "LIMA", "PARIS", "lamu", "Lima", "old town"])
+            random.pick(&[
+                "chile",
+                "LIMA",
+                "PARIS",
+                "lamu",
+                "Lima",
+                "old town",
+                "straße",
+                "STRASSE",
+                "σίσυφος",
+                "kelvin",
+                "A\nB"
+            ])
         ),
         41 => format!(
             "city {}ILIKE '{}'",
             random.pick(&["", "NOT "]),
-            random.pick(&["%l%", "LA%", "p_ris", "%TOWN", "%", "lima"])
+            random.pick(&["%l%", "LA%", "p_ris", "%TOWN", "%", "lima", "k%", "%ς", "a_b", "i%", "strasse", "%SS%"])
         ),
         42 => format!(
             "{}(city) {}{}",
             random.pick(&["lower", "upper"]),
             random.pick(&["", "NOT "]),
-            random.pick(&["IN ('lima', 'PARIS', 'lamu')", "LIKE 'l%'", "LIKE '%A%'"])
+            random.pick(&[
+                "IN ('lima', 'PARIS', 'lamu')",
+                "IN ('lima', 'STRASSE', 'straße', 'LAMU', 'kelvin')",
+                "LIKE 'l%'",
+                "LIKE '%A%'",
+                "LIKE 'k%'",
+                "LIKE '%ς'",
+                "LIKE 'a_b'",
+            ])
         ),
         43 => random
             .pick(&[
@@ -200,6 +236,17 @@ fn simple(random: &mut Random) -> String {
                 0 => format!("date_part('year', {column}) {is}IN ({year}, 2026)"),
                 _ => format!("extract(year FROM {column}) {is}BETWEEN {year} AND 2025"),
             }
+        }
+        // Lists that meet on one column.
+        51 => {
+            let (is, joined) = (random.pick(&["", "NOT "]), random.pick(&["AND", "OR"]));
+            let (one, other) = (cities(random), cities(random));
+            format!("(city {is}IN ({one}) {joined} city {}IN ({other}))", random.pick(&["", "NOT "]))
+        }
+        52 => {
+            let (is, joined) = (random.pick(&["", "NOT "]), random.pick(&["AND", "OR"]));
+            let (one, other) = (numbers(random), numbers(random));
+            format!("{}(shelf {is}IN ({one}) {joined} shelf {is}IN ({other}, 4))", random.pick(&["", "NOT "]))
         }
         _ => format!("s.item LIKE 'item {}%'", random.below(9)),
     }

@@ -37,14 +37,14 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
     db.core().organise(Stage::Sorted).expect("organises");
     general.sql(&insert(95_000, 300)).await.expect("inserts");
     let mut random = Random(7);
-    for round in 0..84 {
+    for round in 0..91 {
         let moment = |random: &mut Random| {
             let (month, day) = (1 + random.below(5), 1 + random.below(28));
             format!("2026-{month:02}-{day:02} {:02}:{:02}:{:02}", random.below(24), random.below(60), random.below(60))
         };
         let (a, b) = (moment(&mut random), moment(&mut random));
         let (low, end) = (a.clone().min(b.clone()), a.max(b));
-        let condition = match round % 12 {
+        let condition = match round % 13 {
             0 => format!("at >= '{low}' AND at < '{end}+02:00'"),
             1 => format!("local BETWEEN '{low}' AND '{end}' AND kind IN ('kind 3', 'kind 5')"),
             2 => format!("local > '{low}'"),
@@ -56,6 +56,11 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
             8 => format!("at < '{low}' AND kind = 'kind 4' OR at >= '{end}' AND kind = 'kind 7'"),
             9 => format!("NOT (local >= '{low}' OR at < '{low}') OR kind = 'kind 1'"),
             10 => format!("day IN ('{}', '{}', '2026-02-03') OR at = '2026-01-04 00:00:08'", &low[..10], &end[..10]),
+            11 => {
+                // Many moments within few units.
+                let days: Vec<String> = (1..19).map(|at| format!("'2026-0{}-{:02}'", 1 + at % 2, 1 + at)).collect();
+                format!("day NOT IN ({}) AND at NOT IN ('{low}', '{low}Z', '{end}')", days.join(", "))
+            }
             // Within a day, and two columns at once.
             _ => format!("local >= '{low}' AND local < '{} 23:59:59' AND day > '2026-01-17'", &low[..10]),
         };

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
-//!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members.
+//!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members of
+//!   the levels that they are of.
 //! - What is kept by text is bounded, and only of statements that a cuboid has answered; the least recently used half goes.
 
 use super::run::{Bound, bind};
@@ -15,8 +16,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of texts that are kept; what is kept of each beside its text is about as much again.
-const TEXT_BYTES_MAX: usize = 16 << 20;
+/// Bytes that are kept by text.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of a text that is kept, and of what is kept of it.
+const ENTRY_BYTES_MAX: usize = BYTES_MAX / 16;
 
 /// A statement with everything that its answer needs but rows.
 #[derive(Debug)]
@@ -100,11 +104,19 @@ impl Aim {
             let statement = self.statement.with_parameters(parameters)?;
             return bind(&statement, &self.entry, &self.dictionaries).map(Arc::new);
         }
-        let mut bound = self.bound.lock();
-        if !bound.knows_all_members() {
-            *bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries)?);
+        let bound = Arc::clone(&self.bound.lock());
+        if bound.knows_its_members() {
+            return Some(bound);
         }
-        Some(Arc::clone(&bound))
+        // Conditions may take long to be evaluated, and others ask meanwhile.
+        let bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries)?);
+        *self.bound.lock() = Arc::clone(&bound);
+        Some(bound)
+    }
+
+    /// Bytes in memory, about.
+    fn bytes(&self) -> usize {
+        size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes()
     }
 }
 
@@ -127,6 +139,20 @@ struct Entry {
     text: Arc<str>,
     aim: Arc<Aim>,
     used: u64,
+    /// As counted when it was asked for last.
+    bytes: usize,
+}
+
+impl Entry {
+    fn new(text: &Arc<str>, aim: Arc<Aim>, used: u64) -> Entry {
+        let bytes = bytes_of(text, &aim);
+        Entry { text: Arc::clone(text), aim, used, bytes }
+    }
+}
+
+/// Bytes that an aim takes with its text, of which its statement holds about as much again.
+fn bytes_of(text: &str, aim: &Aim) -> usize {
+    2 * text.len() + size_of::<Entry>() + aim.bytes()
 }
 
 impl Aims {
@@ -134,7 +160,7 @@ impl Aims {
     pub(crate) fn retain(&self, catalog: &Arc<Catalog>) {
         let mut known = self.known.lock();
         known.aims.retain(|_, entry| entry.aim.holds(catalog));
-        known.bytes = known.aims.values().map(|entry| entry.text.len()).sum();
+        known.count();
     }
 
     /// The aim of a text.
@@ -145,33 +171,165 @@ impl Aims {
         let now = known.clock;
         let entry = known.aims.get_mut(&hash).filter(|entry| *entry.text == *text)?;
         entry.used = now;
-        Some(Arc::clone(&entry.aim))
+        let aim = Arc::clone(&entry.aim);
+        // Since then it may have been bound to more members.
+        let bytes = bytes_of(text, &aim);
+        let before = std::mem::replace(&mut entry.bytes, bytes);
+        known.bytes = known.bytes + bytes - before;
+        known.make_room();
+        Some(aim)
     }
 
     /// Keeps the aim of a text.
     pub(crate) fn insert(&self, text: &Arc<str>, aim: Arc<Aim>) {
-        if text.len() > TEXT_BYTES_MAX / 16 {
+        if bytes_of(text, &aim) > ENTRY_BYTES_MAX {
             return;
         }
         let hash = xxh3_64(text.as_bytes());
         let mut known = self.known.lock();
-        let entry = Entry { text: Arc::clone(text), aim, used: known.clock };
-        known.bytes += text.len();
+        let entry = Entry::new(text, aim, known.clock);
+        known.bytes += entry.bytes;
         if let Some(before) = known.aims.insert(hash, entry) {
-            known.bytes -= before.text.len();
+            known.bytes -= before.bytes;
         }
-        if known.bytes > TEXT_BYTES_MAX {
-            known.drop_half();
-        }
+        known.make_room();
     }
 }
 
 impl Known {
-    fn drop_half(&mut self) {
+    fn make_room(&mut self) {
+        if self.bytes <= BYTES_MAX {
+            return;
+        }
         let mut used: Vec<u64> = self.aims.values().map(|entry| entry.used).collect();
         used.sort_unstable();
         let median = used[used.len() / 2];
         self.aims.retain(|_, entry| entry.used > median);
-        self.bytes = self.aims.values().map(|entry| entry.text.len()).sum();
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.bytes = self.aims.values().map(|entry| entry.bytes).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::statement::{Aggregate, Condition, Item, Test};
+    use crate::table::testing;
+    use alluvia_space::{DataType, dimensions};
+    use alluvia_storage::{Disk, FaultDisk};
+    use alluvia_types::Version;
+    use arrow::array::{ArrayRef, RecordBatch, StringArray};
+    use arrow::compute::cast;
+    use arrow::datatypes::Schema;
+    use std::path::Path;
+
+    /// A table of cities and of items, with its dictionaries.
+    struct Fixture {
+        entry: Arc<TableEntry>,
+        dictionaries: Arc<Dictionaries>,
+    }
+
+    impl Fixture {
+        fn new() -> Fixture {
+            let mut def = testing::table("t", &[("city", DataType::Text), ("item", DataType::Text)]);
+            def.dimensions = dimensions::parse("city; item", &def.columns).expect("dimensions");
+            let disk = FaultDisk::new();
+            disk.create_dir_all(Path::new("/db")).expect("directory");
+            let dictionaries =
+                Dictionaries::create(disk, Path::new("/db/dict").to_owned(), &def).expect("dictionaries");
+            Fixture {
+                entry: Arc::new(TableEntry::new(Arc::new(def), Version(1))),
+                dictionaries: Arc::new(dictionaries),
+            }
+        }
+
+        /// Rows of a city and an item each.
+        fn meet(&self, rows: &[(String, String)]) {
+            let schema = Arc::clone(self.entry.storage_schema());
+            let column = |place: usize, values: Vec<&String>| {
+                cast(&StringArray::from_iter_values(values), schema.field(place).data_type()).expect("a text")
+            };
+            let columns: Vec<ArrayRef> = vec![
+                column(0, rows.iter().map(|row| &row.0).collect()),
+                column(1, rows.iter().map(|row| &row.1).collect()),
+            ];
+            let rows = RecordBatch::try_new(schema, columns).expect("rows");
+            self.dictionaries.remap(&self.entry.def, &rows).expect("codes");
+        }
+
+        /// How many rows there are of some cities.
+        fn count_of(&self, cities: impl Iterator<Item = String>) -> Aim {
+            let cities = Test::In(cities.map(Literal::Text).collect());
+            let statement = Statement {
+                table: "t".to_owned(),
+                items: vec![Item::Aggregate(Aggregate::Count, None)],
+                hidden: Vec::new(),
+                groups: Vec::new(),
+                aliases: Vec::new(),
+                conditions: vec![Condition::Column("city".to_owned(), cities)],
+                having: None,
+                order: Vec::new(),
+                limit: None,
+                offset: 0,
+            };
+            let bound = bind(&statement, &self.entry, &self.dictionaries).expect("the index tells cities");
+            Aim {
+                catalog: Arc::default(),
+                entry: Arc::clone(&self.entry),
+                dictionaries: Arc::clone(&self.dictionaries),
+                statement: Arc::new(statement),
+                bound: Mutex::new(Arc::new(bound)),
+                schema: Arc::new(Schema::empty()),
+                hint: None,
+                own: Freshness::Merged,
+                by_cuboid: true,
+            }
+        }
+    }
+
+    fn city(number: usize) -> String {
+        format!("city {number}")
+    }
+
+    #[test]
+    fn a_statement_is_bound_anew_for_members_that_its_conditions_look_at() {
+        let fixture = Fixture::new();
+        let row = |city: &str, item: &str| (city.to_owned(), item.to_owned());
+        fixture.meet(&[row("Lima", "pen"), row("Oslo", "pen")]);
+        let aim = fixture.count_of(["Lima", "Rome"].into_iter().map(str::to_owned));
+        let codes = |bound: &Bound| bound.asked()[0].filters[0].codes.len();
+        let first = aim.bound(&[]).expect("holds");
+        fixture.meet(&[row("Lima", "cup"), row("Oslo", "cap")]);
+        let second = aim.bound(&[]).expect("holds");
+        assert!(Arc::ptr_eq(&first, &second), "items are nothing to it");
+        fixture.meet(&[row("Rome", "pen")]);
+        let third = aim.bound(&[]).expect("holds");
+        assert_eq!((codes(&first), codes(&third)), (1, 2));
+    }
+
+    #[test]
+    fn sets_of_codes_count_as_texts_do() {
+        let fixture = Fixture::new();
+        let rows: Vec<(String, String)> = (0..20_000).map(|number| (city(number), "item".to_owned())).collect();
+        fixture.meet(&rows);
+        // Every other city is a run of its own.
+        let aim = Arc::new(fixture.count_of((0..20_000).step_by(2).map(city)));
+        assert!(aim.bytes() > 10_000 * 16, "{}", aim.bytes());
+        let aims = Aims::default();
+        for at in 0..2 * BYTES_MAX / aim.bytes() {
+            let text: Arc<str> = format!("statement {at}").into();
+            aims.insert(&text, Arc::clone(&aim));
+            assert!(aims.get(&text).is_some(), "the newest is kept");
+            let known = aims.known.lock();
+            let bytes: usize = known.aims.values().map(|entry| entry.text.len() + entry.aim.bytes()).sum();
+            assert!(bytes <= BYTES_MAX && bytes <= known.bytes, "{bytes} of {}", known.bytes);
+        }
+        let other = Arc::new(Catalog::default());
+        aims.retain(&other);
+        let known = aims.known.lock();
+        assert_eq!((known.aims.len(), known.bytes), (0, 0));
     }
 }

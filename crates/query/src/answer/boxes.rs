@@ -91,9 +91,13 @@ pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[C
 /// A box as boxes of the table's own levels, and the ranges that rows of each must lie in.
 fn without_axes(filters: &Filters, levels: usize, axes: &[times::Axis<'_>]) -> Option<Vec<(Filters, Vec<TimeRange>)>> {
     let (own, of_axes) = filters.split_at(filters.partition_point(|filter| filter.level < levels));
+    if !of_axes.is_empty() && is_empty(filters) {
+        return Some(Vec::new());
+    }
     let mut all: Vec<(Filters, Vec<TimeRange>)> = vec![(own.to_vec(), Vec::new())];
     for filter in of_axes {
-        let pieces = axes[filter.level - levels].pieces(&filter.codes);
+        // Each edge is a box, whatever else there is.
+        let pieces = axes[filter.level - levels].pieces(&filter.codes, BOXES_MAX)?;
         let in_piece = |(filters, ranges): &(Filters, Vec<TimeRange>), piece: &times::Piece| {
             let LevelFilter { level, codes } = &piece.filter;
             (with(filters, *level, codes), ranges.iter().chain(&piece.range).cloned().collect())
@@ -135,6 +139,10 @@ impl Maker<'_> {
     }
 
     fn any(&self, conditions: &[Condition]) -> Option<Vec<Filters>> {
+        // That nothing matches is said by a filter, and there is none.
+        if conditions.is_empty() {
+            return None;
+        }
         let mut levels: Vec<LevelFilter> = Vec::new();
         let mut others: Vec<Filters> = Vec::new();
         for condition in conditions {
@@ -305,6 +313,15 @@ mod tests {
         let first = LevelFilter { level: 0, codes: CodeSet::of_codes(vec![1]) };
         let second = LevelFilter { level: 1, codes: CodeSet::of_codes(vec![2, 3]) };
         assert_eq!(either, [vec![first], vec![LevelFilter { level: 0, codes: outside }, second]]);
+    }
+
+    #[test]
+    fn there_is_a_box_though_nothing_matches() {
+        let nothing = Some(vec![vec![LevelFilter { level: 0, codes: CodeSet::of_codes(Vec::new()) }]]);
+        assert_eq!(boxes_of(&[of(0, &[])]), nothing);
+        assert_eq!(boxes_of(&[Condition::Any(vec![of(0, &[]), of(0, &[])])]), nothing);
+        assert_eq!(boxes_of(&[Condition::Any(Vec::new())]), None);
+        assert_eq!(boxes_of(&[of(0, &[1]), Condition::Any(Vec::new())]), None);
     }
 
     proptest! {

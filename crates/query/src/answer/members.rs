@@ -10,11 +10,11 @@
 
 use super::conditions::codes_where;
 use crate::checked::StatementLimits;
-use crate::table::{EVALUATED_MAX, batch_of_members};
+use crate::table::{EVALUATED_MAX, batch_of_members, evaluated};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{Column, DataType};
 use alluvia_tree::CodeSet;
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::Expr;
@@ -25,7 +25,8 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::create_physical_expr;
 use std::sync::Arc;
 
-/// What functions may make of all members at once; a predicate that needs more is the plan's, whose batches are smaller.
+/// What functions may make of the members that are evaluated at once; a predicate that needs more is the plan's, which has the statement's
+/// memory.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// A predicate that depends on one column's value alone.
@@ -70,8 +71,7 @@ impl MemberPredicate {
         config.extensions.insert(StatementLimits { memory_bytes: BYTES_MAX });
         let properties = ExecutionProps { config_options: Some(Arc::new(config)), ..ExecutionProps::new() };
         let predicate = create_physical_expr(&expr, &schema, &properties, &PhysicalPlanningContext::default())?;
-        let matching = predicate.evaluate(members)?.into_array(members.num_rows())?;
-        Ok(matching.as_boolean_opt().cloned())
+        evaluated(&predicate, members)
     }
 }
 
@@ -120,6 +120,23 @@ mod tests {
         check(or_null, |name| Some(name.is_none_or(|name| name == "Chile")));
         check(col("a").in_list(vec![lit("Peru"), null()], false), |name| (name? == "Peru").then_some(true));
         check(col("a").eq(null()), |_| None);
+    }
+
+    #[test]
+    fn many_members_are_evaluated_as_few_are() {
+        let schema = Schema::new(vec![Field::new("a", ArrowType::Utf8View, true)]);
+        // NULL among them, and a member that the predicate is unknown of.
+        let names: Vec<Option<String>> = (0..2_500).map(|at| (at > 0).then(|| format!("name {at}"))).collect();
+        let column: ArrayRef = Arc::new(StringViewArray::from_iter(names.iter().map(Option::as_deref)));
+        let members = RecordBatch::try_new(Arc::new(schema), vec![column]).expect("one column");
+        let ends_in_seven = nullif(col("a"), lit("name 1027")).like(lit("%7"));
+        let found =
+            MemberPredicate::of_text(ends_in_seven).evaluate(&members).expect("evaluates").expect("a predicate");
+        let model = |name: &Option<String>| {
+            let name = name.as_deref().filter(|name| *name != "name 1027")?;
+            Some(name.ends_with('7'))
+        };
+        assert_eq!(found.iter().collect::<Vec<_>>(), names.iter().map(model).collect::<Vec<_>>());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::having::Having;
 use super::mapped::Side;
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
+use super::times::tests_by_column;
 use super::{Kept, columns};
 use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{SegmentRead, TableRead};
@@ -42,8 +43,8 @@ pub(crate) struct Bound {
     /// Which dimension each level is of.
     pub(super) dimensions: Vec<usize>,
     conditions: Vec<Condition>,
-    /// Members of each level when the filters were made.
-    members: Vec<u32>,
+    /// The levels whose members conditions and sides look at, each with how many it had when the filters were made.
+    members: Vec<(usize, u32)>,
     /// For each item the measure that it aggregates, if it does one.
     pub(super) item_measures: Vec<Option<usize>>,
     pub(super) having: Option<Having>,
@@ -65,7 +66,7 @@ pub(crate) fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc
     if statement.having.as_ref().is_some_and(|having| !having.fits(&statement.items)) {
         return None;
     }
-    let members = member_counts(def, dictionaries);
+    let members = members_asked(def, dictionaries, &statement.conditions);
     let found = boxes(def, dictionaries, &statement.conditions)?;
     let groups: Vec<usize> = statement.groups.iter().map(|group| level_of(def, group)).collect::<Option<_>>()?;
     let mut filtered = found.each().flatten().map(|filter| filter.level);
@@ -131,15 +132,27 @@ pub(super) fn has_level_codes(def: &TableDef, level: usize) -> bool {
     def.levels().nth(level).is_some_and(|(dimension, _, _)| has_codes(&def.dimensions[dimension]))
 }
 
-/// How many codes each level has given out.
-fn member_counts(def: &TableDef, dictionaries: &Dictionaries) -> Vec<u32> {
-    (0..def.levels().count()).map(|level| dictionaries.len(level)).collect()
+/// The levels of the columns that conditions are on, and how many codes each has given out: no other member is part of a filter.
+fn members_asked(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Vec<(usize, u32)> {
+    let tests = tests_by_column(conditions);
+    let is_asked = |source: &LevelSource| {
+        let column = def.column_by_id(source.column());
+        column.is_some_and(|column| tests.contains_key(column.name.as_str()))
+    };
+    let levels = def.levels().enumerate().filter(|(_, (_, _, level))| is_asked(&level.source));
+    levels.map(|(level, _)| (level, dictionaries.len(level))).collect()
 }
 
 impl Bound {
     /// What is asked of each box.
     pub(super) fn asked(&self) -> &[BoxQuery] {
         &self.questions
+    }
+
+    /// Bytes in memory of its sets of codes, which are most of it.
+    pub(super) fn bytes(&self) -> usize {
+        let asked = self.questions.iter().chain(self.edges.iter().map(|edge| &edge.question));
+        asked.flat_map(|question| &question.filters).map(|filter| filter.codes.bytes()).sum()
     }
 
     /// Whether codes alone tell its rows, as a cuboid has to.
@@ -152,15 +165,15 @@ impl Bound {
         &self.shape
     }
 
-    /// Whether the filters know every member there is now.
-    pub(super) fn knows_all_members(&self) -> bool {
-        self.members.iter().enumerate().all(|(level, &known)| known == self.dictionaries.len(level))
+    /// Whether the filters and maps know every member there is now of the levels that they are of.
+    pub(super) fn knows_its_members(&self) -> bool {
+        self.members.iter().all(|&(level, known)| known == self.dictionaries.len(level))
     }
 
     /// The questions with filters and maps that know every member there is now: rows of the tail bring new ones when they get their
     /// codes. `None` if the conditions cannot be filters any more.
     pub(super) fn now(&self) -> Option<Now<'_>> {
-        if self.knows_all_members() {
+        if self.knows_its_members() {
             let (questions, edges) = (Cow::Borrowed(&*self.questions), Cow::Borrowed(&*self.edges));
             return Some(Now { questions, edges, maps: self.maps.clone() });
         }
@@ -198,9 +211,10 @@ impl Bound {
     /// The same of the rows that have keys of all sides, grouped by those sides' ordinals after all other groups, in the sides' order.
     /// `None` where the join says more than codes do.
     pub(crate) fn joined(mut self, sides: Vec<Side>) -> Option<Bound> {
-        self.members = member_counts(&self.def, &self.dictionaries);
+        self.members = members_asked(&self.def, &self.dictionaries, &self.conditions);
         for side in sides {
             let level = self.key_level(&side.column)?;
+            self.members.push((level, self.dictionaries.len(level)));
             self.groups.extend(side.groups.is_some().then_some(level));
             self.sides.push((side, level));
         }

@@ -16,7 +16,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{Date32Type, TimestampMicrosecondType};
 use std::collections::BTreeMap;
 
-/// Rows of some units, all of them or those in a range.
+/// Rows of some units, all of them or those in ranges.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) filter: LevelFilter,
@@ -39,8 +39,6 @@ pub(super) struct Axis<'a> {
 
 /// An axis for each column of which some condition is a range that codes do not tell.
 pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Vec<Axis<'a>> {
-    let mut tests: BTreeMap<&str, Vec<&Test>> = BTreeMap::new();
-    flatten(conditions, &mut tests);
     let axis = |(name, tests): (&str, Vec<&Test>)| {
         let column = def.columns.iter().find(|column| column.name == name)?;
         let (level, unit) = finest(def, column)?;
@@ -55,10 +53,16 @@ pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, condition
         cuts.dedup();
         is_needed.then_some(Axis { column, level, unit, cuts })
     };
-    tests.into_iter().filter_map(axis).collect()
+    tests_by_column(conditions).into_iter().filter_map(axis).collect()
 }
 
 /// All tests of each column.
+pub(super) fn tests_by_column(conditions: &[Condition]) -> BTreeMap<&str, Vec<&Test>> {
+    let mut tests = BTreeMap::new();
+    flatten(conditions, &mut tests);
+    tests
+}
+
 fn flatten<'c>(conditions: &'c [Condition], into: &mut BTreeMap<&'c str, Vec<&'c Test>>) {
     for condition in conditions {
         match condition {
@@ -121,22 +125,33 @@ impl Axis<'_> {
         (low.map_or(1, |low| cuts_through(low) + 1), end.map_or(self.last(), cuts_through))
     }
 
-    /// The rows of some of its codes: first those of units that codes tell, which may be none, then those of edges.
-    pub(super) fn pieces(&self, codes: &CodeSet) -> Vec<Piece> {
-        let mut whole = CodeSet::of_codes(if codes.holds_null() { vec![0] } else { Vec::new() });
-        let mut edges = Vec::new();
+    /// The rows of some of its codes: first those of units that codes tell, which may be none, then those of edges; `None` where there are more
+    /// than so many of these.
+    pub(super) fn pieces(&self, codes: &CodeSet, edges_max: usize) -> Option<Vec<Piece>> {
+        let mut whole: Vec<(u32, u32)> = Vec::new();
+        let mut edges: Vec<Piece> = Vec::new();
         for &(first, last) in codes.runs() {
             let low = (first > 1).then(|| self.cuts[first as usize - 2]);
             let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);
-            for piece in pieces(self.column, self.level, self.unit, (low, end)) {
-                match piece.range {
-                    None => whole = whole.union(&piece.filter.codes),
-                    Some(_) => edges.push(piece),
+            for Piece { filter, range } in pieces(self.column, self.level, self.unit, (low, end)) {
+                let Some(range) = range else {
+                    whole.extend(filter.codes.runs());
+                    continue;
+                };
+                match edges.last_mut() {
+                    // Several runs may begin or end within one unit, which is read once.
+                    Some(Piece { filter: known, range: Some(ranges) }) if *known == filter => {
+                        ranges.values.extend(range.values);
+                    }
+                    _ => edges.push(Piece { filter, range: Some(range) }),
                 }
             }
+            if edges.len() > edges_max {
+                return None;
+            }
         }
-        let whole = Piece { filter: LevelFilter { level: self.level, codes: whole }, range: None };
-        std::iter::once(whole).chain(edges).collect()
+        let whole = LevelFilter { level: self.level, codes: CodeSet::of_ranges(whole, codes.holds_null()) };
+        Some(std::iter::once(Piece { filter: whole, range: None }).chain(edges).collect())
     }
 }
 
@@ -175,7 +190,7 @@ fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -
             column: column.id,
             storage_name: column.storage_name.clone(),
             data_type: column.data_type.to_arrow(),
-            values: low.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX),
+            values: std::iter::once(low.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX)).collect(),
         }),
     }));
     pieces
@@ -283,7 +298,7 @@ mod tests {
             let value = value * scale;
             let code = code_of(&column, value, unit).expect("near 1970");
             let holds = |piece: &&Piece| {
-                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.values.contains(&value))
+                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
             };
             let expected = low.is_none_or(|low| value >= low) && end.is_none_or(|end| value < end);
             prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{:?}", pieces);
@@ -339,21 +354,43 @@ mod tests {
             let micros_or_days = value.map(|value| value * scale);
             let code = micros_or_days.map_or(0, |value| clamped_code(&column, value, unit));
             let holds = |piece: &&Piece| {
-                let in_range = |range: &TimeRange| micros_or_days.is_some_and(|value| range.values.contains(&value));
+                let in_range = |range: &TimeRange| micros_or_days.is_some_and(|value| range.contains(value));
                 piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(in_range)
             };
             let mut every = CodeSet::of_codes((0..=axis.last()).collect());
             for (test, expected) in &tests {
                 let codes = axis.codes(test).expect("made for it");
-                let pieces = axis.pieces(&codes);
+                let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
                 prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(*expected), "{:?}", test);
                 prop_assert!(pieces[0].range.is_none() && pieces[1..].iter().all(|piece| !piece.filter.codes.holds_null()));
+                // Of each unit there is one edge at most.
+                prop_assert!(pieces[1..].is_sorted_by(|a, b| a.filter.codes.runs() < b.filter.codes.runs()));
                 // All of them at once.
                 every = every.intersect(&codes);
             }
             let expected = tests.iter().all(|(_, expected)| *expected);
-            prop_assert_eq!(axis.pieces(&every).iter().filter(holds).count(), usize::from(expected));
+            let pieces = axis.pieces(&every, usize::MAX).expect("any number of edges");
+            prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected));
         }
+    }
+
+    #[test]
+    fn more_edges_than_wanted_are_refused() {
+        let column = column(DataType::Timestamp);
+        let day = 86_400_000_000;
+        // A moment within each of many days.
+        let at: Vec<i64> = (0..20_000).map(|number| number * day + 7).collect();
+        let literals = at.iter().map(|&at| Literal::Typed(ScalarValue::TimestampMicrosecond(Some(at), None)));
+        let test = Test::Not(Box::new(Test::In(literals.collect())));
+        let cuts = at.iter().flat_map(|&at| [at, at + 1]).collect();
+        let axis = Axis { column: &column, level: 7, unit: CalendarUnit::Day, cuts };
+        let codes = axis.codes(&test).expect("made for it");
+        assert!(axis.pieces(&codes, 16).is_none());
+        let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
+        assert!(pieces.len() > 20_000 && pieces[0].filter.codes.runs().len() == 2, "{}", pieces.len());
+        // Of a year all of them are one edge.
+        let axis = Axis { unit: CalendarUnit::Year, ..axis };
+        assert_eq!(axis.pieces(&codes, 100).expect("an edge a year").len(), 1 + 55);
     }
 
     #[test]
@@ -372,8 +409,7 @@ mod tests {
                 let value = micros(year) + 60_000_000;
                 let code = clamped_code(&column, value, CalendarUnit::Minute);
                 let holds = |piece: &&Piece| {
-                    piece.filter.codes.contains(code)
-                        && piece.range.as_ref().is_none_or(|range| range.values.contains(&value))
+                    piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
                 };
                 let expected = low.is_none_or(|low| value >= micros(low)) && end.is_none_or(|end| value < micros(end));
                 assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{year} of {low:?}..{end:?}");

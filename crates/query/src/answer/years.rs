@@ -52,8 +52,12 @@ pub(crate) fn compared(column: &str, op: Operator, year: i64) -> Option<Conditio
     Some(Condition::Column(column.to_owned(), test))
 }
 
-/// What must hold of a column's times for their year to be one of these.
+/// What must hold of a column's times for their year to be one of these; `None` of no years, since it is known of NULL, too, whether it is in
+/// no list.
 pub(crate) fn in_years(column: &str, years: Vec<i64>) -> Option<Condition> {
+    if years.is_empty() {
+        return None;
+    }
     let years = years.into_iter().map(|year| compared(column, Operator::Eq, year));
     years.collect::<Option<Vec<_>>>().map(Condition::Any)
 }
@@ -144,6 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_no_whole_year_of_a_column_is_refused() {
+        assert_eq!(in_years("t", Vec::new()), None);
         for sql in [
             "extract(month FROM t) = 3",
             "extract(isoyear FROM t) = 2024",

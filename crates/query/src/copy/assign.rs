@@ -13,7 +13,7 @@
 use crate::copy::columns::{ColumnBuilder, TextAs, is_level_text};
 use crate::copy::lengths::fit;
 use crate::copy::text::{TextColumn, shown_value};
-use crate::copy::values::Bad;
+use crate::copy::values::{Bad, DAY_MICROS, DAYS, MICROS};
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{
@@ -22,12 +22,11 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast, cast_with_options, filter_record_batch};
 use arrow::datatypes::{
-    DataType as ArrowType, Date32Type, Field, Float32Type, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit,
-    TimestampMicrosecondType,
+    ArrowPrimitiveType, DataType as ArrowType, Date32Type, Field, Float32Type, Float64Type, Int64Type, Schema,
+    SchemaRef, TimeUnit, TimestampMicrosecondType,
 };
+use std::ops::Range;
 use std::sync::Arc;
-
-const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Casts `batch` into the storage schema of `target`; `mapping[i]` is the column of `batch` for `target.columns[i]`, `None`
 /// gives NULL. Fails on the first bad row, naming row (from 1), column and value.
@@ -265,7 +264,13 @@ fn check_types(from: &Field, to: &Column) -> Result<()> {
 fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let target = to.to_arrow();
     if *array.data_type() == target {
-        return Ok(array.clone());
+        return Ok(match to {
+            DataType::Date => within(array.as_primitive::<Date32Type>(), &DAYS, bad),
+            DataType::Timestamp | DataType::TimestampTz => {
+                within(array.as_primitive::<TimestampMicrosecondType>(), &MICROS, bad)
+            }
+            _ => array.clone(),
+        });
     }
     match array.data_type() {
         ArrowType::Dictionary(_, values) if family(values) == Family::Text && text == TextAs::Dictionary => {
@@ -308,10 +313,16 @@ fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usize, B
 fn safe_cast(array: &dyn Array, target: &ArrowType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let options = CastOptions { safe: true, ..Default::default() };
     let out = cast_with_options(array, target, &options).map_err(internal)?;
-    if out.null_count() > array.null_count() {
-        bad.extend((0..out.len()).filter(|row| out.is_null(*row) && array.is_valid(*row)).map(|row| (row, Bad::Range)));
-    }
+    report(array, &out, bad);
     Ok(out)
+}
+
+/// Reports what became NULL.
+fn report(before: &dyn Array, after: &dyn Array, bad: &mut Vec<(usize, Bad)>) {
+    if after.null_count() > before.null_count() {
+        let is_lost = |row: &usize| after.is_null(*row) && before.is_valid(*row);
+        bad.extend((0..after.len()).filter(is_lost).map(|row| (row, Bad::Range)));
+    }
 }
 
 fn narrow(doubles: &Float64Array, bad: &mut Vec<(usize, Bad)>) -> ArrayRef {
@@ -319,11 +330,7 @@ fn narrow(doubles: &Float64Array, bad: &mut Vec<(usize, Bad)>) -> ArrayRef {
         let narrowed = value as f32;
         (narrowed.is_finite() || !value.is_finite()).then_some(narrowed)
     });
-    if out.null_count() > doubles.null_count() {
-        bad.extend(
-            (0..out.len()).filter(|row| out.is_null(*row) && doubles.is_valid(*row)).map(|row| (row, Bad::Range)),
-        );
-    }
+    report(doubles, &out, bad);
     Arc::new(out)
 }
 
@@ -370,7 +377,10 @@ fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<
         ArrowType::Timestamp(TimeUnit::Nanosecond, _) => (1, 1_000),
         _ => (1, 1),
     };
-    let to_micros = |value: i64| value.checked_mul(multiply).map(|value| value.div_euclid(divide));
+    let to_micros = |value: i64| {
+        let micros = value.checked_mul(multiply).map(|value| value.div_euclid(divide));
+        micros.filter(|micros| MICROS.contains(micros))
+    };
     let micros: PrimitiveArray<Int64Type> = numbers.unary_opt(to_micros);
     let out: ArrayRef = match to {
         DataType::Date => {
@@ -380,10 +390,23 @@ fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<
         }
         _ => Arc::new(micros.reinterpret_cast::<TimestampMicrosecondType>().with_data_type(to.to_arrow())),
     };
-    if out.null_count() > array.null_count() {
-        bad.extend((0..out.len()).filter(|row| out.is_null(*row) && array.is_valid(*row)).map(|row| (row, Bad::Range)));
-    }
+    report(array, &out, bad);
     Ok(out)
+}
+
+/// Days or microseconds that are stored as they are, if they lie in the range.
+fn within<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    range: &Range<T::Native>,
+    bad: &mut Vec<(usize, Bad)>,
+) -> ArrayRef {
+    // What stands where there is NULL counts as well, and does no harm.
+    if values.values().iter().all(|value| range.contains(value)) {
+        return Arc::new(values.clone());
+    }
+    let fitting: PrimitiveArray<T> = values.unary_opt(|value| range.contains(&value).then_some(value));
+    report(values, &fitting, bad);
+    Arc::new(fitting.with_data_type(values.data_type().clone()))
 }
 
 /// Adds the rows that are NULL and not yet bad.
@@ -400,7 +423,8 @@ mod tests {
     use crate::copy::testing::{row_texts, table};
     use arrow::array::{
         BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Int32Array, ListArray, NullArray,
-        StringArray, Time32SecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+        StringArray, Time32SecondArray, TimestampMicrosecondArray, TimestampNanosecondArray, TimestampSecondArray,
+        UInt64Array,
     };
     use arrow::datatypes::Int32Type;
     use proptest::prelude::*;
@@ -464,6 +488,31 @@ mod tests {
         assert_eq!(cast_to(Date32Array::from(vec![1]), "TIMESTAMPTZ").unwrap(), ["1970-01-02 00:00:00+00"]);
         assert!(refusal(TimestampSecondArray::from(vec![i64::MAX]), "TIMESTAMP").contains("row 1, column c"));
         assert!(refusal(Date32Array::from(vec![i32::MAX]), "TIMESTAMP").contains("out of range for TIMESTAMP"));
+    }
+
+    /// Whatever unit they come in, and if no cast is needed.
+    #[test]
+    fn times_that_no_text_tells_are_refused() {
+        let micros = |value| TimestampMicrosecondArray::from(vec![Some(0), None, Some(value)]);
+        for value in [MICROS.start - 1, MICROS.end, i64::MIN, i64::MAX] {
+            assert!(refusal(micros(value), "TIMESTAMP").starts_with("row 3, column c: "), "{value}");
+            assert!(refusal(micros(value).with_timezone("UTC"), "TIMESTAMPTZ").contains("out of range for"), "{value}");
+            assert!(refusal(micros(value), "DATE").contains("out of range for DATE"), "{value}");
+            assert!(
+                refusal(TimestampSecondArray::from(vec![value.div_euclid(1_000_000)]), "TIMESTAMP").contains("row 1")
+            );
+        }
+        for day in [DAYS.start - 1, DAYS.end, i32::MIN, i32::MAX] {
+            assert!(
+                refusal(Date32Array::from(vec![Some(0), None, Some(day)]), "DATE").starts_with("row 3, column c: ")
+            );
+        }
+        for value in [MICROS.start, MICROS.end - 1] {
+            assert_eq!(cast_to(micros(value), "TIMESTAMP").unwrap().len(), 3);
+            assert_eq!(cast_to(micros(value), "DATE").unwrap().len(), 3);
+        }
+        let days = Date32Array::from(vec![DAYS.start, DAYS.end - 1]);
+        assert_eq!(cast_to(days, "DATE").unwrap().len(), 2);
     }
 
     #[test]

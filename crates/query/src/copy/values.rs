@@ -11,6 +11,15 @@
 
 use alluvia_space::codes::calendar::days_of;
 use alluvia_types::ErrorKind;
+use std::ops::Range;
+
+pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
+
+/// The days since 1970 that a DATE may be: those of the years -262142 to 262141, which functions of times know.
+pub(crate) const DAYS: Range<i32> = -96_464_927..95_025_872;
+
+/// The microseconds since 1970 that a TIMESTAMP may be: those of the same days.
+pub(crate) const MICROS: Range<i64> = DAYS.start as i64 * DAY_MICROS..DAYS.end as i64 * DAY_MICROS;
 
 /// Why a value cannot be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,19 +179,16 @@ pub(crate) fn parse_date(text: &[u8]) -> Result<i32, Bad> {
 /// `2026-11-21[ T]10:11[:12[.345678]][zone]` or a date alone, as microseconds since 1970. A zone (`Z`, `UTC`, `+01`,
 /// `+01:30`, `+0130`) converts to UTC.
 pub(crate) fn parse_timestamp(text: &[u8]) -> Result<i64, Bad> {
-    const DAY_MICROS: i64 = 86_400_000_000;
     let (days, rest) = date_prefix(text.trim_ascii())?;
-    let midnight = i64::from(days).checked_mul(DAY_MICROS).ok_or(Bad::Range)?;
+    let midnight = i64::from(days) * DAY_MICROS;
     if rest.is_empty() {
         return Ok(midnight);
     }
     let [b' ' | b'T' | b't', clock @ ..] = rest else { return Err(Bad::Form) };
     let (time, rest) = time_prefix(clock)?;
     let offset_minutes = parse_zone(rest.trim_ascii())?;
-    midnight
-        .checked_add(time)
-        .and_then(|local| local.checked_sub(i64::from(offset_minutes) * 60_000_000))
-        .ok_or(Bad::Range)
+    let micros = midnight + time - i64::from(offset_minutes) * 60_000_000;
+    Some(micros).filter(|micros| MICROS.contains(micros)).ok_or(Bad::Range)
 }
 
 /// `\xDEADBEEF`, with blanks between pairs of digits if one likes, or PostgreSQL's escape form: bytes as they are, `\\` and `\ooo` escaped.
@@ -264,10 +270,8 @@ fn date_prefix(text: &[u8]) -> Result<(i32, &[u8]), Bad> {
     if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
         return Err(Bad::Range);
     }
-    if !(-262_142..=262_141).contains(&year) {
-        return Err(Bad::Range);
-    }
-    Ok((days_of(year, month as u32, day as u32) as i32, rest))
+    let days = i32::try_from(days_of(year, month as u32, day as u32)).ok().filter(|days| DAYS.contains(days));
+    Ok((days.ok_or(Bad::Range)?, rest))
 }
 
 fn days_in_month(year: i64, month: i64) -> i64 {
@@ -410,6 +414,23 @@ mod tests {
         assert_eq!(parse_timestamp(b"1970-01-01 12:61"), Err(Bad::Range));
         for text in ["1970-01-01x12:00", "1970-01-01 12", "1970-01-01 12:00 CET", "1970-01-01 12:00:00."] {
             assert_eq!(parse_timestamp(text.as_bytes()), Err(Bad::Form), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_of_the_first_and_the_last_year_are_read_and_none_beside_them() {
+        assert_eq!(parse_date(b"-262142-01-01"), Ok(DAYS.start));
+        assert_eq!(parse_date(b"+262141-12-31"), Ok(DAYS.end - 1));
+        assert_eq!(parse_timestamp(b"-262142-01-01 00:00:00"), Ok(MICROS.start));
+        assert_eq!(parse_timestamp(b"+262141-12-31 23:59:59.999999"), Ok(MICROS.end - 1));
+        for text in ["-262143-12-31", "+262142-01-01", "+999999-01-01", "-999999-01-01"] {
+            assert_eq!(
+                (parse_date(text.as_bytes()), parse_timestamp(text.as_bytes())),
+                (Err(Bad::Range), Err(Bad::Range))
+            );
+        }
+        for text in ["+262141-12-31 24:00:00", "+262141-12-31 23:30:00-01", "-262142-01-01 00:30:00+01"] {
+            assert_eq!(parse_timestamp(text.as_bytes()), Err(Bad::Range), "{text}");
         }
     }
 

@@ -74,6 +74,8 @@ fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
                 .or_else(|| condition_of_year(right, op.swap()?, left))
                 .or_else(|| Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?))),
         },
+        // Of no list it is known of NULL, too, whether that is in it.
+        Expr::InList(InList { list, .. }) if list.is_empty() => None,
         Expr::InList(InList { expr, list, negated: is_negated }) if year_of(expr).is_some() => {
             let years = list.iter().map(year_of_constant).collect::<Option<Vec<_>>>()?;
             Some(negated(in_years(&year_of(expr)?, years)?, *is_negated))
@@ -184,6 +186,8 @@ mod tests {
             col("a").eq(lit(ScalarValue::Int32(None))),
             (col("a") + lit(1)).gt(lit(2)),
             col("a").in_list(vec![lit(1), lit(ScalarValue::Int32(None))], false),
+            col("a").in_list(Vec::new(), false),
+            col("a").in_list(Vec::new(), true),
             col("a").is_true(),
             (col("a") * col("a")).gt(lit(2)),
         ] {

@@ -13,7 +13,7 @@
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::{arithmetic, is_arithmetic};
 use alluvia_space::{Column, DataType, Dimension, TableDef};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result, ScalarValue};
@@ -26,6 +26,9 @@ use std::sync::Arc;
 
 /// Levels with more members than this are not evaluated, only looked up in.
 pub(crate) const EVALUATED_MAX: u32 = 65_536;
+
+/// Members that a predicate is evaluated on at once: a function may make much of each.
+const SLICE_ROWS: usize = 1_024;
 
 /// Codes of one level that the predicate can match.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -229,9 +232,21 @@ pub(crate) fn batch_of_members(column: &Column, level: usize, dictionaries: &Dic
     RecordBatch::try_new(Arc::new(alone(column)), vec![values]).ok()
 }
 
+/// What a predicate is of each member: true, false or unknown. `None` of what is no predicate.
+pub(crate) fn evaluated(predicate: &Arc<dyn PhysicalExpr>, members: &RecordBatch) -> Result<Option<BooleanArray>> {
+    let rows = members.num_rows();
+    let mut all = BooleanBuilder::with_capacity(rows);
+    for first in (0..rows).step_by(SLICE_ROWS) {
+        let slice = members.slice(first, SLICE_ROWS.min(rows - first));
+        let matching = predicate.evaluate(&slice)?.into_array(slice.num_rows())?;
+        let Some(matching) = matching.as_boolean_opt() else { return Ok(None) };
+        all.append_array(matching);
+    }
+    Ok(Some(all.finish()))
+}
+
 fn matching(part: &Arc<dyn PhysicalExpr>, members: &RecordBatch) -> Result<Vec<u32>> {
-    let matches = part.evaluate(members)?.into_array(members.num_rows())?;
-    let matches = matches.as_boolean_opt().cloned().unwrap_or_else(|| vec![true; members.num_rows()].into());
+    let matches = evaluated(part, members)?.unwrap_or_else(|| vec![true; members.num_rows()].into());
     let is_true = |code: &usize| matches.is_valid(*code) && matches.value(*code);
     Ok((0..matches.len()).filter(is_true).map(|code| code as u32).collect())
 }

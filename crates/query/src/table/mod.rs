@@ -31,7 +31,7 @@ pub use context::{SampleUsed, StatementContext, Used, UsedCounters};
 pub(crate) use draw::{Draw, Part, Sample, Unit, least, share};
 pub(crate) use error::external;
 pub use error::user_error;
-pub(crate) use members::{EVALUATED_MAX, batch_of_members};
+pub(crate) use members::{EVALUATED_MAX, batch_of_members, evaluated};
 pub(crate) use metrics::{describe_snapshot, tell};
 pub(crate) use provider::AlluviaTable;
 pub use provider::configure;

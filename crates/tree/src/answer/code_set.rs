@@ -58,6 +58,19 @@ impl CodeSet {
         CodeSet { has_null, ..CodeSet::of_range(low, high) }
     }
 
+    /// The codes of these runs, first and last of each, in any order; none of them is NULL, which is in the set if `has_null`.
+    pub fn of_ranges(mut ranges: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
+        ranges.sort_unstable();
+        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (low, high) in ranges {
+            match runs.last_mut() {
+                Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
+                _ => runs.push((low, high)),
+            }
+        }
+        CodeSet::of_runs(runs, has_null)
+    }
+
     fn of_runs(runs: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
         let before = runs
             .iter()
@@ -91,6 +104,14 @@ impl CodeSet {
     pub fn len(&self) -> u64 {
         let last = self.runs.last().zip(self.before.last());
         last.map_or(0, |(run, before)| before + u64::from(run.1 - run.0) + 1) + u64::from(self.has_null)
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<CodeSet>()
+            + self.runs.capacity() * size_of::<(u32, u32)>()
+            + (self.before.capacity() + self.bitmap.capacity()) * size_of::<u64>()
+            + self.ranks.capacity() * size_of::<u32>()
     }
 
     /// Whether it holds nothing.
@@ -141,16 +162,8 @@ impl CodeSet {
 
     /// The codes that are in either.
     pub fn union(&self, other: &CodeSet) -> CodeSet {
-        let mut all: Vec<(u32, u32)> = self.runs.iter().chain(&other.runs).copied().collect();
-        all.sort_unstable();
-        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(all.len());
-        for (low, high) in all {
-            match runs.last_mut() {
-                Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
-                _ => runs.push((low, high)),
-            }
-        }
-        CodeSet::of_runs(runs, self.has_null || other.has_null)
+        let ranges = self.runs.iter().chain(&other.runs).copied().collect();
+        CodeSet::of_ranges(ranges, self.has_null || other.has_null)
     }
 
     /// The codes through `last`, NULL included, that are not in it.
@@ -318,6 +331,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn ranges_may_come_in_any_order_and_overlap() {
+        let set = CodeSet::of_ranges(vec![(9, 12), (2, 3), (4, 6), (11, 20), (u32::MAX, u32::MAX)], true);
+        assert_eq!(set.runs(), [(2, 6), (9, 20), (u32::MAX, u32::MAX)]);
+        assert!(set.holds_null() && CodeSet::of_ranges(Vec::new(), false).is_empty());
+    }
+
+    #[test]
+    fn scattered_codes_take_room() {
+        let near = CodeSet::of_codes((0..2_000).map(|code| 2 * code + 1).collect());
+        let far = CodeSet::of_codes(vec![1, 1 << 23]);
+        // Runs, codes before them, and bits.
+        assert!(near.bytes() >= 2_000 * 16 + 4_000 / 8, "{}", near.bytes());
+        assert!(far.bytes() >= 1 << 20, "{}", far.bytes());
+        assert!(CodeSet::of_range(1, u32::MAX).bytes() < 1_000);
+    }
 
     proptest! {
         #[test]

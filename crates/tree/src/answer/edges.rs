@@ -1,8 +1,8 @@
 //! Rows at the edges of ranges of times: those of the calendar's units that a range begins or ends within.
 //!
 //! Invariants:
-//! - A row of an edge counts if its codes pass the box's filters and its own values lie in all ranges. The filters hold no NULL of a ranged
-//!   column's calendar, so a row that comes to be tested has a value.
+//! - A row of an edge counts if its codes pass the box's filters and its own values lie in one of the ranges of each ranged column. The
+//!   filters hold no NULL of such a column's calendar, so a row that comes to be tested has a value.
 //! - No node is covered: codes do not tell on which side of an end its rows lie. Blocks are read one by one, but for those whose least and
 //!   greatest values tell, and only their rows that pass the filters are held against the ranges.
 //!
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub const EDGE_FILTERS_MAX: usize = 63;
 const ALWAYS_OPEN: u64 = 1 << EDGE_FILTERS_MAX;
 
-/// Rows must have one of these values.
+/// Rows must have a value of one of these ranges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeRange {
     /// A column of type DATE or TIMESTAMP, with or without zone.
@@ -33,31 +33,48 @@ pub struct TimeRange {
     pub storage_name: String,
     /// Its type.
     pub data_type: DataType,
-    /// Days, or microseconds, since 1970.
-    pub values: Range<i64>,
+    /// Days, or microseconds, since 1970: ranges that ascend and have nothing in common.
+    pub values: Vec<Range<i64>>,
 }
 
 impl TimeRange {
-    /// Keeps the rows whose values lie in the range; row 0 of the mask is row `first`.
+    /// The first range that has not ended before a value.
+    fn through(&self, value: i64) -> Option<&Range<i64>> {
+        self.values.get(self.values.partition_point(|range| range.end <= value))
+    }
+
+    /// Whether a value is in one of the ranges.
+    pub fn contains(&self, value: i64) -> bool {
+        self.through(value).is_some_and(|range| range.start <= value)
+    }
+
+    /// Keeps the rows whose values lie in a range; row 0 of the mask is row `first`.
     pub(super) fn narrow(&self, values: &ArrayRef, first: usize, mask: &mut Mask) {
         if let Some(days) = values.as_primitive_opt::<Date32Type>() {
-            mask.retain(|row| self.values.contains(&days.value(first + row).into()));
+            mask.retain(|row| self.contains(days.value(first + row).into()));
         } else if let Some(micros) = values.as_primitive_opt::<TimestampMicrosecondType>() {
-            mask.retain(|row| self.values.contains(&micros.value(first + row)));
+            mask.retain(|row| self.contains(micros.value(first + row)));
         } else {
             mask.clear();
         }
     }
 
-    /// How a block's values lie to the range, by the least and the greatest of them.
+    /// How a block's values lie to the ranges, by the least and the greatest of them.
     pub(super) fn overlap(&self, index: &BlockIndex, block: usize) -> Overlap {
         let Some((_, summary)) = index.table.columns.iter().find(|(id, _)| *id == self.column) else {
             return Overlap::Cut;
         };
         match (value_at(&summary.mins, block), value_at(&summary.maxs, block)) {
-            (Some(min), Some(max)) if min >= self.values.end || max < self.values.start => Overlap::Disjoint,
-            (Some(min), Some(max)) if self.values.contains(&min) && self.values.contains(&max) => Overlap::Covered,
+            (Some(min), Some(max)) => self.overlap_of(min, max),
             _ => Overlap::Cut,
+        }
+    }
+
+    fn overlap_of(&self, min: i64, max: i64) -> Overlap {
+        match self.through(min) {
+            Some(range) if range.start <= min && max < range.end => Overlap::Covered,
+            Some(range) if range.start <= max => Overlap::Cut,
+            _ => Overlap::Disjoint,
         }
     }
 }
@@ -96,4 +113,40 @@ pub fn answer_edge(
     readings.iter_mut().flatten().for_each(|reading| reading.times = Arc::clone(ranges));
     segments[first.segment].segment.passes().read(query, readings, &cut, threads, into)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_the_values_in_them(
+            mut ends in prop::collection::btree_set(0i64..60, 0..12),
+            value in -5i64..65,
+            more in 0i64..30,
+        ) {
+            if ends.len() % 2 == 1 {
+                ends.pop_last();
+            }
+            let ends: Vec<i64> = ends.into_iter().collect();
+            let values: Vec<Range<i64>> = ends.chunks(2).map(|pair| pair[0]..pair[1]).collect();
+            let holds = |value: i64| values.iter().any(|range| range.contains(&value));
+            let range = TimeRange {
+                column: ColumnId(1),
+                storage_name: "t".to_owned(),
+                data_type: DataType::Date32,
+                values: values.clone(),
+            };
+            prop_assert_eq!(range.contains(value), holds(value));
+            let max = value + more;
+            let expected = match (value..=max).filter(|&value| holds(value)).count() as i64 {
+                0 => Overlap::Disjoint,
+                count if count == more + 1 => Overlap::Covered,
+                _ => Overlap::Cut,
+            };
+            prop_assert_eq!(range.overlap_of(value, max), expected);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A member keeps its parents for ever. A code that is no member yet has no rows; it is looked up again when there are more
 //!   members than there were.
-//! - What was chosen is used for the same cuboid only, while the statement's filters know every member there is: then codes have
+//! - What was chosen is used for the same cuboid only, while there are no more members than there were, of whatever level: then codes have
 //!   the ancestors that they had.
 //! - What all statements of the process keep is bounded; beyond, they choose each time.
 
@@ -45,6 +45,8 @@ impl Drop for Share {
 #[derive(Debug)]
 pub(crate) struct Selected {
     cuboid: Weak<Resident>,
+    /// Members of each level when it was chosen.
+    members: Vec<u32>,
     /// `None` if it is used once.
     share: Option<Share>,
     /// How groups are numbered.
@@ -56,6 +58,8 @@ pub(crate) struct Selected {
 impl Selected {
     /// Chooses of a resident cuboid; `None` if it cannot answer.
     fn new(resident: &Arc<Resident>, cuboid: &Cuboid, bound: &Bound, now: &Now<'_>) -> Option<Selected> {
+        // Members that come after this are looked up the next time.
+        let members = (0..bound.dimensions.len()).map(|level| bound.dictionaries.len(level)).collect();
         let dimension_of = |level: usize| bound.dimensions[level];
         let lookups = Lookups { resident, cuboid, bound, used: RefCell::default() };
         let ancestor = |finer: usize, coarser: usize, code: u32| lookups.ancestor(finer, coarser, code);
@@ -64,7 +68,7 @@ impl Selected {
         let select = |question: &BoxQuery| cuboid.select(question, &dimension_of, &ancestor, &keys);
         let selections = now.questions.iter().map(select).collect::<Option<Vec<Selection>>>()?;
         let bytes = selections.iter().map(Selection::bytes).sum();
-        Some(Selected { cuboid: Arc::downgrade(resident), share: Share::of(bytes), keys, selections })
+        Some(Selected { cuboid: Arc::downgrade(resident), members, share: Share::of(bytes), keys, selections })
     }
 
     /// What to add up of a resident cuboid for a statement, as it was chosen before if that still holds.
@@ -81,7 +85,9 @@ impl Selected {
         let mut kept = bound.selected.lock();
         let is_it = |kept: &&Arc<Selected>| {
             let mut pairs = kept.selections.iter().zip(questions.iter());
+            let mut members = kept.members.iter().enumerate();
             std::ptr::eq(kept.cuboid.as_ptr(), Arc::as_ptr(resident))
+                && members.all(|(level, &known)| known == bound.dictionaries.len(level))
                 && pairs.all(|(selection, question)| cuboid.is_current(selection, question))
         };
         if let Some(kept) = kept.as_ref().filter(is_it) {
