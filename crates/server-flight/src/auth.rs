@@ -65,14 +65,18 @@ pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensi
     };
     let user = user(shared, &connection, shown, LogIn::Lasting).await?;
     connection.place.known();
-    shared.logins.add(login(shared, &connection, user), shared.options.connections_max)
+    shared.logins.add(login(shared, &connection, user)?, shared.options.connections_max)
 }
 
-fn login(shared: &Arc<Shared>, connection: &Connection, user: String) -> Arc<Login> {
+/// Rows of a batch, unless the client sets another number: each is a message, which costs clients more than plans gain by small ones.
+const BATCH_ROWS: &str = "32768";
+
+fn login(shared: &Arc<Shared>, connection: &Connection, user: String) -> Result<Arc<Login>> {
     let session = shared.engine.session();
+    session.start_with("batch_size", BATCH_ROWS)?;
     session.limit_statements(shared.options.statement_timeout);
     session.introduce(Client { user, protocol: PROTOCOL, address: connection.peer.to_string() });
-    Login::new(session, shared.now())
+    Ok(Login::new(session, shared.now()))
 }
 
 /// The user whose password is shown, or who needs none.

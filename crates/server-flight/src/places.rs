@@ -29,7 +29,7 @@ impl Connection {
     }
 
     /// The login of calls of this user that come without a token.
-    pub(crate) fn login(&self, user: &str, new: impl FnOnce() -> Arc<Login>) -> Result<Arc<Login>> {
+    pub(crate) fn login(&self, user: &str, new: impl FnOnce() -> Result<Arc<Login>>) -> Result<Arc<Login>> {
         let mut logins = self.logins.lock();
         if let Some(login) = logins.get(user) {
             return Ok(Arc::clone(login));
@@ -38,7 +38,7 @@ impl Connection {
             let message = format!("{LOGINS_MAX} users share this connection, and no more may");
             return Err(Error::new(ErrorKind::Busy, message).with_hint("open another connection"));
         }
-        let login = new();
+        let login = new()?;
         logins.insert(user.to_owned(), Arc::clone(&login));
         Ok(login)
     }

@@ -40,7 +40,7 @@ const THREAD_STACK_BYTES: usize = 8 << 20;
 /// How long memory of what was let go is waited for.
 const FREED: Duration = Duration::from_secs(2);
 /// Batches that wait to be taken.
-const BATCHES_AHEAD: usize = 2;
+const BATCHES_AHEAD: usize = 4;
 
 /// The threads; begun with the first plan.
 #[derive(Debug)]
