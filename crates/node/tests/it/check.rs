@@ -288,7 +288,7 @@ fn codes_and_keys_of_other_values_are_found() {
             chunk.codes.levels[0].iter_mut().for_each(swap);
         });
     });
-    assert_one(&findings, &[".side, block 0, row ", "the code of level '", "of its value it is"]);
+    assert_one(&findings, &[".side, block ", ", row ", "the code of level '", "of its value it is"]);
     let findings = found_after(|dir| {
         rewrite(dir, "two", &|chunk| chunk.keys.iter_mut().for_each(|key| *key = 0));
     });
