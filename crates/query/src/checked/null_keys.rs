@@ -99,7 +99,8 @@ mod tests {
         fn sql(&self) -> String {
             let column = |(table, column): (usize, usize)| format!("{}.{}", TABLES[table], COLUMNS[column]);
             let operator = if self.takes_null_for_equal { "IS NOT DISTINCT FROM" } else { "=" };
-            format!("{} {operator} {}", column(self.left), column(self.right))
+            // The parser alone would take what follows for a part of the right side.
+            format!("({} {operator} {})", column(self.left), column(self.right))
         }
 
         fn holds(&self, row: &Joined) -> bool {
