@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     match result {
         Ok(mut figures) => {
             figures["machine"] = machine::describe();
-            figures["alluvia"] = env!("CARGO_PKG_VERSION").into();
+            figures["alluvia_version"] = env!("CARGO_PKG_VERSION").into();
             println!("{figures}");
             ExitCode::SUCCESS
         }

@@ -22,7 +22,7 @@ const ONE_IN: usize = 16;
 /// So many are, if there are so many.
 const NODES_MIN: usize = 2;
 /// More tell little that is new.
-const NODES_MAX: usize = 64;
+const NODES_MAX: usize = 24;
 /// Words of a mask are passed over if no row of them matches.
 const WORD_ROWS: f64 = 64.0;
 
