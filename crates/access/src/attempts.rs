@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(attempts.admit(here, "bob", now).ok(), Some(FIRST_WAIT), "five minutes have passed");
         // Until then they count for all of their address.
         assert_eq!(attempts.admit(here, "ada", now + Duration::from_secs(1)).ok(), Some(2 * FIRST_WAIT));
-        // Somebody who logs in every 59 seconds, beside somebody whose password is wrong for ever, is never refused.
+        // Somebody who logs in every 59 seconds, beside somebody who fails once an hour, is never refused.
         let later = |at: u64| now + Duration::from_secs(59 * at);
         for at in 1..2_000 {
             if at % 61 == 0 {

@@ -32,6 +32,8 @@ pub(crate) struct Aim {
     statement: Arc<Statement>,
     /// Of the statement without parameters; made anew when there are new members.
     bound: Mutex<Arc<Bound>>,
+    /// Held by whoever makes it anew: the others wait for that, and do not make it again.
+    binding: Mutex<()>,
     pub(crate) schema: SchemaRef,
     /// As the statement's hint asks for.
     pub(crate) hint: Option<Freshness>,
@@ -55,7 +57,8 @@ impl Aim {
     ) -> Option<Aim> {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
-        Some(Aim { catalog, entry, dictionaries, statement, bound: Mutex::new(bound), schema, hint, own, by_cuboid })
+        let (bound, binding) = (Mutex::new(bound), Mutex::default());
+        Some(Aim { catalog, entry, dictionaries, statement, bound, binding, schema, hint, own, by_cuboid })
     }
 
     /// The same for a statement with parameters where this one has values.
@@ -66,6 +69,7 @@ impl Aim {
             dictionaries: Arc::clone(&self.dictionaries),
             statement: Arc::new(statement),
             bound: Mutex::new(Arc::clone(&self.bound.lock())),
+            binding: Mutex::default(),
             schema: Arc::clone(&self.schema),
             hint: self.hint,
             own: self.own,
@@ -104,11 +108,15 @@ impl Aim {
             let statement = self.statement.with_parameters(parameters)?;
             return bind(&statement, &self.entry, &self.dictionaries).map(Arc::new);
         }
-        let bound = Arc::clone(&self.bound.lock());
-        if bound.knows_its_members() {
+        let now = || Some(Arc::clone(&self.bound.lock())).filter(|bound| bound.knows_its_members());
+        if let Some(bound) = now() {
             return Some(bound);
         }
-        // Conditions may take long to be evaluated, and others ask meanwhile.
+        // Conditions may take long to be evaluated; what only looks at what is known does not wait meanwhile.
+        let _binding = self.binding.lock();
+        if let Some(bound) = now() {
+            return Some(bound);
+        }
         let bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries)?);
         *self.bound.lock() = Arc::clone(&bound);
         Some(bound)
@@ -282,6 +290,7 @@ mod tests {
                 dictionaries: Arc::clone(&self.dictionaries),
                 statement: Arc::new(statement),
                 bound: Mutex::new(Arc::new(bound)),
+                binding: Mutex::default(),
                 schema: Arc::new(Schema::empty()),
                 hint: None,
                 own: Freshness::Merged,

@@ -129,11 +129,7 @@ fn columns(select: &mut Select, is_ordered: bool) {
 /// Where a name comes again, and what to call the column instead. If the name may be said by what surrounds the columns, only where it
 /// means the same expression.
 fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
-    let may_be_said = is_ordered
-        || !is_without_groups(select)
-        || select.having.is_some()
-        || select.qualify.is_some()
-        || matches!(select.distinct, Some(Distinct::On(_)));
+    let may_be_said = is_ordered || !is_without_groups(select);
     let names: Vec<Option<String>> = select.projection.iter().map(name_of_item).collect();
     let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
     let mut found: Vec<(usize, String)> = Vec::new();
@@ -141,7 +137,8 @@ fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
         let Some(name) = &names[at] else { continue };
         let (first, count) = seen.entry(name).or_insert((at, 0));
         *count += 1;
-        if *count > 1 && (!may_be_said || expr_of(&select.projection[*first]) == expr_of(item)) {
+        let is_said = || may_be_said || conditions(select).any(|condition| says_alone(condition, name));
+        if *count > 1 && (expr_of(&select.projection[*first]) == expr_of(item) || !is_said()) {
             let is_free = |other: &String| {
                 names.iter().flatten().all(|name| name != other) && found.iter().all(|(_, name)| name != other)
             };
@@ -150,6 +147,34 @@ fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// What may say columns' names beside grouping and order.
+fn conditions(select: &Select) -> impl Iterator<Item = &Expr> {
+    let keys = match &select.distinct {
+        Some(Distinct::On(keys)) => keys.as_slice(),
+        _ => &[],
+    };
+    select.having.iter().chain(&select.qualify).chain(keys)
+}
+
+/// Whether an expression says a name without a table's, as columns of a query are called.
+fn says_alone(expr: &Expr, name: &str) -> bool {
+    visit(expr, &mut Saying(name)).is_break()
+}
+
+/// Ends where a name is said alone.
+struct Saying<'a>(&'a str);
+
+impl Visitor for Saying<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(ident) if name_of(ident) == self.0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }
 
 fn is_without_groups(select: &Select) -> bool {
@@ -234,6 +259,19 @@ mod tests {
             "SELECT DISTINCT ON (x) a AS x, b AS x FROM u",
         ] {
             assert_eq!(told(&format!("INSERT INTO t {said}")), said, "x is ambiguous");
+        }
+        for (unsaid, wanted) in [
+            (
+                "max(a) AS x, max(b) AS x FROM u HAVING count(*) > 0",
+                "max(a) AS x, max(b) AS \"x 2\" FROM u HAVING count(*) > 0",
+            ),
+            (
+                "u.a, v.a FROM u, v QUALIFY rank() OVER (ORDER BY u.a) = 1",
+                "u.a, v.a AS \"a 2\" FROM u, v QUALIFY rank() OVER (ORDER BY u.a) = 1",
+            ),
+            ("DISTINCT ON (c) a AS x, b AS x FROM u", "DISTINCT ON (c) a AS x, b AS \"x 2\" FROM u"),
+        ] {
+            assert_eq!(told(&format!("INSERT INTO t SELECT {unsaid}")), format!("SELECT {wanted}"));
         }
         assert_eq!(
             told("INSERT INTO t SELECT DISTINCT ON (a) a, a FROM u"),
