@@ -18,6 +18,7 @@ mod bytea;
 mod casts;
 mod constants;
 mod expressions;
+mod format;
 mod grouping_sets;
 mod literals;
 mod moments;
@@ -47,11 +48,12 @@ pub(crate) use subqueries::SubqueriesKeepingNulls;
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::AggregateUDF;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Replaces `sum`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, replaces `sum`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
+    state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
