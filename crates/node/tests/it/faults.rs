@@ -207,6 +207,12 @@ fn files(disk: &FaultDisk, folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// Files of segments.
+fn segments(disk: &FaultDisk) -> Vec<PathBuf> {
+    let all = files(disk, Path::new(support::DIR)).into_keys();
+    all.filter(|path| path.components().any(|part| part.as_os_str() == "segments")).collect()
+}
+
 #[test]
 fn a_load_that_finds_the_disk_full_leaves_no_segments() {
     let disk = FaultDisk::new();
@@ -214,10 +220,7 @@ fn a_load_that_finds_the_disk_full_leaves_no_segments() {
     let core = open(&disk, &clock).unwrap();
     let (table, _) = create(&core, "t").unwrap();
     insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
-    let segments = || {
-        let all = files(&disk, Path::new(support::DIR)).into_keys();
-        all.filter(|path| path.components().any(|part| part.as_os_str() == "segments")).collect::<Vec<PathBuf>>()
-    };
+    let segments = || segments(&disk);
     let many: Vec<(i64, &str)> = (100..400).map(|at| (at, ["red", "green"][at as usize % 2])).collect();
     let staged = || {
         let entry = core.catalog().by_id(table).cloned().unwrap();
@@ -256,10 +259,7 @@ fn a_load_that_was_staged_and_is_not_committed_leaves_no_segments() {
     let core = open(&disk, &clock).unwrap();
     let (table, _) = create(&core, "t").unwrap();
     insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
-    let segments = || {
-        let all = files(&disk, Path::new(support::DIR)).into_keys();
-        all.filter(|path| path.components().any(|part| part.as_os_str() == "segments")).collect::<Vec<PathBuf>>()
-    };
+    let segments = || segments(&disk);
     let many: Vec<(i64, &str)> = (100..400).map(|at| (at, "many")).collect();
     let staged = || {
         let entry = core.catalog().by_id(table).cloned().unwrap();
