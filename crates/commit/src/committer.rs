@@ -248,7 +248,12 @@ impl Committer {
 
     /// Waits until the batch is durable, and publishes it if nobody has yet.
     pub(crate) fn finish(&self, batch: Sequenced) -> Result<()> {
-        if let Err(error) = self.log.sync(batch.ticket) {
+        self.finish_telling(batch, &mut |_| ())
+    }
+
+    /// The same; `taken` as of [`Log::sync_telling`].
+    pub(crate) fn finish_telling(&self, batch: Sequenced, taken: &mut dyn FnMut(Version)) -> Result<()> {
+        if let Err(error) = self.log.sync_telling(batch.ticket, taken) {
             if error.kind() == ErrorKind::DiskFull {
                 self.drop_not_durable(batch.generation)?;
             }

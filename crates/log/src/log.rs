@@ -277,6 +277,12 @@ impl Log {
     /// Returns when the record that was appended as `ticket`, and every one before it, is durable. Errors as
     /// [`Log::sync_through`]; a record that a rewind dropped is [`ErrorKind::DiskFull`].
     pub fn sync(&self, ticket: Ticket) -> Result<()> {
+        self.sync_telling(ticket, &mut |_| ())
+    }
+
+    /// As [`Log::sync`]. Before its long wait `taken` is told through which version that decides: if the caller is to write the record's
+    /// group, of the group's last one, as soon as nothing can be added to it any more; if others write it, of the record's own.
+    pub fn sync_telling(&self, ticket: Ticket, taken: &mut dyn FnMut(Version)) -> Result<()> {
         let Ticket { version, rewinds } = ticket;
         let mut state = self.state.lock();
         if let Some(kept) = state.rewinds.get(rewinds) {
@@ -291,6 +297,7 @@ impl Log {
         if let Some(group) = state.in_flight.iter().find(|group| version <= group.last_version) {
             let outcome = group.outcome.clone();
             drop(state);
+            taken(version);
             return outcome.wait();
         }
         if let Some(failure) = &state.failure {
@@ -300,10 +307,11 @@ impl Log {
         let outcome = state.pending.outcome.clone();
         if state.pending.has_leader {
             drop(state);
+            taken(version);
             return outcome.wait();
         }
         state.pending.has_leader = true;
-        self.lead(state, &outcome)
+        self.lead(state, &outcome, taken)
     }
 
     /// Syncs what is pending and states in the log that everything is durable, so that any later damage is told from a
@@ -317,7 +325,9 @@ impl Log {
         }
         match &state.failure {
             Some(failure) => Err(failure.clone()),
-            None if state.records_end > state.stated_len && state.pending.is_empty() => self.write_group(state),
+            None if state.records_end > state.stated_len && state.pending.is_empty() => {
+                self.write_group(state, &mut |_| ())
+            }
             None => Ok(()),
         }
     }

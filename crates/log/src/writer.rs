@@ -16,7 +16,7 @@ use crate::format::{FILE_HEADER_BYTES, FileHeader, GroupHeader, Position};
 use crate::group::{Group, Outcome};
 use crate::log::{InFlight, Log, State};
 use alluvia_storage::DiskFile;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
@@ -59,8 +59,14 @@ impl State {
 }
 
 impl Log {
-    /// Writes the pending group, whose outcome is `outcome`, as soon as it may, and returns how that ended.
-    pub(crate) fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, outcome: &Arc<Outcome>) -> Result<()> {
+    /// Writes the pending group, whose outcome is `outcome`, as soon as it may, and returns how that ended. `taken` is told of its last
+    /// version once nothing is added to it any more.
+    pub(crate) fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        outcome: &Arc<Outcome>,
+        taken: &mut dyn FnMut(Version),
+    ) -> Result<()> {
         loop {
             if !Arc::ptr_eq(&state.pending.outcome, outcome) {
                 drop(state); // a failure dropped the group
@@ -78,7 +84,7 @@ impl Log {
                         state.fail(error);
                     }
                 }
-                Next::Write => return self.write_group(state),
+                Next::Write => return self.write_group(state, taken),
             }
         }
     }
@@ -98,8 +104,8 @@ impl Log {
         if pause < PACE_MIN { Next::Write } else { Next::WaitFor(pause) }
     }
 
-    /// Takes the pending group, writes and syncs it, and returns how that ended.
-    pub(crate) fn write_group(&self, mut state: MutexGuard<'_, State>) -> Result<()> {
+    /// Takes the pending group, tells of its last version, writes and syncs it, and returns how that ended.
+    pub(crate) fn write_group(&self, mut state: MutexGuard<'_, State>, taken: &mut dyn FnMut(Version)) -> Result<()> {
         assert!(!state.is_writing && state.failure.is_none(), "one group is written at a time");
         let spare = std::mem::take(&mut state.spare);
         let next = Group::new(state.pending.last_version(), spare);
@@ -129,6 +135,7 @@ impl Log {
         state.is_writing = true;
         drop(state);
 
+        taken(group.last_version());
         group.set_header(&header, self.options.salt);
         if let Err(error) = write_chunks(&*file, group.chunks(), header.at.offset) {
             return self.withdraw(file, &header, stated_before, &outcome, &error);

@@ -17,6 +17,7 @@ pub(crate) mod names;
 pub(crate) mod parameters;
 mod parse;
 pub(crate) mod patterns;
+pub(crate) mod plain_insert;
 mod refuse;
 mod repeated;
 pub(crate) mod rewriting;
@@ -31,6 +32,8 @@ mod visit;
 pub use arrays::array_elements;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
+#[cfg(test)]
+pub(crate) use parse::parse_by_tokens;
 pub use parse::script;
 pub(crate) use parse::{parse, query_of_table};
 pub(crate) use refuse::not_supported;

@@ -9,7 +9,7 @@
 use crate::copy::{CopyStatement, CopyWhat, value_text};
 use crate::dialect::definitions::{data_type_of, length_of};
 use crate::dialect::rewriting::name_items;
-use crate::dialect::statement::{Insert, Kind};
+use crate::dialect::statement::{Insert, InsertSource, Kind};
 use crate::dialect::visit::visit_mut;
 use crate::dialect::{arrays, patterns};
 use crate::sample::{bind_seed, parameters_of};
@@ -55,7 +55,9 @@ fn number_of(name: &str) -> Result<usize> {
 /// The query that a statement is or holds; parameters stand nowhere else.
 pub(crate) fn query_of(kind: &mut Kind) -> Option<&mut Query> {
     match kind {
-        Kind::Query(query) | Kind::Explain { query, .. } | Kind::Insert(Insert { source: query, .. }) => Some(query),
+        Kind::Query(query)
+        | Kind::Explain { query, .. }
+        | Kind::Insert(Insert { source: InsertSource::Query(query), .. }) => Some(query),
         Kind::CreateTable(create) => create.query.as_deref_mut(),
         Kind::Declare(declare) => Some(&mut declare.query),
         Kind::Copy(copy) => match copy.as_mut() {

@@ -16,9 +16,9 @@ use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
-use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
+use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{
-    arrays, depth, hints, labels, mirror, parameters, patterns, repeated, row_lists, text_casts, urls,
+    arrays, depth, hints, labels, mirror, parameters, patterns, plain_insert, repeated, row_lists, text_casts, urls,
 };
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -52,8 +52,22 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
     cut(sql, |_| {})
 }
 
+/// The same by tokens and a tree, whatever it is: the model of [`plain_insert`].
+#[cfg(test)]
+pub(crate) fn parse_by_tokens(sql: &str) -> Result<Vec<Statement>> {
+    cut_by_tokens(sql, |_| {})
+}
+
 /// All statements of a script; `each` is told what is between the semicolons around each of them.
 fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
+    if let Some((text, kind)) = plain_insert::read(sql) {
+        each(sql);
+        return Ok(vec![Statement { text, hints: Hints::default(), kind, parameters: 0 }]);
+    }
+    cut_by_tokens(sql, each)
+}
+
+fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
     let mut tokens = Vec::with_capacity((sql.len() / BYTES_PER_TOKEN).min(ROOM_TOKENS_MAX));
     Tokenizer::new(&Grammar::for_tokens(0), sql)
         .tokenize_with_location_into_buf(&mut tokens)
@@ -502,6 +516,7 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     };
     let mut source = checked(source)?;
     repeated::tell_apart(&mut source);
+    let source = InsertSource::Query(source);
     Ok(Insert { table: user_table(name)?, columns: (!columns.is_empty()).then_some(columns), source })
 }
 

@@ -200,12 +200,13 @@ fn name_of_item(item: &SelectItem) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::dialect::statement::{Insert, InsertSource};
     use crate::dialect::{Kind, parse};
 
     fn told(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {
             Kind::Query(query) => query.to_string(),
-            Kind::Insert(insert) => insert.source.to_string(),
+            Kind::Insert(Insert { source: InsertSource::Query(query), .. }) => query.to_string(),
             _ => panic!("a query, or INSERT"),
         }
     }

@@ -6,6 +6,7 @@ use crate::dialect::definitions::{AlterTable, CreateTable};
 use crate::dialect::hints::Hints;
 use crate::dialect::parameters;
 use crate::dialect::parse::query_of_table;
+use crate::dialect::plain_insert::LiteralRows;
 use crate::dialect::roles::RoleStatement;
 use alluvia_types::{Error, Result};
 use datafusion::common::format::ExplainStatementOptions;
@@ -280,7 +281,16 @@ pub(crate) struct Insert {
     pub(crate) table: String,
     /// The column list, if one is written.
     pub(crate) columns: Option<Vec<Ident>>,
-    pub(crate) source: Box<Query>,
+    pub(crate) source: InsertSource,
+}
+
+/// Where INSERT has its rows from.
+#[derive(Clone, Debug)]
+pub(crate) enum InsertSource {
+    /// Literals that its text has, which no tree was made of.
+    Literals(LiteralRows),
+    /// A query; VALUES is one.
+    Query(Box<Query>),
 }
 
 /// DECLARE name CURSOR [WITH HOLD] FOR query.

@@ -3,7 +3,7 @@
 //! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an INSERT, the
 //! type of its column; what planning infers from what the parameter meets (`x = ANY($1)`: a list of what `x` is); TEXT.
 
-use crate::dialect::statement::Insert;
+use crate::dialect::statement::{Insert, InsertSource};
 use crate::dialect::{Hints, Kind, Statement, parameters, patterns};
 use crate::pg_catalog;
 use crate::rights::INSERT;
@@ -111,7 +111,7 @@ impl Session {
                 place.get_or_insert(data_type);
             }
         }
-        if let Kind::Insert(Insert { table, columns, source }) = &kind {
+        if let Kind::Insert(Insert { table, columns, source: InsertSource::Query(source) }) = &kind {
             let entry = self.table_for(INSERT, table)?;
             let whole = parameters::whole_values(source);
             let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);

@@ -7,7 +7,7 @@
 use crate::copy::{Assigner, Held, Sink, TextAs, tight_batch};
 use crate::dialect::Hints;
 use crate::dialect::names::name_of;
-use crate::dialect::statement::Insert;
+use crate::dialect::statement::{Insert, InsertSource};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session, blocking, failed_transaction};
 use crate::session::errors::from_datafusion;
@@ -15,13 +15,13 @@ use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
-use crate::session::values::literal_rows;
+use crate::session::values::{literal_rows, values_of, values_rows};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
-use datafusion::sql::sqlparser::ast::{Ident, SetExpr};
+use datafusion::sql::sqlparser::ast::Ident;
 use futures::StreamExt;
 use std::sync::Arc;
 
@@ -33,15 +33,23 @@ impl Session {
     pub(crate) async fn insert(&self, run: &Arc<Run>, insert: Insert, hints: &Hints) -> Result<Outcome> {
         let entry = self.table_for(INSERT, &insert.table)?;
         let listed = insert.columns.as_deref();
-        if let SetExpr::Values(values) = insert.source.body.as_ref()
+        let source = match insert.source {
+            InsertSource::Literals(literals) => {
+                let targets = targets(&entry.def, listed, literals.width())?;
+                let rows = literal_rows(&literals, &entry, &targets)?;
+                return self.write(run, &entry, vec![rows]).await;
+            }
+            InsertSource::Query(source) => source,
+        };
+        if let Some(values) = values_of(&source)
             && let Some(first) = values.rows.first()
         {
             let targets = targets(&entry.def, listed, first.content.len())?;
-            if let Some(rows) = literal_rows(&insert.source, &entry, &targets)? {
+            if let Some(rows) = values_rows(values, &entry, &targets)? {
                 return self.write(run, &entry, vec![rows]).await;
             }
         }
-        let planned = self.plan(run, insert.source, hints).await?;
+        let planned = self.plan(run, source, hints).await?;
         let width = planned.schema().fields().len();
         let targets = targets(&entry.def, listed, width)?;
         if width != targets.len() {

@@ -2,61 +2,72 @@
 //!
 //! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So VALUES
 //! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
-//! a query. Both give the same rows: [`literal_rows`] answers `None` unless it is sure.
+//! a query. Both give the same rows: [`values_rows`] answers `None` unless it is sure.
 
 use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown};
 use crate::dialect::definitions::data_type_of;
+use crate::dialect::plain_insert::{Literal, LiteralRows};
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::sql::sqlparser::ast::{CastKind, Expr, Query, SetExpr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{CastKind, Expr, Query, SetExpr, UnaryOperator, Value, Values};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// One literal.
-enum Literal<'a> {
-    Null,
-    /// A string, to be read as the column's type.
-    Text(&'a str),
-    /// A number as written, with its sign.
-    Number(Cow<'a, str>),
-    Boolean(bool),
-    /// Bytes, in hexadecimal digits.
-    Hex(&'a str),
+/// The `VALUES` that a query is, if it is nothing else.
+pub(crate) fn values_of(source: &Query) -> Option<&Values> {
+    let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none();
+    match source.body.as_ref() {
+        SetExpr::Values(values) if plain && !values.explicit_row && !values.value_keyword => Some(values),
+        _ => None,
+    }
 }
 
 /// The rows of `VALUES`, in the storage schema of `entry`; `targets[i]` is the column that the i-th expression of a row goes
 /// to, and columns without one get NULL. `None` when something is not a literal.
-pub(crate) fn literal_rows(source: &Query, entry: &TableEntry, targets: &[usize]) -> Result<Option<RecordBatch>> {
-    let def = entry.def.as_ref();
-    let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none();
-    let (true, SetExpr::Values(values)) = (plain, source.body.as_ref()) else {
-        return Ok(None);
-    };
-    if values.explicit_row || values.value_keyword {
-        return Ok(None);
-    }
+pub(crate) fn values_rows(values: &Values, entry: &TableEntry, targets: &[usize]) -> Result<Option<RecordBatch>> {
     for (at, row) in values.rows.iter().enumerate() {
-        check_width(row.content.len(), targets.len(), def, at + 1)?;
+        check_width(row.content.len(), targets.len(), &entry.def, at + 1)?;
     }
+    let literal = |row: usize, place: usize, column: &Column| {
+        values.rows[row].content.get(place).map_or(Some(Literal::Null), |expr| literal(expr, column.data_type))
+    };
+    rows(values.rows.len(), literal, entry, targets)
+}
+
+/// The same of rows that no tree was made of.
+pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: &[usize]) -> Result<RecordBatch> {
+    check_width(literals.width(), targets.len(), &entry.def, 1)?;
+    let rows = rows(literals.rows(), |row, place, _| Some(literals.at(row, place)), entry, targets)?;
+    rows.ok_or_else(|| Error::internal("a literal was taken for none"))
+}
+
+/// So many rows of literals, each given by its row, its place there, and the column that it goes to.
+fn rows<'a>(
+    rows: usize,
+    literal: impl Fn(usize, usize, &Column) -> Option<Literal<'a>>,
+    entry: &TableEntry,
+    targets: &[usize],
+) -> Result<Option<RecordBatch>> {
+    let def = entry.def.as_ref();
     let mut arrays = Vec::with_capacity(def.columns.len());
     for (index, column) in def.columns.iter().enumerate() {
-        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, values.rows.len());
+        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows);
         let from = targets.iter().position(|target| *target == index);
-        for (at, row) in values.rows.iter().enumerate() {
-            let literal = match from.and_then(|from| row.content.get(from)) {
+        for row in 0..rows {
+            let literal = match from {
                 None => Literal::Null,
-                Some(expr) => match literal(expr, column.data_type) {
+                Some(place) => match literal(row, place, column) {
                     Some(literal) => literal,
                     None => return Ok(None),
                 },
             };
-            append(&mut builder, &literal, column, at + 1)?;
+            append(&mut builder, &literal, column, row + 1)?;
         }
         arrays.push(builder.finish());
     }
-    batch(entry, arrays, values.rows.len()).map(Some)
+    batch(entry, arrays, rows).map(Some)
 }
 
 /// Fails unless a row has a value for every target; without a column list a shorter row is padded with NULLs by the caller.
@@ -99,9 +110,9 @@ fn literal(expr: &Expr, to: DataType) -> Option<Literal<'_>> {
                 (Ok(_), Literal::Null) => Some(Literal::Null),
                 (Ok(data_type), Literal::Text(text)) if data_type == to => Some(Literal::Text(text)),
                 (Ok(DataType::Decimal { precision, scale }), Literal::Text(text))
-                    if is_number(to) && is_exact_decimal(text, precision, scale) =>
+                    if is_number(to) && is_exact_decimal(&text, precision, scale) =>
                 {
-                    Some(Literal::Number(Cow::Borrowed(text)))
+                    Some(Literal::Number(text))
                 }
                 _ => None,
             }
@@ -139,8 +150,8 @@ fn of_value(value: &Value) -> Option<Literal<'_>> {
         Value::SingleQuotedString(text)
         | Value::EscapedStringLiteral(text)
         | Value::UnicodeStringLiteral(text)
-        | Value::NationalStringLiteral(text) => Some(Literal::Text(text)),
-        Value::DollarQuotedString(text) => Some(Literal::Text(&text.value)),
+        | Value::NationalStringLiteral(text) => Some(Literal::Text(Cow::Borrowed(text))),
+        Value::DollarQuotedString(text) => Some(Literal::Text(Cow::Borrowed(&text.value))),
         Value::HexStringLiteral(digits) => Some(Literal::Hex(digits)),
         _ => None,
     }
@@ -153,7 +164,7 @@ fn append(builder: &mut ColumnBuilder, literal: &Literal<'_>, column: &Column, r
             return Ok(());
         }
         (Literal::Null, _) => (Err(Bad::Null), Cow::Borrowed("NULL")),
-        (Literal::Text(text), _) => (builder.append(text.as_bytes()), Cow::Borrowed(text)),
+        (Literal::Text(text), _) => (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref())),
         (Literal::Boolean(value), DataType::Boolean | DataType::Text) => {
             let text = if *value { "true" } else { "false" };
             (builder.append(text.as_bytes()), Cow::Borrowed(text))
@@ -198,12 +209,15 @@ fn mismatch(column: &Column, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::Kind;
     use crate::dialect::definitions::{WithOptions, define};
+    use crate::dialect::names::name_of;
+    use crate::dialect::statement::{Insert, InsertSource};
+    use crate::dialect::{Kind, Statement, parse_by_tokens};
     use alluvia_space::ColumnType;
     use alluvia_types::{TableId, Version};
     use arrow::array::AsArray;
     use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
+    use proptest::prelude::*;
 
     fn table() -> TableDef {
         let columns = [
@@ -220,7 +234,18 @@ mod tests {
     fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {
         let mut statements = crate::dialect::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
         let Kind::Insert(insert) = statements.remove(0).kind else { panic!("an INSERT") };
-        literal_rows(&insert.source, &TableEntry::new(Arc::new(table()), Version(1)), targets)
+        bind_source(&insert.source, targets)
+    }
+
+    fn bind_source(source: &InsertSource, targets: &[usize]) -> Result<Option<RecordBatch>> {
+        let entry = TableEntry::new(Arc::new(table()), Version(1));
+        match source {
+            InsertSource::Literals(literals) => literal_rows(literals, &entry, targets).map(Some),
+            InsertSource::Query(query) => match values_of(query) {
+                Some(values) => values_rows(values, &entry, targets),
+                None => Ok(None),
+            },
+        }
     }
 
     #[test]
@@ -260,6 +285,60 @@ mod tests {
             let error = bind(values, &[0, 1]).unwrap_err();
             assert_eq!(error.kind(), kind, "{values}");
             assert!(error.message().contains(words), "{error}");
+        }
+    }
+
+    /// Texts of literals, and of what is nearly one.
+    fn value() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => "-?[0-9]{1,12}",
+            2 => "[+-]?[0-9]{1,4}\\.[0-9]{0,4}(e[+-]?[0-9]{1,2})?",
+            4 => "'([a-zé ;,()]|''){0,6}'",
+            2 => Just("'2026-01-02 03:04:05'".to_owned()),
+            3 => prop::sample::select(vec!["null", "NULL", "Default", "true", "FALSE", "'t'", "'-7'"]).prop_map(str::to_owned),
+            1 => prop::sample::select(vec!["- 1", "(1)", "$1", "x'0a'", "E'a'", "'a\\b'", ".5", "1 + 1", "now()", "1 /* c */"])
+                .prop_map(str::to_owned),
+        ]
+    }
+
+    fn insert() -> impl Strategy<Value = String> {
+        let space = || prop::sample::select(vec![" ", "\n", "  ", "\t"]);
+        let head = prop::sample::select(vec![
+            "INSERT INTO t VALUES",
+            "insert into public.t (a, b, \"c\", D) values",
+            "INSERT INTO \"t\"(d,c,b,a)VALUES",
+            "INSERT INTO T (a) VALUES",
+            "INSERT INTO t (values) VALUES",
+        ]);
+        let rows = prop::collection::vec(prop::collection::vec(value(), 1..5), 1..4);
+        let tail = prop::sample::select(vec!["", ";", " ; ", "\n", ";;", " -- end", "; SELECT 1", " RETURNING a"]);
+        (head, space(), rows, space(), prop_oneof![6 => Just(""), 1 => tail]).prop_map(
+            |(head, before, rows, between, tail)| {
+                let rows = rows.iter().map(|row| format!("({})", row.join(&format!("{between},"))));
+                format!("{head}{before}{}{tail}", rows.collect::<Vec<_>>().join(&format!(",{between}")))
+            },
+        )
+    }
+
+    /// What a text means: the texts of its statements and, of INSERT, the rows; or what is wrong.
+    fn meaning(parsed: Result<Vec<Statement>>) -> std::result::Result<Vec<String>, String> {
+        let one = |statement: Statement| {
+            let Kind::Insert(Insert { table, columns, source }) = &statement.kind else {
+                return Ok(format!("{}: {:?}", statement.sql(), statement.kind));
+            };
+            let width = columns.as_ref().map_or(4, Vec::len);
+            let columns: Option<Vec<_>> = columns.as_ref().map(|all| all.iter().map(name_of).collect());
+            let rows = bind_source(source, &(0..width).rev().collect::<Vec<_>>()).map_err(|error| error.to_string())?;
+            Ok(format!("{} into {table} {columns:?}: {rows:?}, {}", statement.sql(), statement.parameters))
+        };
+        parsed.map_err(|error| error.to_string())?.into_iter().map(one).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+        #[test]
+        fn what_no_tree_was_made_of_means_what_its_tree_means(sql in insert()) {
+            prop_assert_eq!(meaning(crate::dialect::parse(&sql)), meaning(parse_by_tokens(&sql)), "{}", sql);
         }
     }
 }

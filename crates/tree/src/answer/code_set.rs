@@ -210,16 +210,11 @@ impl CodeSet {
         }
     }
 
-    /// 64 bits of the set: bit `i` is code `from + i`.
-    fn word(&self, from: u32) -> u64 {
+    /// The set's bits from a code on.
+    fn window(&self, from: u32) -> Window<'_> {
         let bit = i64::from(from) - i64::from(self.first);
-        let (place, shift) = (bit.div_euclid(64), bit.rem_euclid(64) as u32);
-        let get =
-            |place: i64| usize::try_from(place).ok().and_then(|place| self.bitmap.get(place)).copied().unwrap_or(0);
-        match shift {
-            0 => get(place),
-            _ => get(place) >> shift | get(place + 1) << (64 - shift),
-        }
+        // Places before the bitmap wrap around, and lie beyond its end.
+        Window { bitmap: &self.bitmap, place: bit.div_euclid(64) as usize, shift: bit.rem_euclid(64) as u32 }
     }
 
     /// Whether it has a bitmap, so that [`CodeSet::words`] can be had.
@@ -258,12 +253,10 @@ impl CodeSet {
         let Some(bits) = present.filter(|_| self.has_bitmap() && min > 0) else {
             return self.count_in(min, max) as f64 / (f64::from(max - min) + 1.0);
         };
+        let window = self.window(min);
         let (mut inside, mut all) = (0, 0);
-        for (at, bytes) in bits.chunks(8).enumerate() {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            let there = u64::from_le_bytes(word);
-            inside += (there & self.word(min + 64 * at as u32)).count_ones();
+        for (at, there) in words_of(bits).enumerate() {
+            inside += (there & window.word(at)).count_ones();
             all += there.count_ones();
         }
         f64::from(inside) / f64::from(all.max(1))
@@ -286,12 +279,10 @@ impl CodeSet {
             (0, _) => Overlap::Disjoint,
             _ if inside == span => Overlap::Covered,
             (_, Some(bits)) if self.has_bitmap() => {
+                let window = self.window(min);
                 let (mut any, mut missing) = (0, 0);
-                for (at, bytes) in bits.chunks(8).enumerate() {
-                    let mut word = [0; 8];
-                    word[..bytes.len()].copy_from_slice(bytes);
-                    let there = u64::from_le_bytes(word);
-                    let wanted = self.word(min + 64 * at as u32);
+                for (at, there) in words_of(bits).enumerate() {
+                    let wanted = window.word(at);
                     any |= there & wanted;
                     missing |= there & !wanted;
                     // Most nodes of a scattered set are cut by their first codes.
@@ -314,6 +305,38 @@ impl CodeSet {
             _ => Overlap::Cut,
         }
     }
+}
+
+/// Bits of a set from some code on.
+struct Window<'a> {
+    bitmap: &'a [u64],
+    place: usize,
+    shift: u32,
+}
+
+impl Window<'_> {
+    /// The 64 bits at a place.
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        let get = |place: usize| self.bitmap.get(place).copied().unwrap_or(0);
+        let place = self.place.wrapping_add(at);
+        match self.shift {
+            0 => get(place),
+            shift => get(place) >> shift | get(place.wrapping_add(1)) << (64 - shift),
+        }
+    }
+}
+
+/// Bits that are kept as bytes, 64 at a time; what is missing of the last 64 is 0.
+#[inline]
+fn words_of(bits: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (whole, rest) = bits.as_chunks::<8>();
+    let last = (!rest.is_empty()).then(|| {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        word
+    });
+    whole.iter().copied().chain(last).map(u64::from_le_bytes)
 }
 
 /// Sets the bits from `low` to `high`, both included.
