@@ -96,7 +96,7 @@ impl Session {
     {
         let (rows, text) = (rows.boxed(), format!("/* numbered rows from a program into */ {table}"));
         self.appending(text, move |run| async move {
-            self.check_outside("a batch with a number of its own")?;
+            self.check_outside("a numbered batch")?;
             self.append_rows(&run, table, Some(mark), rows).await
         })
     }
