@@ -1,5 +1,6 @@
 //! COPY from end to end, over a store that only remembers.
 
+mod destinations;
 mod formats;
 mod loads;
 mod statements;
