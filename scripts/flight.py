@@ -277,6 +277,7 @@ def with_pyarrow(target, user=None, password=None, **tls):
         (state,) = client.do_action(pyarrow.flight.Action("alluvia.session", b""), options)
         check(json.loads(state.body.to_pybytes())["transaction"], "idle", "the state of a session")
         check(list(client.do_action(pyarrow.flight.Action("alluvia.cancel", b""), options)), [], "cancelling what does not run")
+        check(list(client.do_action(pyarrow.flight.Action("alluvia.producer", b"nobody"), options)), [], "a producer without batches")
 
 
 def with_passwords(binary, data):

@@ -1,43 +1,41 @@
-//! `alluvia load`: files into a table, with progress.
+//! `alluvia load`: files of this machine into a table, in a directory or at a server, with progress.
 //!
 //! Invariants:
+//! - It is the shell's COPY with files that are here: what differs at a server is `shell::copying`'s.
 //! - All files of a load are one COPY: one batch, or with `--batch-rows` one numbered sequence of batches.
 //! - Run again, a load is the same COPY, whether the table was there or this created it: else what was loaded in batches would
 //!   not be known again, and be loaded twice.
 //! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
-use crate::target::is_url;
-use crate::{OpenArgs, say, say_error};
+use crate::quoting::{identifier, literal};
+use crate::shell::{Answer, Connection, HowArgs};
+use crate::{Cli, say, say_error};
 use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer, infer_stream};
-use alluvia_query::{Outcome, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use clap::Args;
+use clap::{Args, CommandFactory};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What a load to a server is told.
-const NO_SERVER: &str = "loading to a server is not supported: files are read where the data directory is";
-const INSTEAD: &str = "send each file over HTTP (POST /ingest/TABLE), ingest it from Python (alluvia.connect), or have the server read a file of its \
-    own: alluvia sql --host HOST -c \"COPY t FROM 'FILE'\"";
-
 #[derive(Args)]
+#[command(
+    override_usage = "alluvia load [OPTIONS] <DIR> <TABLE> <FILE>...\n       alluvia load [OPTIONS] --host <HOST[:PORT]> <TABLE> <FILE>..."
+)]
 pub struct LoadArgs {
+    /// DIR TABLE FILE..., and with --host TABLE FILE...: the data directory, created if it does not exist, or the URL of a server;
+    /// the table, created if it does not exist; files of this machine and quoted patterns ('data/**/*.parquet'), loaded together in
+    /// the order of their names, or - for standard input.
+    #[arg(required = true, value_name = "DIR TABLE FILE")]
+    words: Vec<OsString>,
     #[command(flatten)]
-    open: OpenArgs,
-    // Understood, and refused by name.
-    #[arg(long = "host", hide = true, value_name = "HOST[:PORT]", value_parser = no_server)]
-    _host: Option<String>,
-    /// The table; created if it does not exist.
-    table: String,
-    /// Files and quoted patterns ('data/**/*.parquet'), loaded together in the order of their names; or - for standard input.
-    #[arg(required = true, value_name = "FILE")]
-    sources: Vec<String>,
+    how: HowArgs,
     /// csv, ndjson, parquet or arrow [default: by each file's name; by the first bytes of standard input].
     #[arg(long)]
     format: Option<String>,
@@ -88,52 +86,23 @@ pub struct LoadArgs {
     merge: bool,
 }
 
-fn no_server(_: &str) -> Result<String, String> {
-    Err(format!("{NO_SERVER}; {INSTEAD}"))
+/// What is loaded into which table of what.
+struct Named {
+    /// The directory or the URL; `None` where an option names a server.
+    place: Option<PathBuf>,
+    table: String,
+    source: Source,
 }
 
-pub async fn run(args: LoadArgs) -> Result<ExitCode> {
-    if args.open.dir.to_str().is_some_and(is_url) {
-        return Err(Error::new(ErrorKind::NotSupported, NO_SERVER).with_hint(INSTEAD));
-    }
-    let (options, source) = (args.options()?, args.source()?);
-    let db = args.open.open()?;
-    let session = db.session();
-    let columns = columns_of(&session, &args.table).await?;
-    if let Some((name, _)) = args.with().first().filter(|_| !columns.is_empty()) {
-        return Err(Error::new(
-            ErrorKind::InvalidDefinition,
-            format!("table '{}' exists; --{name} is for new tables", args.table),
-        ));
-    }
-    let (found, streams) = look_at(&source, &options).await?;
-    let copy = match columns.as_slice() {
-        [] => create(&session, &args, &source, &found?).await?,
-        columns => existing(&args, columns, &source, options, found.ok()),
-    };
-    let start = Instant::now();
-    let outcome = match watch(&session, execute(&session, &copy, streams)).await {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            if columns.is_empty()
-                && let Err(stays) = take_back(&session, &args.table).await
-            {
-                say_error(&stays.at(format!("dropping table '{}' again", args.table)));
-            }
-            return Err(error);
-        }
-    };
-    let rows = session.progress().rows();
-    for notice in outcome.notices() {
-        say(&format!("{notice}\n"))?;
-    }
-    let rate = |seconds: f64| format!("{seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
-    say(&format!("{} in {}, durable and sorted\n", outcome.tag, rate(start.elapsed().as_secs_f64())))?;
-    if args.merge {
-        session.sql("CALL alluvia.merge()").await?;
-        say(&format!("merged after {}\n", rate(start.elapsed().as_secs_f64())))?;
-    }
-    Ok(ExitCode::SUCCESS)
+pub async fn run(mut args: LoadArgs) -> Result<ExitCode> {
+    let Named { place, table, source } = args.named()?;
+    let options = args.options()?;
+    let with = args.with();
+    let connection = args.how.open(place).await?;
+    let load = Load { connection, table, source, with, is_merged: args.merge };
+    let loaded = load.run(options).await;
+    load.connection.close().await;
+    loaded.map(|()| ExitCode::SUCCESS)
 }
 
 impl LoadArgs {
@@ -161,20 +130,34 @@ impl LoadArgs {
         Ok(options)
     }
 
-    fn source(&self) -> Result<Source> {
-        match self.sources.as_slice() {
-            [only] if only == "-" => Ok(Source::Stdin),
-            [only] => Ok(Source::Files(only.clone())),
+    /// What the words of the command line name.
+    fn named(&mut self) -> Result<Named> {
+        let mut words = std::mem::take(&mut self.words).into_iter();
+        let place = if self.how.server.host.is_none() { words.next().map(PathBuf::from) } else { None };
+        let text = |word: OsString| {
+            word.into_string()
+                .map_err(|word| Error::new(ErrorKind::InvalidSetting, format!("{} is no text", word.display())))
+        };
+        let words: Vec<String> = words.map(text).collect::<Result<_>>()?;
+        let [table, sources @ ..] = words.as_slice() else { too_few() };
+        let source = match sources {
+            [] => too_few(),
+            [only] if only == "-" => Source::Stdin,
+            [only] => Source::Files(only.clone()),
             several if several.iter().any(|source| source == "-") => {
-                Err(Error::new(ErrorKind::NotSupported, "standard input (-) is not loaded together with files")
-                    .with_hint("load it by itself, or save it to a file"))
+                return Err(Error::new(
+                    ErrorKind::NotSupported,
+                    "standard input (-) is not loaded together with files",
+                )
+                .with_hint("load it by itself, or save it to a file"));
             }
-            several => Ok(Source::Several(several.to_vec())),
-        }
+            several => Source::Several(several.to_vec()),
+        };
+        Ok(Named { place, table: table.clone(), source })
     }
 
     /// What is said about a new table, as WITH takes it.
-    fn with(&self) -> Vec<(&'static str, &str)> {
+    fn with(&self) -> Vec<(&'static str, String)> {
         let given = [
             ("dimensions", &self.dimensions),
             ("measures", &self.measures),
@@ -182,21 +165,166 @@ impl LoadArgs {
             ("freshness", &self.freshness),
             ("ladder", &self.ladder),
         ];
-        given.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+        given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
     }
 }
 
-/// The columns of a table; none if there is no such table.
-async fn columns_of(session: &Session, table: &str) -> Result<Vec<String>> {
-    let columns = format!("SELECT column_name FROM alluvia.columns WHERE table_name = {}", literal(table));
-    let mut names = Vec::new();
-    for batch in session.sql(&columns).await?.collect().await? {
-        let texts = cast(batch.column(0), &DataType::Utf8View)
-            .map_err(|error| Error::internal(format!("names of columns are no texts: {error}")))?;
-        let texts: &StringViewArray = texts.as_string_view();
-        names.extend((0..texts.len()).map(|row| texts.value(row).to_owned()));
+/// Ends the process as any wrong command line does.
+fn too_few() -> ! {
+    let mut cli = Cli::command();
+    cli.build();
+    let what = "a table and a file are wanted, and before them a directory where no --host names a server";
+    let kind = clap::error::ErrorKind::TooFewValues;
+    let error = match cli.find_subcommand_mut("load") {
+        Some(load) => load.error(kind, what),
+        None => cli.error(kind, what),
+    };
+    error.exit()
+}
+
+/// One load.
+struct Load {
+    connection: Connection,
+    table: String,
+    source: Source,
+    /// What is said about a new table.
+    with: Vec<(&'static str, String)>,
+    is_merged: bool,
+}
+
+impl Load {
+    async fn run(&self, options: CopyOptions) -> Result<()> {
+        let columns = self.columns().await?;
+        if let Some((name, _)) = self.with.first().filter(|_| !columns.is_empty()) {
+            return Err(Error::new(
+                ErrorKind::InvalidDefinition,
+                format!("table '{}' exists; --{name} is for new tables", self.table),
+            ));
+        }
+        let (found, streams) = look_at(&self.source, &options).await?;
+        let copy = match columns.as_slice() {
+            [] => self.create(&found?).await?,
+            columns => self.existing(columns, options, found.ok()),
+        };
+        let start = Instant::now();
+        let outcome = match self.watched(self.copy(&copy, streams)).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if columns.is_empty()
+                    && let Err(stays) = self.take_back().await
+                {
+                    say_error(&stays.at(format!("dropping table '{}' again", self.table)));
+                }
+                return Err(error);
+            }
+        };
+        let rows = self.connection.copied().rows();
+        let tag = outcome.tag.clone();
+        for notice in outcome.notices() {
+            say(&format!("{notice}\n"))?;
+        }
+        let rate = |seconds: f64| format!("{seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
+        say(&format!("{tag} in {}, durable and sorted\n", rate(start.elapsed().as_secs_f64())))?;
+        if self.is_merged {
+            self.connection.sql("CALL alluvia.merge()").await?;
+            say(&format!("merged after {}\n", rate(start.elapsed().as_secs_f64())))?;
+        }
+        Ok(())
     }
-    Ok(names)
+
+    /// The columns of the table; none if there is no such table.
+    async fn columns(&self) -> Result<Vec<String>> {
+        let columns = format!("SELECT column_name FROM alluvia.columns WHERE table_name = {}", literal(&self.table));
+        let mut names = Vec::new();
+        for batch in self.connection.sql(&columns).await?.collect().await? {
+            let texts = cast(batch.column(0), &DataType::Utf8View)
+                .map_err(|error| Error::internal(format!("names of columns are no texts: {error}")))?;
+            let texts: &StringViewArray = texts.as_string_view();
+            names.extend((0..texts.len()).map(|row| texts.value(row).to_owned()));
+        }
+        Ok(names)
+    }
+
+    /// The COPY into a table that exists. Where the files name the table's columns it is the one that [`Load::create`] gives.
+    fn existing(&self, columns: &[String], options: CopyOptions, found: Option<Inferred>) -> String {
+        let copy = |options: &CopyOptions| {
+            format!("COPY {} FROM {}{}", identifier(&self.table), self.source.to_sql(), options.to_sql())
+        };
+        // What nothing can be found out about is left to COPY, which says what is wrong with it.
+        let Some(found) = found else { return copy(&options) };
+        if found.columns.iter().all(|column| columns.contains(&column.name)) {
+            return found.copy_from(&self.table, &self.source);
+        }
+        // A separator that cuts rows into more fields than the table has columns is none.
+        let delimiter = found.options.delimiter.filter(|_| found.columns.len() <= columns.len());
+        // The format of files is in their names.
+        let format = found.options.format.filter(|_| self.source == Source::Stdin);
+        copy(&CopyOptions { format: options.format.or(format), delimiter: options.delimiter.or(delimiter), ..options })
+    }
+
+    /// Shows the table that was inferred, creates it, and gives the COPY that goes with what was found out.
+    async fn create(&self, inferred: &Inferred) -> Result<String> {
+        let mut create = inferred.create_table(&self.table);
+        let with: Vec<String> = self.with.iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
+        if !with.is_empty() {
+            create = format!("{create} WITH ({})", with.join(", "));
+        }
+        say(&format!("{create};\n"))?;
+        self.connection.sql(&create).await?;
+        Ok(inferred.copy_from(&self.table, &self.source))
+    }
+
+    /// Drops a table that this run created, if none of its batches was committed.
+    async fn take_back(&self) -> Result<()> {
+        let table = identifier(&self.table);
+        let rows = format!("SELECT /*+ freshness('0s') */ 1 AS found FROM {table} LIMIT 1");
+        let rows = self.connection.sql(&rows).await?.collect().await?;
+        if rows.iter().all(|batch| batch.num_rows() == 0) {
+            let drop = format!("DROP TABLE {table}");
+            self.connection.sql(&drop).await?;
+            say(&format!("{drop};\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the COPY, whose files are this machine's, and which may read standard input.
+    async fn copy(&self, sql: &str, streams: Streams) -> Result<Answer> {
+        let parsed = self.connection.parse(sql)?.pop();
+        let mut statement = parsed.ok_or_else(|| Error::internal("a COPY was parsed to nothing"))?;
+        statement.is_here = true;
+        self.connection.execute_with(statement, streams).await
+    }
+
+    /// Does it under a progress bar; Ctrl-C stops it.
+    async fn watched<T>(&self, copy: impl Future<Output = Result<T>>) -> Result<T> {
+        let bar = ProgressBar::new(0);
+        if std::io::stderr().is_terminal() {
+            let style = "{spinner} {bytes}/{total_bytes} [{bar:40}] {percent}% {msg} eta {eta}";
+            bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        } else {
+            bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        let start = Instant::now();
+        let mut tick = tokio::time::interval(Duration::from_millis(100));
+        let shown = async {
+            tokio::pin!(copy);
+            loop {
+                tokio::select! {
+                    result = &mut copy => return result,
+                    _ = tick.tick() => {
+                        let progress = self.connection.copied();
+                        bar.set_length(progress.bytes_total());
+                        bar.set_position(progress.bytes_done());
+                        let rate = progress.rows() as f64 / start.elapsed().as_secs_f64().max(1e-9);
+                        bar.set_message(format!("{} rows, {rate:.0} rows/s", progress.rows()));
+                    }
+                }
+            }
+        };
+        let result = self.connection.cancellable(shown).await;
+        bar.finish_and_clear();
+        result
+    }
 }
 
 /// Looks at the first files, or at the beginning of standard input. Gives what was found, and what the COPY reads then.
@@ -210,98 +338,4 @@ async fn look_at(source: &Source, options: &CopyOptions) -> Result<(Result<Infer
         source => (infer(&source, &options), Streams::default()),
     };
     tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(format!("inferring: {error}")))
-}
-
-/// The COPY into a table that exists. Where the files name the table's columns it is the one that [`create`] gives.
-fn existing(
-    args: &LoadArgs,
-    columns: &[String],
-    source: &Source,
-    options: CopyOptions,
-    found: Option<Inferred>,
-) -> String {
-    let copy = |options: &CopyOptions| {
-        format!("COPY {} FROM {}{}", identifier(&args.table), source.to_sql(), options.to_sql())
-    };
-    // What nothing can be found out about is left to COPY, which says what is wrong with it.
-    let Some(found) = found else { return copy(&options) };
-    if found.columns.iter().all(|column| columns.contains(&column.name)) {
-        return found.copy_from(&args.table, source);
-    }
-    // A separator that cuts rows into more fields than the table has columns is none.
-    let delimiter = found.options.delimiter.filter(|_| found.columns.len() <= columns.len());
-    // The format of files is in their names.
-    let format = found.options.format.filter(|_| *source == Source::Stdin);
-    copy(&CopyOptions { format: options.format.or(format), delimiter: options.delimiter.or(delimiter), ..options })
-}
-
-/// Shows the table that was inferred, creates it, and gives the COPY that goes with what was found out.
-async fn create(session: &Session, args: &LoadArgs, source: &Source, inferred: &Inferred) -> Result<String> {
-    let mut create = inferred.create_table(&args.table);
-    let with: Vec<String> =
-        args.with().into_iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
-    if !with.is_empty() {
-        create = format!("{create} WITH ({})", with.join(", "));
-    }
-    say(&format!("{create};\n"))?;
-    session.sql(&create).await?;
-    Ok(inferred.copy_from(&args.table, source))
-}
-
-/// Drops a table that this run created, if none of its batches was committed.
-async fn take_back(session: &Session, table: &str) -> Result<()> {
-    let table = identifier(table);
-    let rows = format!("SELECT /*+ freshness('0s') */ 1 AS found FROM {table} LIMIT 1");
-    let rows = session.sql(&rows).await?.collect().await?;
-    if rows.iter().all(|batch| batch.num_rows() == 0) {
-        let drop = format!("DROP TABLE {table}");
-        session.sql(&drop).await?;
-        say(&format!("{drop};\n"))?;
-    }
-    Ok(())
-}
-
-/// Runs one statement that may read standard input.
-async fn execute(session: &Session, sql: &str, streams: Streams) -> Result<Outcome> {
-    let statement = session.parse(sql)?.pop().ok_or_else(|| Error::internal("a COPY was parsed to nothing"))?;
-    session.execute_with(statement, streams).await
-}
-
-/// Runs a statement under a progress bar; Ctrl-C cancels it.
-async fn watch<T>(session: &Session, statement: impl Future<Output = Result<T>>) -> Result<T> {
-    let bar = ProgressBar::new(0);
-    if std::io::stderr().is_terminal() {
-        let style = "{spinner} {bytes}/{total_bytes} [{bar:40}] {percent}% {msg} eta {eta}";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    } else {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
-    let start = Instant::now();
-    let mut tick = tokio::time::interval(Duration::from_millis(100));
-    tokio::pin!(statement);
-    loop {
-        tokio::select! {
-            result = &mut statement => {
-                bar.finish_and_clear();
-                return result;
-            }
-            _ = tick.tick() => {
-                let progress = session.progress();
-                bar.set_length(progress.bytes_total());
-                bar.set_position(progress.bytes_done());
-                let rate = progress.rows() as f64 / start.elapsed().as_secs_f64().max(1e-9);
-                bar.set_message(format!("{} rows, {rate:.0} rows/s", progress.rows()));
-            }
-            Ok(()) = tokio::signal::ctrl_c() => session.cancel_handle().cancel(),
-        }
-    }
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A name in SQL, exactly as it is.
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod load;
 mod notify;
+mod quoting;
 mod remote;
 mod serve;
 mod settings;
@@ -78,8 +79,9 @@ impl OpenArgs {
     pub fn open(&self) -> Result<Database> {
         if let Some(url) = self.dir.to_str().filter(|text| target::is_url(text)) {
             let message = format!("{} is a server, and a data directory is wanted here", target::shown(url));
-            return Err(Error::new(ErrorKind::NotSupported, message)
-                .with_hint("alluvia sql speaks to servers; other commands run where the data directory is"));
+            return Err(Error::new(ErrorKind::NotSupported, message).with_hint(
+                "alluvia sql and alluvia load speak to servers; other commands run where the data directory is",
+            ));
         }
         Database::open_with(&self.dir, self.options()?)
     }

@@ -4,6 +4,8 @@
 //! - A stream of requests can only end, and an end would mean that the rows are complete. So one that fails sends what the server cannot
 //!   read, and thereby nothing is applied; the failure itself is the error that is given.
 //! - Batches may differ in their schemas: one that differs from the one before comes after a schema of its own.
+//! - Rows that are slow to come, such as those of a pipe, are not taken for ones that never will: whoever sends them says that it is there
+//!   every [`REST_EVERY`], where a server waits for `transfer_timeout`.
 
 use crate::failure::not_understood;
 use crate::session::Session;
@@ -17,15 +19,24 @@ use arrow_flight::sql::{
     TableNotExistOption,
 };
 use arrow_flight::{FlightData, FlightDescriptor};
+use bytes::Bytes;
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, TryStreamExt, future, stream};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt, future, stream};
 use parking_lot::Mutex;
 use prost::Message;
-use std::collections::VecDeque;
+use serde_json::Value;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
-/// Where the server says which version a batch has become.
+/// Where the server says which version a batch has become, and that it had become that before.
 const VERSION: &str = "alluvia-version";
+const DUPLICATE: &str = "alluvia-duplicate";
+/// Tells the last batch of a producer.
+const PRODUCER: &str = "alluvia.producer";
+/// How often a server hears of rows that do not come yet.
+const REST_EVERY: Duration = Duration::from_secs(15);
 /// No header of a message of Arrow's, whatever it says.
 const UNREADABLE: &[u8] = b"the rows are not complete";
 
@@ -36,6 +47,19 @@ pub struct Ingested {
     pub rows: u64,
     /// The version of their batch; `None` if there were no rows, or if they wait for the transaction's COMMIT.
     pub version: Option<u64>,
+    /// Whether a batch of this number was there before: these rows were not applied again.
+    pub duplicate: bool,
+}
+
+/// The number that a producer gives a batch, so that one which is sent again is not applied twice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// Who counts.
+    pub producer: String,
+    /// A higher one shuts out the lower ones.
+    pub epoch: u64,
+    /// From 1 on.
+    pub sequence: u64,
 }
 
 /// Why rows were not complete.
@@ -48,12 +72,51 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'static,
     {
+        self.send(table, HashMap::new(), created, rows).await
+    }
+
+    /// As [`Session::ingest`], into a table that is there, as the batch of this number: outside of a transaction.
+    pub async fn ingest_numbered<S>(&self, table: &str, number: &Number, rows: S) -> Result<Ingested>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'static,
+    {
+        let option = |name: &str, value: String| (name.to_owned(), value);
+        let options = HashMap::from([
+            option("producer", number.producer.clone()),
+            option("producer_epoch", number.epoch.to_string()),
+            option("producer_sequence", number.sequence.to_string()),
+        ]);
+        self.send(table, options, None, rows).await
+    }
+
+    /// The number of the last batch of a producer; `None` if it has none.
+    pub async fn last_of(&self, producer: &str) -> Result<Option<Number>> {
+        let told = self.act(PRODUCER, Bytes::copy_from_slice(producer.as_bytes())).await?;
+        let Some(told) = told.first() else { return Ok(None) };
+        let json: Value = serde_json::from_slice(told).map_err(|error| not_understood(&error.to_string()))?;
+        match (json["epoch"].as_u64(), json["sequence"].as_u64()) {
+            (Some(epoch), Some(sequence)) => Ok(Some(Number { producer: producer.to_owned(), epoch, sequence })),
+            _ => Err(not_understood("a producer has no number")),
+        }
+    }
+
+    async fn send<S>(
+        &self,
+        table: &str,
+        options: HashMap<String, String>,
+        created: Option<SchemaRef>,
+        rows: S,
+    ) -> Result<Ingested>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'static,
+    {
         let missing = if created.is_some() { TableNotExistOption::Create } else { TableNotExistOption::Fail };
-        let options =
+        let definition =
             TableDefinitionOptions { if_not_exist: missing as i32, if_exists: TableExistsOption::Append as i32 };
         let command = CommandStatementIngest {
-            table_definition_options: Some(options),
+            table_definition_options: Some(definition),
             table: table.to_owned(),
+            options,
             ..CommandStatementIngest::default()
         };
         let broken = Broken::default();
@@ -62,10 +125,11 @@ impl Session {
         let failed = |status: &tonic::Status| broken.lock().take().unwrap_or_else(|| self.failed(status));
         let answer = answer.map_err(|status| failed(&status))?;
         let version = answer.metadata().get(VERSION).and_then(|version| version.to_str().ok()?.parse().ok());
+        let duplicate = answer.metadata().contains_key(DUPLICATE);
         let counted = answer.into_inner().message().await.map_err(|status| failed(&status))?;
         let counted = counted.and_then(|result| DoPutUpdateResult::decode(result.app_metadata).ok());
         let counted = counted.ok_or_else(|| not_understood("rows were taken, and not counted"))?;
-        Ok(Ingested { rows: counted.record_count.max(0) as u64, version })
+        Ok(Ingested { rows: counted.record_count.max(0) as u64, version, duplicate })
     }
 }
 
@@ -114,7 +178,16 @@ impl Encoding {
             self.schema = Some(schema);
         }
         while self.queue.is_empty() {
-            let Some(batch) = self.rows.next().await.transpose()? else { return Ok(None) };
+            // Of rows that are there already nobody waits for a timer.
+            let next = match self.rows.next().now_or_never() {
+                Some(next) => next,
+                None => match timeout(REST_EVERY, self.rows.next()).await {
+                    Ok(next) => next,
+                    // A message with nothing in it, which servers pass over.
+                    Err(_) => return Ok(Some(FlightData::default())),
+                },
+            };
+            let Some(batch) = next.transpose()? else { return Ok(None) };
             let schema = batch.schema();
             let encoder = FlightDataEncoderBuilder::new().build(stream::iter([Ok(batch)]));
             let mut messages: VecDeque<_> = encoder.try_collect().await.map_err(|error| unsent(&error))?;
@@ -138,7 +211,6 @@ mod tests {
     use alluvia_types::ErrorKind;
     use arrow::array::{ArrayRef, Int64Array, StringArray};
     use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
-    use futures::FutureExt;
 
     fn batch(name: &str, column: ArrayRef) -> RecordBatch {
         RecordBatch::try_from_iter([(name, column)]).unwrap()

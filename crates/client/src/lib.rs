@@ -9,7 +9,7 @@
 //! - What the server says of a failure (SQLSTATE, message, hint) is the error that is given.
 //!
 //! What the server offers beside Flight SQL, to any client that asks for it, is in `docs/OPERATIONS.md`: bounds of estimates as columns,
-//! refinements, versions of batches, the state of a session, cancelling what it runs.
+//! refinements, versions and numbers of batches, the state of a session, cancelling what it runs.
 
 mod answer;
 mod connection;
@@ -26,7 +26,7 @@ pub mod tls;
 
 pub use answer::{Answer, Bounds, Estimate};
 pub use connection::{Connection, Target};
-pub use ingest::Ingested;
+pub use ingest::{Ingested, Number};
 pub use refine::{Refinement, Refinements, Refining};
 pub use session::{Session, State};
 pub use told::{Told, Used};

@@ -22,6 +22,7 @@ mod system;
 mod table;
 
 pub use alluvia_access::LogIn;
+pub use alluvia_snapshot::ProducerMark;
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
 pub use dialect::{Command, Statement, array_elements, script};

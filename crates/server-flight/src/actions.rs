@@ -29,7 +29,7 @@ use std::sync::Arc;
 const CLOSED: &[u8] = &[0x08, 0x01];
 
 /// Actions that are taken, and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 11] = [
+pub(crate) const ACTIONS: [(&str, &str); 12] = [
     ("CreatePreparedStatement", "Prepares a statement: ActionCreatePreparedStatementRequest, with its Result."),
     ("ClosePreparedStatement", "Forgets a prepared statement: ActionClosePreparedStatementRequest."),
     ("BeginTransaction", "Begins a transaction: ActionBeginTransactionRequest, with its Result."),
@@ -41,6 +41,7 @@ pub(crate) const ACTIONS: [(&str, &str); 11] = [
     ("CloseSession", "Ends the login, with all that is kept for it: CloseSessionRequest, with its Result."),
     (own::STATE, "How the login's session stands, and how far its statement is: no body, with JSON as its result."),
     (own::CANCEL, "Stops what the login's session runs: no body."),
+    (own::PRODUCER, "The last batch of a producer: its name, with JSON as its result, or none."),
 ];
 
 /// Does what an action asks for; gives its results.
@@ -117,6 +118,7 @@ pub(crate) async fn act(
             caller.login.lane.session.cancel_handle().cancel();
             Ok(Vec::new())
         }
+        own::PRODUCER => own::producer_of(&caller.login.lane.session, body),
         other => {
             let names = ACTIONS.map(|(name, _)| name).join(", ");
             Err(refused(&format!("the action {other:?}"), &format!("actions are {names}")))

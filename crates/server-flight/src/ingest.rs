@@ -2,15 +2,17 @@
 //!
 //! Invariants:
 //! - A table that is created for rows is created in the batch that brings them: if anything fails there is no table.
-//! - What is asked for and not supported (temporary tables, replacing, options) is refused by name, before a row is taken.
+//! - What is asked for and not supported (temporary tables, replacing, other options than a producer's number) is refused by name, before
+//!   a row is taken.
 
 use crate::arriving::Arriving;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::failure::{malformed, refused};
 use crate::login::{Caller, Lane};
+use crate::own::{PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
 use crate::server::Shared;
 use crate::work::beside;
-use alluvia_query::Appended;
+use alluvia_query::{Appended, ProducerMark};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use std::sync::Arc;
@@ -31,11 +33,15 @@ pub(crate) async fn ingest(
     mut rows: Arriving,
 ) -> Result<Appended> {
     let mode = mode(&command)?;
+    let mark = mark(&command, mode)?;
     let lane = caller.login.lane(command.transaction_id.as_ref())?;
     let table = command.table;
     rows.may_change();
     let work = move |lane: Arc<Lane>| async move {
         let session = &lane.session;
+        if let Some(mark) = mark {
+            return session.append_numbered(&table, mark, rows).await;
+        }
         if mode == Mode::Append {
             return session.append_stream(&table, rows).await;
         }
@@ -63,8 +69,10 @@ fn mode(command: &CommandStatementIngest) -> Result<Mode> {
         return Err(Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema} to ingest into"))
             .with_hint(format!("tables are in {PUBLIC}, which may be left out")));
     }
-    if let Some(option) = command.options.keys().min() {
-        return Err(refused(&format!("the ingest option {option}"), "leave it out; none is known"));
+    let known = [PRODUCER_NAME, PRODUCER_EPOCH, PRODUCER_SEQUENCE];
+    if let Some(option) = command.options.keys().filter(|option| !known.contains(&option.as_str())).min() {
+        let hint = format!("leave it out; the known ones are {}", known.join(", "));
+        return Err(refused(&format!("the ingest option {option}"), &hint));
     }
     if command.table.is_empty() {
         return Err(malformed("an ingest names no table"));
@@ -81,6 +89,34 @@ fn mode(command: &CommandStatementIngest) -> Result<Mode> {
         (_, TableExistsOption::Fail) => {
             Err(malformed("an ingest may neither create a table nor append to one").with_hint("choose one of both"))
         }
+    }
+}
+
+/// The number that a producer gives the batch.
+fn mark(command: &CommandStatementIngest, mode: Mode) -> Result<Option<ProducerMark>> {
+    let option = |name: &str| command.options.get(name).map(String::as_str);
+    let number = |name: &str| {
+        let text = option(name);
+        let unreadable = || {
+            Error::new(ErrorKind::InvalidSetting, format!("{name} {:?} of an ingest is no number", text.unwrap_or("")))
+                .with_hint(format!(
+                    "{PRODUCER_SEQUENCE} counts 1, 2, 3, ... and {PRODUCER_EPOCH} is 1 unless it is stated"
+                ))
+        };
+        text.map(|text| text.parse::<u64>().map_err(|_| unreadable())).transpose()
+    };
+    let (name, epoch, sequence) = (option(PRODUCER_NAME), number(PRODUCER_EPOCH)?, number(PRODUCER_SEQUENCE)?);
+    match (name, sequence) {
+        (None, None) if epoch.is_none() => Ok(None),
+        (Some(name), Some(sequence)) if !name.is_empty() && sequence > 0 => match mode {
+            Mode::Append => Ok(Some(ProducerMark { name: name.to_owned(), epoch: epoch.unwrap_or(1), sequence })),
+            Mode::Create | Mode::CreateOrAppend => Err(refused(
+                "a producer's number of an ingest that may create a table",
+                "create the table first, and append to it",
+            )),
+        },
+        _ => Err(malformed("an ingest has a part of a producer's number")
+            .with_hint(format!("state {PRODUCER_NAME} and {PRODUCER_SEQUENCE}, from 1 on"))),
     }
 }
 
@@ -125,5 +161,29 @@ mod tests {
         ] {
             assert!(mode(&wrong).unwrap_err().message().contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn a_producers_number_is_whole_or_refused() {
+        let asked = |options: &[(&str, &str)], mode: Mode| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            mark(&CommandStatementIngest { options, ..asked(Missing::Fail, There::Append) }, mode)
+        };
+        assert_eq!(asked(&[], Mode::Create).unwrap(), None);
+        let whole = [("producer", "p"), ("producer_sequence", "7")];
+        let number = |epoch| Some(ProducerMark { name: "p".to_owned(), epoch, sequence: 7 });
+        assert_eq!(asked(&whole, Mode::Append).unwrap(), number(1));
+        assert_eq!(asked(&[&whole[..], &[("producer_epoch", "3")][..]].concat(), Mode::Append).unwrap(), number(3));
+        for (options, word) in [
+            (&whole[..1], "a part of"),
+            (&whole[1..], "a part of"),
+            (&[("producer_epoch", "1")][..], "a part of"),
+            (&[("producer", "p"), ("producer_sequence", "0")][..], "a part of"),
+            (&[("producer", "p"), ("producer_sequence", "seven")][..], "\"seven\" of an ingest is no number"),
+        ] {
+            let error = asked(options, Mode::Append).unwrap_err();
+            assert!(error.message().contains(word) && error.hint().is_some(), "{options:?}: {error}");
+        }
+        assert_eq!(asked(&whole, Mode::CreateOrAppend).unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }

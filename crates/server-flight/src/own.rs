@@ -2,6 +2,7 @@
 //!
 //! Invariant: a client that asks for none of it sees what the protocol has, and nothing else.
 
+use crate::failure::malformed;
 use alluvia_query::{Phase, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
@@ -12,8 +13,15 @@ use tonic::metadata::MetadataMap;
 pub(crate) const STATE: &str = "alluvia.session";
 /// Stops what a session runs.
 pub(crate) const CANCEL: &str = "alluvia.cancel";
-/// The header of an answer to DoPut that has the version of the batch.
+/// Tells the last batch of a producer.
+pub(crate) const PRODUCER: &str = "alluvia.producer";
+/// The header of an answer to DoPut that has the version of the batch, and the one that it has if that was there before.
 pub(crate) const VERSION: &str = "alluvia-version";
+pub(crate) const DUPLICATE: &str = "alluvia-duplicate";
+/// Options of an ingest: the number that a producer gives its batch.
+pub(crate) const PRODUCER_NAME: &str = "producer";
+pub(crate) const PRODUCER_EPOCH: &str = "producer_epoch";
+pub(crate) const PRODUCER_SEQUENCE: &str = "producer_sequence";
 /// The header of a call of GetFlightInfo that says how bounds of estimates are wanted, and what it may say.
 const BOUNDS: &str = "alluvia-bounds";
 const AS_COLUMNS: &str = "columns";
@@ -59,6 +67,16 @@ pub(crate) fn state_of(session: &Session) -> Bytes {
         "progressive": session.is_progressive(),
     });
     state.to_string().into()
+}
+
+/// The last batch of the producer that a body names, as JSON: nothing of one that has none.
+pub(crate) fn producer_of(session: &Session, body: &[u8]) -> Result<Vec<Bytes>> {
+    let name = std::str::from_utf8(body).map_err(|_| malformed("the name of a producer is no text"))?;
+    let last = session.producer(name);
+    let told = last.map(|(mark, version)| {
+        json!({ "epoch": mark.epoch, "sequence": mark.sequence, "version": version.0 }).to_string().into()
+    });
+    Ok(told.into_iter().collect())
 }
 
 #[cfg(test)]

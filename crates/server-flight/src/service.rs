@@ -15,8 +15,8 @@ use crate::server::Shared;
 use crate::statement::{Answered, run, run_text};
 use crate::work::beside;
 use crate::{auth, catalog, gate, own, parameters};
-use alluvia_query::{Command as Sort, Described};
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_query::{Appended, Command as Sort, Described};
+use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::Schema;
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;
@@ -227,13 +227,17 @@ impl Service {
         Ok(messages(one_batch(&batch.schema(), batch)?))
     }
 
-    /// Takes what a client sends; gives also the version of its batch, if its rows became one.
-    async fn put(&self, caller: &Arc<Caller>, mut rest: Streaming<FlightData>) -> Result<(PutResult, Option<Version>)> {
+    /// Takes what a client sends; gives also what became of its rows, if it is an ingest.
+    async fn put(
+        &self,
+        caller: &Arc<Caller>,
+        mut rest: Streaming<FlightData>,
+    ) -> Result<(PutResult, Option<Appended>)> {
         let mut message = first(&mut rest).await?;
         let asked = descriptor(&mut message)?;
         let command = command(&asked.cmd)?;
         let mut rows = Arriving::new(message, rest);
-        let mut version = None;
+        let mut appended = None;
         let bytes_max = self.shared.options.message_bytes_max;
         let answered = match command {
             Command::CommandStatementUpdate(update) => {
@@ -258,7 +262,7 @@ impl Service {
             }
             Command::CommandStatementIngest(asked) => {
                 let taken = ingest(&self.shared, caller, asked, rows).await?;
-                version = taken.committed.map(|committed| committed.version);
+                appended = Some(taken);
                 Answered::Done(taken.rows as i64, serde_json::Value::Null)
             }
             other => return Err(unknown(&other, "DoPut")),
@@ -268,7 +272,7 @@ impl Service {
             // A procedure that gives rows; nobody has asked for them.
             Answered::Rows(_) => -1,
         };
-        Ok((PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }, version))
+        Ok((PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }, appended))
     }
 }
 
@@ -342,10 +346,13 @@ impl FlightService for Service {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         let (caller, sent_rows) = entered(request)?;
-        let (result, version) = self.put(&caller, sent_rows).await.map_err(|error| status(&error))?;
+        let (result, appended) = self.put(&caller, sent_rows).await.map_err(|error| status(&error))?;
         let mut response: Response<Self::DoPutStream> = Response::new(messages(vec![result]));
-        if let Some(version) = version {
-            response.metadata_mut().insert(own::VERSION, MetadataValue::from(version.0));
+        if let Some(committed) = appended.and_then(|appended| appended.committed) {
+            response.metadata_mut().insert(own::VERSION, MetadataValue::from(committed.version.0));
+            if committed.duplicate {
+                response.metadata_mut().insert(own::DUPLICATE, MetadataValue::from(committed.version.0));
+            }
         }
         Ok(response)
     }

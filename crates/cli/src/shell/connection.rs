@@ -1,10 +1,12 @@
 //! Where the shell's statements run: in a database that is open in this process, or at a server.
 //!
 //! Invariants:
-//! - The shell does the same with both. What a server cannot do is refused by name, before it is asked.
+//! - The shell does the same with both. Files that COPY names are the server's, which is said; those of `\copy` and standard streams are
+//!   this machine's (`copying`).
 //! - A stop reaches the statement that it was meant for: the next one waits until the server has answered to it, unless that takes too long.
 //! - A session that its server does not know any more is never replaced in silence: its settings and its transaction are gone.
 
+use super::copying::{self, Watched};
 use super::statement::{Answer, Refining, Statement};
 use crate::OpenArgs;
 use crate::target::{ServerArgs, is_url};
@@ -30,12 +32,19 @@ pub(super) const GOODBYE: Duration = Duration::from_secs(2);
 /// How often a server is asked how far a statement is.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Options that say where statements run.
+/// Where statements run, and how.
 #[derive(Args)]
 pub struct PlaceArgs {
     /// The data directory, created if it does not exist; or the URL of a server.
     #[arg(value_name = "DIR", required_unless_present = "host", conflicts_with = "host")]
     place: Option<PathBuf>,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// How a database is opened, or a server connected to.
+#[derive(Args)]
+pub struct HowArgs {
     /// Memory to use in all, such as 4GB [default: three quarters of the machine's].
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
@@ -43,7 +52,7 @@ pub struct PlaceArgs {
     #[arg(long)]
     threads: Option<usize>,
     #[command(flatten)]
-    server: ServerArgs,
+    pub server: ServerArgs,
 }
 
 /// A session of the shell's, and where it is.
@@ -61,12 +70,21 @@ pub struct Remote {
     progressive: Mutex<Option<bool>>,
     /// Whether it was said whose files COPY means.
     has_told_of_files: AtomicBool,
+    /// The COPY that is done here, or the last one.
+    copying: Mutex<Watched>,
 }
 
 impl PlaceArgs {
     /// Opens the directory, or connects to the server.
     pub async fn open(self) -> Result<Connection> {
-        let url = self.place.as_ref().and_then(|place| place.to_str()).filter(|place| is_url(place));
+        self.how.open(self.place).await
+    }
+}
+
+impl HowArgs {
+    /// Opens the directory, or connects to the server: the one of the options, or else the one whose URL the place is.
+    pub async fn open(self, place: Option<PathBuf>) -> Result<Connection> {
+        let url = place.as_ref().and_then(|place| place.to_str()).filter(|place| is_url(place));
         let Some(server) = self.server.host.as_deref().or(url) else {
             if self.server.user.is_some() || self.server.tls_ca.is_some() {
                 return Err(Error::new(
@@ -75,7 +93,7 @@ impl PlaceArgs {
                 )
                 .with_hint("state the server with --host HOST:PORT"));
             }
-            let PlaceArgs { place, memory_limit, threads, .. } = self;
+            let HowArgs { memory_limit, threads, .. } = self;
             let dir = place.ok_or_else(|| Error::internal("neither a directory nor a server is given"))?;
             let db = Arc::new(OpenArgs { dir, memory_limit, threads }.open()?);
             let session = Box::new(db.session());
@@ -113,6 +131,7 @@ impl Remote {
             place,
             progressive: Mutex::default(),
             has_told_of_files: AtomicBool::default(),
+            copying: Mutex::default(),
         })
     }
 
@@ -124,30 +143,21 @@ impl Remote {
         self.progressive.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Refuses what no server takes, and says what differs of a statement that is about to run.
-    fn check(&self, statement: &Statement) -> Result<()> {
-        let refused = |what: &str, hint: &str| {
-            Err(Error::new(ErrorKind::NotSupported, format!("{what} is not supported at a server")).with_hint(hint))
-        };
-        match statement.command() {
-            Command::CopyIn => refused(
-                "COPY ... FROM STDIN",
-                "send the file over HTTP (POST /ingest/TABLE), ingest it from Python, or name one of the server's: COPY t FROM 'FILE'",
-            ),
-            Command::CopyOut => refused(
-                "COPY ... TO STDOUT",
-                "run the query with --format csv or parquet; COPY ... TO 'FILE' writes a file of the server's",
-            ),
-            _ => {
-                if statement.is_copy() && !self.has_told_of_files.swap(true, Ordering::Relaxed) {
-                    eprintln!("NOTICE: files that COPY names are those of the server at {}", self.place);
-                }
-                // What a statement does beside its rows may be to set something, or to take back what was set.
-                if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert) {
-                    *self.progressive() = None;
-                }
-                Ok(())
-            }
+    fn copying(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.copying.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Says what differs of a statement that is about to run.
+    fn tell(&self, statement: &Statement) {
+        if statement.is_copy() && !self.has_told_of_files.swap(true, Ordering::Relaxed) {
+            eprintln!(
+                "NOTICE: files that COPY names are those of the server at {}; \\copy names this machine's",
+                self.place
+            );
+        }
+        // What a statement does beside its rows may be to set something, or to take back what was set.
+        if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert) {
+            *self.progressive() = None;
         }
     }
 }
@@ -181,25 +191,35 @@ impl Connection {
         match self {
             Connection::Embedded { session, .. } => {
                 let parsed = session.parse(sql)?.into_iter();
-                Ok(parsed.map(|parsed| Statement { text: parsed.sql().to_owned(), parsed: Some(parsed) }).collect())
+                Ok(parsed.map(|parsed| Statement::of(parsed.sql().to_owned(), Some(parsed))).collect())
             }
             Connection::Remote(_) => Ok(match script(sql) {
-                Ok(all) => all.into_iter().map(|(parsed, text)| Statement { text, parsed: Some(parsed) }).collect(),
-                Err(_) => vec![Statement { text: sql.to_owned(), parsed: None }],
+                Ok(all) => all.into_iter().map(|(parsed, text)| Statement::of(text, Some(parsed))).collect(),
+                Err(_) => vec![Statement::of(sql.to_owned(), None)],
             }),
         }
     }
 
     /// Runs a statement; returns when its rows begin to come.
     pub async fn execute(&self, statement: Statement) -> Result<Answer> {
+        self.execute_with(statement, Streams::of_process()).await
+    }
+
+    /// The same, with what `STDIN` and `STDOUT` are to it.
+    pub async fn execute_with(&self, statement: Statement, streams: Streams) -> Result<Answer> {
         match self {
-            Connection::Embedded { session, .. } => {
-                Ok(session.execute_with(parsed(statement)?, Streams::of_process()).await?.into())
-            }
-            Connection::Remote(remote) => {
-                remote.check(&statement)?;
-                Ok(remote.session().execute_plainly(&statement.text).await?.into())
-            }
+            Connection::Embedded { session, .. } => Ok(session.execute_with(parsed(statement)?, streams).await?.into()),
+            Connection::Remote(remote) => match statement.copy_here()? {
+                Some(copy) => {
+                    let watched = Watched::default();
+                    *remote.copying() = watched.clone();
+                    copying::run(&remote.session(), watched, copy, streams).await
+                }
+                None => {
+                    remote.tell(&statement);
+                    Ok(remote.session().execute_plainly(&statement.text).await?.into())
+                }
+            },
         }
     }
 
@@ -208,7 +228,7 @@ impl Connection {
         match self {
             Connection::Embedded { session, .. } => Ok(session.refine_statement(parsed(statement)?).await?.into()),
             Connection::Remote(remote) => {
-                remote.check(&statement)?;
+                remote.tell(&statement);
                 Ok(remote.session().refine(&statement.text).await?.into())
             }
         }
@@ -234,6 +254,14 @@ impl Connection {
                 *remote.progressive() = Some(state.is_progressive);
                 state.is_progressive
             }
+        }
+    }
+
+    /// How far the COPY is that runs, or the last one.
+    pub fn copied(&self) -> Arc<Progress> {
+        match self {
+            Connection::Embedded { session, .. } => session.progress(),
+            Connection::Remote(remote) => Arc::clone(&remote.copying().progress),
         }
     }
 
@@ -290,6 +318,7 @@ impl Connection {
                 futures::future::ready(()).boxed()
             }
             Connection::Remote(remote) => {
+                remote.copying().cancel.cancel();
                 let session = remote.session();
                 // A server that does not hear it has ended the statement, or is away.
                 async move { drop(session.cancel().await) }.boxed()

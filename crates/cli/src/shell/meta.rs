@@ -11,6 +11,7 @@ pub const HELP: &str = "  \\d              list tables
   \\timing         switch the time of each statement on or off
   \\progressive    switch estimates that get better until the answer on or off
   \\format FORM    table, csv, json, arrow or parquet
+  \\copy ...       COPY of files of this machine, also at a server: t FROM 'FILE' (...), (SELECT ...) TO 'FILE'
   \\q              leave
 Statements end with ';'. Tab completes, Ctrl-C cancels (a progressive query gives the best so far), Ctrl-D leaves.";
 
@@ -24,10 +25,15 @@ pub enum Meta {
     Format(Format),
     /// Stands for a statement.
     Sql(String),
+    /// Stands for a COPY, whose files are this machine's.
+    Copy(String),
 }
 
 impl Meta {
     pub fn parse(line: &str) -> Result<Meta> {
+        if let Some(rest) = line.trim().strip_prefix("\\copy").filter(|rest| !rest.starts_with(is_word_part)) {
+            return Ok(Meta::Copy(format!("COPY{rest}")));
+        }
         let mut words = line.trim().trim_end_matches(';').split_whitespace();
         let command = words.next().unwrap_or_default();
         let argument = words.next();
@@ -51,6 +57,10 @@ impl Meta {
     }
 }
 
+fn is_word_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +70,10 @@ mod tests {
         assert_eq!(Meta::parse("\\q").unwrap(), Meta::Quit);
         assert_eq!(Meta::parse("\\d sales;").unwrap(), Meta::Sql("DESCRIBE sales".into()));
         assert_eq!(Meta::parse("\\format JSON").unwrap(), Meta::Format(Format::Json));
+        let copy = Meta::parse("\\copy t FROM 'a;b.csv' (FORMAT csv);\n").unwrap();
+        assert_eq!(copy, Meta::Copy("COPY t FROM 'a;b.csv' (FORMAT csv);".into()));
+        assert_eq!(Meta::parse("\\copy(SELECT 1) TO STDOUT").unwrap(), Meta::Copy("COPY(SELECT 1) TO STDOUT".into()));
+        assert!(Meta::parse("\\copying t").is_err());
         assert!(Meta::parse("\\nonsense").unwrap_err().to_string().contains("\\timing"));
     }
 }

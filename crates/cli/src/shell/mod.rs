@@ -11,6 +11,7 @@
 
 mod complete;
 mod connection;
+mod copying;
 mod ending;
 mod meta;
 mod output;
@@ -19,14 +20,16 @@ mod script;
 mod statement;
 mod whole;
 
+pub use connection::{Connection, HowArgs};
 pub use output::{drawn, print};
+pub use statement::Answer;
 
 use crate::{say, say_error};
 use alluvia_query::Command;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
-use connection::{Connection, PlaceArgs};
+use connection::PlaceArgs;
 use meta::Meta;
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
@@ -162,7 +165,7 @@ impl Shell {
             let sql = match piece {
                 Piece::Sql(sql) => sql,
                 Piece::Command(line) => match Meta::parse(line) {
-                    Ok(Meta::Sql(sql)) => sql,
+                    Ok(Meta::Sql(sql) | Meta::Copy(sql)) => sql,
                     Ok(Meta::Format(other)) => {
                         format = other;
                         continue;
@@ -190,7 +193,25 @@ impl Shell {
     }
 
     async fn statements(&mut self, sql: &str) -> Result<()> {
-        for statement in self.connection.parse(sql)? {
+        let statements = self.connection.parse(sql)?;
+        self.all(statements).await
+    }
+
+    /// A COPY whose files are this machine's.
+    async fn copy(&mut self, sql: &str) -> Result<()> {
+        // What cannot be read here is not left to a server.
+        alluvia_query::script(sql)?;
+        let mut statements = self.connection.parse(sql)?;
+        if statements.len() != 1 {
+            return Err(Error::new(ErrorKind::Syntax, "\\copy is not followed by one COPY")
+                .with_hint("write \\copy t FROM 'FILE' (FORMAT csv), or \\copy (SELECT ...) TO 'FILE', in one line"));
+        }
+        statements.iter_mut().for_each(|statement| statement.is_here = true);
+        self.all(statements).await
+    }
+
+    async fn all(&mut self, statements: Vec<Statement>) -> Result<()> {
+        for statement in statements {
             if self.stdin_is_script && statement.reads_stdin() {
                 let message = "COPY ... FROM STDIN is refused here: standard input is the script, and was read as SQL";
                 return Err(Error::new(ErrorKind::NotSupported, message)
@@ -246,6 +267,7 @@ impl Shell {
             }
             Meta::Format(format) => self.format = format,
             Meta::Sql(sql) => self.statements(&sql).await?,
+            Meta::Copy(sql) => self.copy(&sql).await?,
         }
         Ok(false)
     }

@@ -3,6 +3,7 @@
 //! Invariant: a statement's text is the whole of what was written; secrets are in it, which the parsed one leaves out.
 
 use super::Format;
+use alluvia_query::copy::CopyHere;
 use alluvia_query::{Command, Outcome, Refinement, from_datafusion};
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
@@ -16,12 +17,28 @@ pub struct Statement {
     pub text: String,
     /// `None` of what cannot be parsed here: a server, which may be newer, says what it is.
     pub parsed: Option<alluvia_query::Statement>,
+    /// Whether the files that it names are this machine's, wherever it runs.
+    pub is_here: bool,
 }
 
 impl Statement {
+    /// As it was written.
+    pub fn of(text: String, parsed: Option<alluvia_query::Statement>) -> Statement {
+        Statement { text, parsed, is_here: false }
+    }
+
     /// What sort of statement it is.
     pub fn command(&self) -> Command {
         self.parsed.as_ref().map_or(Command::Other, alluvia_query::Statement::command)
+    }
+
+    /// What is done here of it, where the table is at a server: of a COPY with a standard stream, or of files that are this machine's.
+    pub fn copy_here(&self) -> Result<Option<CopyHere>> {
+        let is_here = self.is_here || matches!(self.command(), Command::CopyIn | Command::CopyOut);
+        match self.parsed.as_ref().filter(|_| is_here) {
+            Some(parsed) => parsed.copy_here(&self.text),
+            None => Ok(None),
+        }
     }
 
     /// Whether it reads rows from standard input.
@@ -57,6 +74,11 @@ pub struct Rows {
 }
 
 impl Answer {
+    /// Of a statement that has ended.
+    pub fn done(tag: String, notices: Vec<String>) -> Answer {
+        Answer { tag, rows: None, notices: Box::new(move || notices) }
+    }
+
     /// Things to know that are not rows; all of them, once the rows have ended.
     pub fn notices(self) -> Vec<String> {
         (self.notices)()

@@ -1,5 +1,7 @@
 //! The shell at a server: the same scripts give the same as in a directory, and what cannot be is refused by name.
 
+mod load;
+
 use super::{ROWS, command, good, run, scratch, stderr, stdout};
 use arrow::ipc::reader::StreamReader;
 use arrow::util::pretty::pretty_format_batches;
@@ -132,6 +134,13 @@ fn errors_are_the_same_and_end_a_run_alike() {
         "BEGIN;\nSELEC 1;\nSELECT 1;\n",
         "SELECT 10 / (150000 - value) AS x FROM generate_series(1, 1000000);\n",
         "COPY places FROM STDIN;\n",
+        "\\copy places FROM STDIN\n",
+        "\\copy places FROM 'no such file.csv'\n",
+        "\\copy nowhere FROM 'no such file.csv'\n",
+        "\\copy places FROM bare.csv\n",
+        "\\copy places FROM 'a.csv' (FORMAT nonsense)\n",
+        "\\copy (SELECT nothing FROM places) TO 'never.csv'\n",
+        "\\copy places FROM 'a.csv'; SELECT 1\n",
     ] {
         let here = run(&["sql", &dir], script);
         assert_eq!(here.status.code(), Some(1), "{script}");
@@ -147,16 +156,21 @@ fn what_cannot_be_at_a_server_is_refused_by_name() {
     let other_dir = other.to_str().unwrap();
     good(&["sql", url, "-c", "CREATE TABLE t (a INT)"], "");
     for (args, code, wrong) in [
-        (vec!["sql", url, "-c", "COPY t FROM STDIN"], 1, "COPY ... FROM STDIN is not supported at a server"),
-        (vec!["sql", url, "-c", "COPY t TO STDOUT"], 1, "COPY ... TO STDOUT is not supported at a server"),
+        (
+            vec!["sql", url, "-c", "\\copy t FROM 'https://h.org/a.csv?key=secret'"],
+            1,
+            "read here: https://h.org/a.csv\n",
+        ),
         (vec!["sql", url, "--threads", "2"], 1, "--threads is of a database that is opened here"),
         (vec!["sql", url, "--tls-ca", "none.pem"], 1, "--tls-ca is given, and grpc:// is without TLS"),
         (vec!["sql", other_dir, "--user", "ada", "-c", "SELECT 1"], 1, "--user and --tls-ca are of a server"),
         (vec!["sql", "postgresql://localhost", "-c", "SELECT 1"], 1, "postgresql:// is no scheme of this command"),
         (vec!["sql", "--host", "127.0.0.1:1", "-c", "SELECT 1"], 1, "there is no connection to 127.0.0.1:1"),
         (vec!["sql", "x", "--host", "127.0.0.1:1"], 2, "--host"),
-        (vec!["load", url, "t", "rows.csv"], 1, "loading to a server is not supported"),
-        (vec!["load", "--host", url, "t", "rows.csv"], 2, "loading to a server is not supported"),
+        (vec!["load", url, "t", "rows.csv", "--threads", "2"], 1, "--threads is of a database that is opened here"),
+        (vec!["load", other_dir, "t", "rows.csv", "--user", "ada"], 1, "--user and --tls-ca are of a server"),
+        (vec!["load", "--host", url, "t"], 2, "a table and a file are wanted"),
+        (vec!["load", url, "t"], 2, "a table and a file are wanted"),
         (vec!["verify", url, "SELECT 1"], 1, "is a server, and a data directory is wanted here"),
     ] {
         let output = run(&args, "");

@@ -3,7 +3,6 @@
 //! Invariant: a small body that unpacks to a large one is refused at the bound of bodies, a small file at that of files. Of Parquet and
 //! Arrow, which are packed inside, too, the rows in memory are bounded besides.
 
-use alluvia_snapshot::BatchKey;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int32Type;
@@ -37,8 +36,6 @@ pub struct BodyOptions {
     pub bytes_max: Option<u64>,
     /// Whether it is kept in a file where it has to be read from its end; otherwise formats that are read so are refused.
     pub is_kept: bool,
-    /// The client's key of the batch.
-    pub key: Option<BatchKey>,
     /// JSON comes as one array of objects rather than an object a line.
     pub is_array: bool,
     /// What hints say.
@@ -51,7 +48,6 @@ impl Default for BodyOptions {
             name: "standard input".to_owned(),
             bytes_max: None,
             is_kept: false,
-            key: None,
             is_array: false,
             hints: Hints::default(),
         }

@@ -6,21 +6,21 @@
 //!   same files makes the same batches. A producer named after the files, the table and the options numbers them; a rerun reads
 //!   the files again and passes over what is committed. What becomes of bad rows does not change which rows are accepted
 //!   before them, so a load that was refused goes on with `ON_ERROR skip`.
-//! - Without, the batch has the number of the session's producer, if there is one.
-//! - Rows for an open transaction are held, in memory, and nothing is committed here.
+//! - What becomes of the batches is their [`Destination`]'s: the session's producer numbers one that has no number, an open transaction
+//!   holds its rows, a server commits them.
 //! - URLs come after the files, one after the other, each as the file that it was fetched into.
 //! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails.
-//! - A stopped load commits nothing more: the token is looked at after [`Phase::Committing`] is set, see `session::progress`.
 //!
-//! The thread that runs this takes parts from the readers, in order, and gives them to the store; it is the only one that blocks
-//! on the store, and the short channels before it bound what is in flight.
+//! The thread that runs this takes parts from the readers, in order, and gives them to their destination; it is the only one that blocks
+//! on that, and the short channels before it bound what is in flight.
 
+use crate::copy::CopyReport;
 use crate::copy::bind::Wanted;
 use crate::copy::body::{BodyOptions, Bound, Hints, unpacked};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
+use crate::copy::destination::Destination;
 use crate::copy::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
-use crate::copy::held::Held;
 use crate::copy::json_array::Elements;
 use crate::copy::json_in::JsonInput;
 use crate::copy::options::{Compression, CopyOptions, Direction, Format, Header, OnError};
@@ -28,64 +28,43 @@ use crate::copy::output_file::SyncedFile;
 use crate::copy::places::{CopyPlaces, check_url_options, name_of};
 use crate::copy::rejects::Rejects;
 use crate::copy::rows::Part;
-use crate::copy::sink::Sink;
 use crate::copy::statement::Source;
 use crate::copy::text_in::TextInput;
 use crate::copy::tight::compact;
-use crate::copy::{CopyReport, OnCommit};
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{BatchKey, Durability, NewBatch, ProducerMark, Store};
+use alluvia_snapshot::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
 use std::io::Read;
 use std::sync::Arc;
-use tracing::info_span;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// One COPY FROM.
 pub(crate) struct LoadJob {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) durability: Durability,
     pub(crate) progress: Arc<Progress>,
     pub(crate) cancel: CancelToken,
-    /// The number of the session's producer, for a load that is one batch.
-    pub(crate) mark: Option<ProducerMark>,
-    pub(crate) on_commit: OnCommit,
     pub(crate) stdin: Option<Box<dyn Read + Send>>,
     /// What is known of it.
     pub(crate) body: BodyOptions,
-    /// Where rows for an open transaction go.
-    pub(crate) held: Option<Arc<Mutex<Held>>>,
     pub(crate) places: CopyPlaces,
     pub(crate) entry: Arc<TableEntry>,
     /// As the statement lists them; empty means all.
     pub(crate) columns: Vec<String>,
     pub(crate) source: Source,
     pub(crate) options: CopyOptions,
-    /// Rows beyond this are staged.
-    pub(crate) inline_bytes_max: usize,
 }
 
 impl LoadJob {
     /// Runs it on this thread and some of its own. Blocks.
-    pub(crate) fn run(self) -> Result<CopyReport> {
+    pub(crate) fn run(self, destination: Box<dyn Destination>) -> Result<CopyReport> {
         let (cancel, progress) = (self.cancel.clone(), self.progress.clone());
         // Whatever a cancelled load ran into first, a read that was cut short for one, it ended because it was cancelled. Only
         // what a commit ran into is told as it is.
         let cancelled = || cancel.is_cancelled() && progress.phase() != Phase::Committing;
-        self.load().map_err(|error| if cancelled() { cancel.error() } else { error })
+        self.load(destination).map_err(|error| if cancelled() { cancel.error() } else { error })
     }
 
-    fn load(mut self) -> Result<CopyReport> {
-        if let (Some(_), Some(mark)) = (self.options.batch_rows, &self.mark) {
-            let message = format!(
-                "COPY option BATCH_ROWS is not supported while producer '{}' numbers the session's batches",
-                mark.name
-            );
-            return Err(Error::new(ErrorKind::NotSupported, message)
-                .with_hint("BATCH_ROWS numbers its own batches: RESET producer first, or leave the option out"));
-        }
+    fn load(mut self, destination: Box<dyn Destination>) -> Result<CopyReport> {
         if self.source == Source::Stdin {
             self.options.check(Direction::From, None)?;
         }
@@ -98,7 +77,7 @@ impl LoadJob {
         let mut bytes_total: u64 = files.iter().map(|file| file.bytes).sum();
         self.progress.set_bytes_total(bytes_total);
         let wanted = Wanted::new(&self.entry.def, &self.columns)?.hinting(self.body.hints.columns);
-        let mut committer = Committer::new(&self, &files)?;
+        let mut committer = Committer::new(&self, &files, destination)?;
         if self.source == Source::Stdin {
             let stdin = self.stdin.take().ok_or_else(|| {
                 Error::new(ErrorKind::NotSupported, "there is no standard input here to copy from")
@@ -251,15 +230,10 @@ fn within(bound: Bound, format: Format, mut emit: impl FnMut(Part) -> Result<()>
     }
 }
 
-/// Makes batches of parts, and commits them.
+/// Makes batches of parts, and has them committed.
 struct Committer {
-    store: Arc<dyn Store>,
-    durability: Durability,
+    destination: Box<dyn Destination>,
     progress: Arc<Progress>,
-    cancel: CancelToken,
-    on_commit: OnCommit,
-    entry: Arc<TableEntry>,
-    inline_bytes_max: usize,
     on_error: OnError,
     rejects: Rejects,
     hints: Hints,
@@ -267,46 +241,30 @@ struct Committer {
     batch_rows: Option<u64>,
     /// Numbers the batches of `BATCH_ROWS`.
     producer: Option<String>,
-    /// The number of the one batch otherwise.
-    mark: Option<ProducerMark>,
-    /// The client's key of it.
-    key: Option<BatchKey>,
-    /// Takes the rows instead of a batch.
-    held: Option<Arc<Mutex<Held>>>,
     /// Batches that were committed by an earlier run.
     committed_before: u64,
     /// The batch being made, from 1.
     sequence: u64,
     rows_in_batch: u64,
-    sink: Sink,
     report: CopyReport,
 }
 
 impl Committer {
-    fn new(job: &LoadJob, files: &[InputFile]) -> Result<Committer> {
+    fn new(job: &LoadJob, files: &[InputFile], mut destination: Box<dyn Destination>) -> Result<Committer> {
         let rejects = Rejects::new(&job.options, files, &job.entry.def, &job.places.roots)?;
         let producer = job.options.batch_rows.and_then(|_| job.producer(files));
-        let known = producer.as_ref().and_then(|name| job.store.producer(name));
+        let committed_before = producer.as_ref().map_or(Ok(0), |name| destination.resume(name))?;
         Ok(Committer {
-            store: job.store.clone(),
-            durability: job.durability,
+            destination,
             progress: job.progress.clone(),
-            cancel: job.cancel.clone(),
-            on_commit: job.on_commit.clone(),
-            entry: job.entry.clone(),
-            inline_bytes_max: job.inline_bytes_max,
             on_error: job.options.on_error,
             rejects,
             hints: job.body.hints,
             batch_rows: job.options.batch_rows,
             producer,
-            mark: job.mark.clone(),
-            key: job.body.key,
-            held: job.held.clone(),
-            committed_before: known.map_or(0, |(mark, _)| mark.sequence),
+            committed_before,
             sequence: 1,
             rows_in_batch: 0,
-            sink: Sink::new(job.store.clone(), job.entry.def.clone(), job.entry.changed_at, job.inline_bytes_max),
             report: CopyReport::default(),
         })
     }
@@ -330,17 +288,15 @@ impl Committer {
             let count = rows.num_rows().min(usize::try_from(room).unwrap_or(usize::MAX));
             let now = rows.slice(0, count);
             rows = rows.slice(count, rows.num_rows() - count);
-            self.rows_in_batch += count as u64;
             if self.is_repeated() {
                 self.report.rows_repeated += count as u64;
-            } else if let Some(held) = &self.held {
-                // Copied, as what is committed at once is before it goes into the log.
-                held.lock().push(compact(&now)?)?;
-            } else if count < part_rows {
-                self.sink.append(compact(&now)?)?;
             } else {
-                self.sink.append(now)?;
+                if self.rows_in_batch == 0 {
+                    self.begin()?;
+                }
+                self.destination.append(if count < part_rows { compact(&now)? } else { now })?;
             }
+            self.rows_in_batch += count as u64;
             if self.batch_rows == Some(self.rows_in_batch) {
                 self.commit()?;
                 self.progress.set_phase(Phase::Running);
@@ -376,27 +332,17 @@ impl Committer {
         Ok(())
     }
 
+    fn begin(&mut self) -> Result<()> {
+        let mark = |name: &String| ProducerMark { name: name.clone(), epoch: 1, sequence: self.sequence };
+        self.destination.begin(self.producer.as_ref().map(mark))
+    }
+
     fn submit(&mut self) -> Result<()> {
-        let (entry, rows) = (&self.entry, self.rows_in_batch);
-        if self.held.is_some() {
+        let rows = self.rows_in_batch;
+        let Some(committed) = self.destination.commit()? else {
             self.report.rows += rows;
             return Ok(());
-        }
-        let next = Sink::new(self.store.clone(), entry.def.clone(), entry.changed_at, self.inline_bytes_max);
-        self.progress.set_phase(Phase::Finishing);
-        let done = std::mem::replace(&mut self.sink, next).finish()?;
-        let mark = |name: &String| ProducerMark { name: name.clone(), epoch: 1, sequence: self.sequence };
-        let producer = self.producer.as_ref().map(mark).or_else(|| self.mark.clone());
-        let mut batch = NewBatch { producer, key: self.key, ..NewBatch::default() };
-        done.add_to(&mut batch);
-        // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
-        self.progress.set_phase(Phase::Committing);
-        if let Err(error) = self.cancel.check() {
-            self.store.discard(batch);
-            return Err(error);
-        }
-        let committed = info_span!("commit").in_scope(|| self.store.submit(batch, self.durability))?;
-        (self.on_commit)(committed);
+        };
         self.report.committed = Some(committed);
         // Another run of the same COPY may have been faster.
         if committed.duplicate {
@@ -416,6 +362,7 @@ impl Committer {
         if self.rows_in_batch > 0 {
             self.commit()?;
         }
+        self.destination.end()?;
         self.report.rejects_file = rejects.map(SyncedFile::publish_or_keep);
         Ok(self.report)
     }

@@ -10,7 +10,8 @@
 //!
 //! Text takes this way in: `files` opens and unpacks, `records` cuts into blocks of whole records, `csv_in` and `json_in` parse
 //! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`
-//! and `assign`. All arrive as `rows::Part`s, which `load` makes into batches (`sink`) and commits.
+//! and `assign`. All arrive as `rows::Part`s, which `load` makes into batches and gives to their `destination`: a store, an open
+//! transaction, or, for whoever has the files and not the table (`elsewhere`), a server.
 
 mod arrow_frames;
 mod assign;
@@ -20,6 +21,8 @@ mod columnar;
 mod columns;
 mod csv_in;
 mod csv_out;
+mod destination;
+mod elsewhere;
 mod files;
 mod held;
 mod infer;
@@ -56,6 +59,9 @@ pub(crate) use assign::{Assigner, assign};
 pub(crate) use bind::Wanted;
 pub use body::{BodyOptions, Hints};
 pub(crate) use columns::{ColumnBuilder, TextAs};
+pub use destination::{Destination, numbered_by};
+pub(crate) use destination::{IntoStore, IntoTransaction};
+pub use elsewhere::{CopyHere, table_elsewhere};
 pub(crate) use held::Held;
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
@@ -63,7 +69,7 @@ pub use output::ResultWriter;
 pub use peeked::infer_stream;
 pub(crate) use places::is_url;
 pub use places::{CopyPlaces, Fetch, ServedPlaces};
-pub(crate) use sink::Sink;
+pub(crate) use sink::{INLINE_BYTES_MAX, Sink};
 pub(crate) use spool::Spool;
 pub(crate) use statement::parse_copy;
 pub use statement::{CopyStatement, CopyWhat, Source, Target};
@@ -72,16 +78,16 @@ pub(crate) use tight::{compact, tight_batch};
 pub use values::bytes_of_text;
 pub(crate) use values::{Bad, parse_bool, parse_bytes, parse_decimal, parse_i64, parse_timestamp, shown};
 
-use crate::session::from_datafusion;
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Committed, Durability, ProducerMark, Store};
+use alluvia_snapshot::Committed;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
-use datafusion::execution::SendableRecordBatchStream;
+use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use output_file::OutputFile;
-use parking_lot::Mutex;
 use std::fmt;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -114,28 +120,18 @@ impl fmt::Debug for Streams {
 /// Told of a batch once it is committed.
 pub type OnCommit = Arc<dyn Fn(Committed) + Send + Sync>;
 
-/// What a COPY needs of its session.
+/// What a COPY needs of whoever runs it.
 pub struct CopyContext {
-    /// The database.
-    pub store: Arc<dyn Store>,
-    /// When its batches are acknowledged.
-    pub durability: Durability,
     /// Where it says how far it is.
     pub progress: Arc<Progress>,
     /// Stops it.
     pub cancel: CancelToken,
-    /// The number of its batch, if the session has a producer. Refuses `BATCH_ROWS`, which numbers its own.
-    pub mark: Option<ProducerMark>,
-    /// Called for each batch, also where the load fails later or its future is dropped.
-    pub on_commit: OnCommit,
     /// Standard input and output.
     pub streams: Streams,
     /// The files and URLs that it may name.
     pub places: CopyPlaces,
     /// What is known of standard input.
     pub body: BodyOptions,
-    /// Where the rows of a COPY FROM go that is part of an open transaction: nothing is committed then.
-    pub(crate) held: Option<Arc<Mutex<Held>>>,
 }
 
 /// What a COPY FROM did.
@@ -157,87 +153,114 @@ pub struct CopyReport {
     pub committed: Option<Committed>,
 }
 
-/// Loads files into a table, or holds their rows for an open transaction. `columns` are those that the statement lists, in its order: fields of CSV files go to them by
+impl CopyReport {
+    /// As PostgreSQL's command tag.
+    pub fn tag(&self) -> String {
+        format!("COPY {}", self.rows)
+    }
+
+    /// Things to know of it. `numbered`: the session's producer numbered its batch.
+    pub fn notices(&self, numbered: bool) -> Vec<String> {
+        let mut notices = Vec::new();
+        if self.skipped > 0 {
+            let file = self.rejects_file.as_ref();
+            let place = file.map_or_else(String::new, |file| format!("; they are in {}", file.display()));
+            notices.push(format!("{} bad rows were skipped{place}", self.skipped));
+        }
+        match self.committed {
+            Some(Committed { version, duplicate: true }) if numbered => notices.push(format!(
+                "the producer had sent this batch before: it is version {version}, and was not applied again"
+            )),
+            _ if self.batches_repeated > 0 => {
+                notices.push(format!("{} batches had been loaded before, and were left out", self.batches_repeated));
+            }
+            _ => {}
+        }
+        notices
+    }
+}
+
+/// Loads files into a table, by way of `destination`. `columns` are those that the statement lists, in its order: fields of CSV files go to them by
 /// position, of other formats by name. With none, all columns are meant: by position in CSV without a header, else by name.
 ///
 /// Dropping the future stops the load, and nothing of the batch under way is applied.
-pub async fn copy_from(
+pub fn copy_from(
     context: CopyContext,
     table: Arc<TableEntry>,
     columns: Vec<String>,
     source: Source,
     options: CopyOptions,
-) -> Result<CopyReport> {
-    let mut stop = StopWhenDropped(Some(context.cancel.clone()));
-    let progress = context.progress.clone();
-    let job = load::LoadJob {
-        store: context.store,
-        durability: context.durability,
-        progress: context.progress,
-        cancel: context.cancel,
-        mark: context.mark,
-        on_commit: context.on_commit,
-        stdin: context.streams.stdin,
-        body: context.body,
-        held: context.held,
-        places: context.places,
-        entry: table,
-        columns,
-        source,
-        options,
-        inline_bytes_max: sink::INLINE_BYTES_MAX,
-    };
-    let span = tracing::Span::current();
-    let done = tokio::task::spawn_blocking(move || span.in_scope(|| job.run())).await;
-    stop.0 = None;
-    // Not by the job: a cancel between its commit and this would pass for one that came before the commit.
-    progress.set_phase(Phase::Idle);
-    done.map_err(defect)?
+    destination: Box<dyn Destination>,
+) -> BoxFuture<'static, Result<CopyReport>> {
+    Box::pin(async move {
+        let mut stop = StopWhenDropped(Some(context.cancel.clone()));
+        let progress = context.progress.clone();
+        let job = load::LoadJob {
+            progress: context.progress,
+            cancel: context.cancel,
+            stdin: context.streams.stdin,
+            body: context.body,
+            places: context.places,
+            entry: table,
+            columns,
+            source,
+            options,
+        };
+        let span = tracing::Span::current();
+        let done = tokio::task::spawn_blocking(move || span.in_scope(|| job.run(destination))).await;
+        stop.0 = None;
+        // Not by the job: a cancel between its commit and this would pass for one that came before the commit.
+        progress.set_phase(Phase::Idle);
+        done.map_err(defect)?
+    })
 }
 
 /// Writes rows to a file or to standard output; gives their number. A file appears when it is complete; dropping the future
 /// leaves none.
-pub async fn copy_to(
+pub fn copy_to(
     context: CopyContext,
-    mut rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+    mut rows: BoxStream<'_, Result<RecordBatch>>,
     target: Target,
     options: CopyOptions,
-) -> Result<u64> {
-    let CopyContext { progress, cancel, places, streams, .. } = context;
-    progress.set_phase(Phase::Running);
-    let (send, receive) = tokio::sync::mpsc::channel::<Message>(2);
-    let schema = rows.schema();
-    let writing = Writing { receive, progress: progress.clone(), cancel };
-    let writer = tokio::task::spawn_blocking(move || match target {
-        Target::File(path) => {
-            let name = path.display().to_string();
-            options.check(Direction::To, Some(&name))?;
-            let (format, file) = (options.format_of(Some(&name))?, OutputFile::create(&path, &places.roots)?);
-            let (rows, file) = writing.run(ResultWriter::for_file(format, schema, &options, &name, file)?)?;
-            file.finish()?;
-            Ok(rows)
-        }
-        Target::Stdout => {
-            options.check(Direction::To, None)?;
-            let out = streams.stdout.ok_or_else(|| {
-                Error::new(ErrorKind::NotSupported, "there is no standard output here to copy to")
-                    .with_hint("COPY ... TO STDOUT works in alluvia sql; in a program name a file, or hand in Streams")
-            })?;
-            let format = options.format_of(None)?;
-            Ok(writing.run(ResultWriter::new(format, schema, &options, out)?)?.0)
-        }
-    });
-    let failed = pump(&mut rows, &send).await;
-    drop(send);
-    let written = writer.await.map_err(defect)?;
-    progress.set_phase(Phase::Idle);
-    failed.and(written)
+) -> BoxFuture<'_, Result<u64>> {
+    Box::pin(async move {
+        let CopyContext { progress, cancel, places, streams, .. } = context;
+        progress.set_phase(Phase::Running);
+        let (send, receive) = tokio::sync::mpsc::channel::<Message>(2);
+        let writing = Writing { receive, progress: progress.clone(), cancel };
+        let writer = tokio::task::spawn_blocking(move || match target {
+            Target::File(path) => {
+                let name = path.display().to_string();
+                options.check(Direction::To, Some(&name))?;
+                let (format, file) = (options.format_of(Some(&name))?, OutputFile::create(&path, &places.roots)?);
+                let (rows, file) = writing.run(ResultWriter::for_file(format, schema, &options, &name, file)?)?;
+                file.finish()?;
+                Ok(rows)
+            }
+            Target::Stdout => {
+                options.check(Direction::To, None)?;
+                let out = streams.stdout.ok_or_else(|| {
+                    Error::new(ErrorKind::NotSupported, "there is no standard output here to copy to").with_hint(
+                        "COPY ... TO STDOUT works in alluvia sql; in a program name a file, or hand in Streams",
+                    )
+                })?;
+                let format = options.format_of(None)?;
+                Ok(writing.run(ResultWriter::new(format, schema, &options, out)?)?.0)
+            }
+        });
+        let failed = pump(&mut rows, &send).await;
+        drop(send);
+        let written = writer.await.map_err(defect)?;
+        progress.set_phase(Phase::Idle);
+        failed.and(written)
+    })
 }
 
 /// Sends all rows, then the end. A closed channel means that the writer has failed; its own error says why.
-async fn pump(rows: &mut SendableRecordBatchStream, send: &tokio::sync::mpsc::Sender<Message>) -> Result<()> {
+async fn pump(rows: &mut BoxStream<'_, Result<RecordBatch>>, send: &tokio::sync::mpsc::Sender<Message>) -> Result<()> {
     while let Some(batch) = rows.next().await {
-        if send.send(Message::Rows(batch.map_err(from_datafusion)?)).await.is_err() {
+        if send.send(Message::Rows(batch?)).await.is_err() {
             return Ok(());
         }
     }

@@ -57,6 +57,11 @@ impl CopyPlaces {
         CopyPlaces { roots: Roots::Anywhere, fetch, spool, unpacked_bytes_max: None }
     }
 
+    /// Files wherever the process may, and no URL: for whoever has the files and not the table.
+    pub fn files_of_process() -> Result<CopyPlaces> {
+        Ok(CopyPlaces::anywhere(None, Spool::nowhere()?))
+    }
+
     /// What the server was told.
     pub(crate) fn served(served: &ServedPlaces, spool: Spool) -> CopyPlaces {
         let ServedPlaces { roots, fetch, unpacked_bytes_max } = served.clone();

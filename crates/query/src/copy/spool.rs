@@ -9,6 +9,7 @@ use crate::copy::roots::Location;
 use crate::session::error_of;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::{DiskManager, SpillFile, SpillWriter};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -27,6 +28,12 @@ impl Spool {
     /// Among what statements spill.
     pub(crate) fn new(disk: Arc<DiskManager>) -> Spool {
         Spool(disk)
+    }
+
+    /// For whoever keeps none.
+    pub(crate) fn nowhere() -> Result<Spool> {
+        let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled).build();
+        Ok(Spool(Arc::new(disk.map_err(|error| error_of(&error))?)))
     }
 
     /// Takes all of a body.
@@ -55,7 +62,6 @@ impl Spool {
     /// In a directory of its own, with so much room.
     #[cfg(test)]
     pub(crate) fn in_dir(dir: &std::path::Path, bytes_max: u64) -> Spool {
-        use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
         let mode = DiskManagerMode::Directories(vec![dir.to_owned()]);
         let disk = DiskManagerBuilder::default().with_mode(mode).with_max_temp_directory_size(bytes_max).build();
         Spool(Arc::new(disk.expect("a directory")))

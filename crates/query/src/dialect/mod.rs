@@ -6,6 +6,7 @@
 pub(crate) mod arrays;
 mod bounds;
 mod commands;
+mod copied;
 mod cuboid_name;
 pub(crate) mod definitions;
 mod depth;
@@ -30,6 +31,7 @@ mod urls;
 mod visit;
 
 pub use arrays::array_elements;
+pub(crate) use copied::copied_text;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
 #[cfg(test)]

@@ -193,7 +193,7 @@ fn leading_words(tokens: &[TokenWithSpan]) -> Vec<String> {
 
 /// Turns the tokenizer's lines and columns into byte offsets. It is asked in the order of the text and only goes forward, so a
 /// script takes linear time whatever its lines.
-struct Offsets<'a> {
+pub(super) struct Offsets<'a> {
     sql: &'a str,
     rest: Chars<'a>,
     line: u64,
@@ -201,12 +201,12 @@ struct Offsets<'a> {
 }
 
 impl Offsets<'_> {
-    fn new(sql: &str) -> Offsets<'_> {
+    pub(super) fn new(sql: &str) -> Offsets<'_> {
         Offsets { sql, rest: sql.chars(), line: 1, column: 1 }
     }
 
     /// The offset of a place that is not before the one asked for last.
-    fn at(&mut self, place: Location) -> usize {
+    pub(super) fn at(&mut self, place: Location) -> usize {
         while (self.line, self.column) < (place.line, place.column) {
             match self.rest.next() {
                 Some('\n') => (self.line, self.column) = (self.line + 1, 1),

@@ -93,8 +93,9 @@ impl Session {
         let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });
         let mut context = self.copy_context(run, &streams);
         let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
-        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, key, is_array, hints };
-        let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options).await?;
+        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
+        let destination = Box::new(self.into_store(run, &entry, key));
+        let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
         let (rows, version) = (report.rows, report.committed.map(|committed| committed.version));
         match report.committed {
             Some(committed) if committed.duplicate => {

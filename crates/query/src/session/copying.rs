@@ -8,18 +8,22 @@
 //! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
 
 use crate::copy::{
-    BodyOptions, CopyContext, CopyPlaces, CopyReport, CopyStatement, CopyWhat, Streams, copy_from, copy_to,
+    BodyOptions, CopyContext, CopyPlaces, CopyReport, CopyStatement, CopyWhat, Destination, INLINE_BYTES_MAX,
+    IntoStore, IntoTransaction, Streams, copy_from, copy_to,
 };
 use crate::dialect::names::{name_of, user_table};
 use crate::dialect::{Hints, Kind, Statement, query_of_table};
 use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, State};
+use crate::session::from_datafusion;
 use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
-use alluvia_snapshot::{Committed, Durability};
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{BatchKey, Committed, Durability};
 use alluvia_space::Column;
 use alluvia_types::{Error, Result, Version};
 use arrow::datatypes::{Field, Schema};
+use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -89,14 +93,15 @@ impl Session {
             CopyStatement::From { table, columns, source, options, streams } => {
                 let entry = self.table_for(INSERT, &user_table(&table)?)?;
                 let columns = columns.iter().map(name_of).collect();
-                let mut context = self.copy_context(run, &streams);
+                let context = self.copy_context(run, &streams);
                 let held = self.is_open()?.then(|| Arc::new(Mutex::new(self.held())));
-                if held.is_some() {
-                    // COMMIT numbers the batch.
-                    (context.mark, context.held) = (None, held.clone());
-                }
-                let numbered = context.mark.is_some();
-                let report = copy_from(context, Arc::clone(&entry), columns, source, options).await?;
+                // COMMIT numbers the batch of a transaction.
+                let numbered = held.is_none() && run.settings.producer_mark().is_some();
+                let destination: Box<dyn Destination> = match &held {
+                    Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
+                    None => Box::new(self.into_store(run, &entry, None)),
+                };
+                let report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
                 if let Some(held) = held {
                     let rows = std::mem::take(&mut held.lock().batches);
                     self.hold(&entry, rows)?;
@@ -105,7 +110,7 @@ impl Session {
                     let mut state = self.state.lock();
                     state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
                 }
-                Ok(loaded(report, numbered))
+                Ok(loaded(&report, numbered))
             }
             CopyStatement::To { what, target, options, streams } => {
                 let query = match what {
@@ -115,7 +120,10 @@ impl Session {
                 let planned = self.plan(run, query, hints).await?;
                 let context = self.copy_context(run, &streams);
                 run.progress.set_phase(Phase::Running);
-                let rows = copy_to(context, planned.execute()?, target, options).await?;
+                let rows = planned.execute()?;
+                let schema = rows.schema();
+                let rows = rows.map(|batch| batch.map_err(from_datafusion)).boxed();
+                let rows = copy_to(context, schema, rows, target, options).await?;
                 Ok(Outcome::done(format!("COPY {rows}")).with_used(planned.used()))
             }
         }
@@ -128,35 +136,35 @@ impl Session {
     }
 
     pub(super) fn copy_context(&self, run: &Run, streams: &Mutex<Streams>) -> CopyContext {
-        let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
         CopyContext {
-            store: Arc::clone(self.engine.store()),
-            durability,
             progress: Arc::clone(&run.progress),
             cancel: run.token.clone(),
-            mark: run.settings.producer_mark(),
-            on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
             streams: std::mem::take(&mut *streams.lock()),
             places: self.copy_places(),
             body: BodyOptions::default(),
-            held: None,
+        }
+    }
+
+    /// Where the rows of a COPY go that is no part of a transaction. `key` is the client's, of its one batch.
+    pub(super) fn into_store(&self, run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
+        let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
+        IntoStore {
+            store: Arc::clone(self.engine.store()),
+            entry: Arc::clone(entry),
+            durability,
+            progress: Arc::clone(&run.progress),
+            cancel: run.token.clone(),
+            on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
+            mark: run.settings.producer_mark(),
+            key,
+            inline_bytes_max: INLINE_BYTES_MAX,
+            batch: None,
         }
     }
 }
 
 /// The answer of a COPY FROM. `numbered`: the session's producer numbered its batch.
-fn loaded(report: CopyReport, numbered: bool) -> Outcome {
-    let mut outcome = Outcome::done(format!("COPY {}", report.rows));
-    if report.skipped > 0 {
-        let place = report.rejects_file.map_or_else(String::new, |file| format!("; they are in {}", file.display()));
-        outcome = outcome.with_notice(format!("{} bad rows were skipped{place}", report.skipped));
-    }
-    match report.committed {
-        Some(Committed { version, duplicate: true }) if numbered => outcome.with_notice(format!(
-            "the producer had sent this batch before: it is version {version}, and was not applied again"
-        )),
-        _ if report.batches_repeated > 0 => outcome
-            .with_notice(format!("{} batches had been loaded before, and were left out", report.batches_repeated)),
-        _ => outcome,
-    }
+fn loaded(report: &CopyReport, numbered: bool) -> Outcome {
+    let notices = report.notices(numbered);
+    notices.into_iter().fold(Outcome::done(report.tag()), |outcome, notice| outcome.with_notice(notice))
 }

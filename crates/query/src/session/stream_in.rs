@@ -5,6 +5,7 @@
 //! - Batches may differ in their schemas (a program that sends what it has): each is matched by name on its own.
 //! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded. Whatever is wrong with them, or with
 //!   their schema or their table, fails it, as an INSERT's error does: all of it is looked at within the statement.
+//! - Rows with a producer's number of their own are a batch of its own: outside of a transaction, whose COMMIT has its number.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::copy::{Assigner, Sink, TextAs, Wanted, compact, infer_schema};
@@ -16,7 +17,7 @@ use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
-use alluvia_snapshot::{Committed, NewBatch};
+use alluvia_snapshot::{Committed, NewBatch, ProducerMark};
 use alluvia_space::ColumnType;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
@@ -79,7 +80,30 @@ impl Session {
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
         let (rows, text) = (rows.boxed(), format!("/* rows from a program into */ {table}"));
-        self.appending(text, move |run| async move { self.append_rows(&run, table, rows).await })
+        self.appending(text, move |run| async move { self.append_rows(&run, table, None, rows).await })
+    }
+
+    /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is acknowledged and not
+    /// applied twice. Refused in a transaction.
+    pub fn append_numbered<'a, S>(
+        &'a self,
+        table: &'a str,
+        mark: ProducerMark,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        let (rows, text) = (rows.boxed(), format!("/* numbered rows from a program into */ {table}"));
+        self.appending(text, move |run| async move {
+            self.check_outside("a numbered batch")?;
+            self.append_rows(&run, table, Some(mark), rows).await
+        })
+    }
+
+    /// The last batch of a producer, and its version; `None` if it has none.
+    pub fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
+        self.engine.store().producer(name)
     }
 
     /// Runs what takes rows as a statement.
@@ -100,7 +124,13 @@ impl Session {
         })
     }
 
-    async fn append_rows(&self, run: &Arc<Run>, table: &str, rows: Rows<'_>) -> Result<Appended> {
+    async fn append_rows(
+        &self,
+        run: &Arc<Run>,
+        table: &str,
+        producer: Option<ProducerMark>,
+        rows: Rows<'_>,
+    ) -> Result<Appended> {
         self.check_usable()?;
         self.check_writable("INSERT")?;
         // The table may be this session's own, and with `durability = relaxed` not visible yet.
@@ -109,7 +139,7 @@ impl Session {
         if self.is_open()? {
             return self.append_pending(run, &entry, rows).await;
         }
-        self.append_batch(run, &entry, NewBatch::default(), rows).await
+        self.append_batch(run, &entry, NewBatch { producer, ..NewBatch::default() }, rows).await
     }
 
     /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
@@ -144,7 +174,7 @@ impl Session {
             // The table may be this session's own, and with `durability = relaxed` not visible yet.
             self.await_own_writes().await?;
             match self.table_for(Need::Definition, table) {
-                Ok(_) => self.append_rows(&run, table, rows).await,
+                Ok(_) => self.append_rows(&run, table, None, rows).await,
                 Err(error) if error.kind() == ErrorKind::UndefinedTable => {
                     self.append_rows_to_new(&run, table, schema, rows).await
                 }

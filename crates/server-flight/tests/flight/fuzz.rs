@@ -70,7 +70,7 @@ const TEXTS: [&str; 15] = [
     "",
 ];
 
-const ACTIONS: [&str; 11] = [
+const ACTIONS: [&str; 12] = [
     "CreatePreparedStatement",
     "CreatePreparedStatement",
     "ClosePreparedStatement",
@@ -81,6 +81,7 @@ const ACTIONS: [&str; 11] = [
     "CloseSession",
     "SetSessionOptions",
     "GetSessionOptions",
+    "alluvia.producer",
     "Nothing",
 ];
 

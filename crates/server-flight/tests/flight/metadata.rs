@@ -110,7 +110,7 @@ async fn actions_are_listed_and_others_refused_by_name() {
     let mut client = served.client().await;
     let actions = client.inner_mut().list_actions(Empty {}).await.unwrap().into_inner();
     let actions: Vec<String> = actions.map_ok(|action| action.r#type).try_collect().await.unwrap();
-    assert_eq!(actions.len(), 11);
+    assert_eq!(actions.len(), 12);
     for name in ["BeginSavepoint", "CreatePreparedSubstraitPlan", "RenewFlightEndpoint", "nonsense"] {
         let action = Action { r#type: name.to_owned(), body: Default::default() };
         assert_eq!(state(client.do_action(action).await.unwrap_err()).0, Code::Unimplemented, "{name}");

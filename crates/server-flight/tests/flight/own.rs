@@ -2,7 +2,7 @@
 
 use crate::support::{Served, fetch, serve, serve_with, state};
 use alluvia_access::{Access, Passwords, Tls, Verifier};
-use alluvia_client::{Answer, Connection, Session, Target};
+use alluvia_client::{Answer, Connection, Number, Session, Target};
 use alluvia_server_flight::ServerOptions;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
@@ -161,6 +161,28 @@ async fn rows_that_are_sent_are_one_batch_whatever_their_schemas() {
     let taken = session.ingest("empty", Some(schema), stream::iter([Ok(numbers("a", [1]))])).await.unwrap();
     assert_eq!((taken.rows, taken.version), (1, Some(4)));
     assert_eq!(number(&session, "SELECT count(*) FROM t").await, 2002);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_numbered_batch_is_applied_once_and_its_number_can_be_asked_for() {
+    let served = serve().await;
+    let session = connect(&served).await.session().await.unwrap();
+    session.execute("CREATE TABLE t (a BIGINT)").await.unwrap();
+    let numbered = |sequence| Number { producer: "p".to_owned(), epoch: 1, sequence };
+    let ten = || stream::iter([Ok(numbers("a", 0..10))]);
+    assert_eq!(session.last_of("p").await.unwrap(), None);
+    for (sequence, version, duplicate) in [(1, 2, false), (2, 3, false), (2, 3, true)] {
+        let taken = session.ingest_numbered("t", &numbered(sequence), ten()).await.unwrap();
+        assert_eq!((taken.rows, taken.version, taken.duplicate), (10, Some(version), duplicate));
+    }
+    assert_eq!(session.last_of("p").await.unwrap(), Some(numbered(2)));
+    assert_eq!(number(&session, "SELECT count(*) FROM t").await, 20);
+    // COMMIT has the number of a transaction's batch.
+    session.execute("BEGIN").await.unwrap();
+    let refused = session.ingest_numbered("t", &numbered(3), ten()).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.hint().is_some()), (ErrorKind::Transaction, true));
+    session.execute("ROLLBACK").await.unwrap();
+    assert_eq!(session.last_of("p").await.unwrap(), Some(numbered(2)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

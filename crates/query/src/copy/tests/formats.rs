@@ -82,7 +82,7 @@ fn parquet_rows_that_do_not_fit_are_named_and_skipped() {
         let listed = |options: &str| {
             let mut job = bench.job(Source::Files(bench.path(name).display().to_string()), options);
             job.columns = vec!["a".into(), "b".into()];
-            job.run()
+            bench.run(job)
         };
         assert_eq!(refused(listed("")), format!("{name}, row 2, column a: '70000' is out of range for SMALLINT"));
         let report = listed("(ON_ERROR skip)").unwrap();

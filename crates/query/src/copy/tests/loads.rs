@@ -1,10 +1,9 @@
 //! COPY FROM: batches, refusals, rejects, resuming.
 
 use super::{Bench, refused};
-use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
 use crate::copy::testing::row_texts;
-use crate::copy::{Held, Sink};
+use crate::copy::{Held, IntoStore, IntoTransaction, Sink};
 use crate::session::progress::{CancelToken, Phase};
 use alluvia_snapshot::{NewBatch, ProducerMark};
 use alluvia_types::{ErrorKind, Version};
@@ -84,7 +83,7 @@ fn rows_for_a_transaction_are_held_within_its_bound_and_nothing_is_committed() {
         bench.write("f.csv", &text);
         let held = Arc::new(Mutex::new(Held::new(bytes_max)));
         let job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), "");
-        let report = LoadJob { held: Some(Arc::clone(&held)), ..job }.run();
+        let report = job.run(Box::new(IntoTransaction(Arc::clone(&held))));
         if fits {
             let report = report.unwrap();
             assert_eq!((report.rows, report.batches, report.committed), (50_000, 0, None));
@@ -184,9 +183,8 @@ fn a_load_that_is_one_batch_has_the_number_of_the_sessions_producer() {
     bench.write("f.csv", "1\n2\n");
     let mark = ProducerMark { name: "p".into(), epoch: 2, sequence: 1 };
     let load = |options: &str| {
-        let mut job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), options);
-        job.mark = Some(mark.clone());
-        job.run()
+        let job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), options);
+        job.run(Box::new(IntoStore { mark: Some(mark.clone()), ..bench.into_store() }))
     };
     let report = load("").unwrap();
     assert_eq!((report.rows, report.committed.unwrap().duplicate), (2, false));
@@ -202,17 +200,17 @@ fn a_load_that_is_one_batch_has_the_number_of_the_sessions_producer() {
 #[test]
 fn standard_input_is_read_where_there_is_one() {
     let bench = Bench::new("a BIGINT, b TEXT");
-    assert_eq!(bench.job(Source::Stdin, "").run().unwrap_err().kind(), ErrorKind::NotSupported);
+    assert_eq!(bench.run(bench.job(Source::Stdin, "")).unwrap_err().kind(), ErrorKind::NotSupported);
     let mut job = bench.job(Source::Stdin, "");
     job.stdin = Some(Box::new(Cursor::new(b"1,x\n")));
-    assert_eq!(job.run().unwrap().rows, 1);
+    assert_eq!(bench.run(job).unwrap().rows, 1);
     let mut job = bench.job(Source::Stdin, "(FORMAT parquet)");
     job.stdin = Some(Box::new(Cursor::new(b"PAR1")));
-    assert_eq!(job.run().unwrap_err().kind(), ErrorKind::NotSupported);
+    assert_eq!(bench.run(job).unwrap_err().kind(), ErrorKind::NotSupported);
     let mut job = bench.job(Source::Stdin, "(ON_ERROR skip)");
     job.stdin = Some(Box::new(Cursor::new(b"1,x\n")));
-    assert!(job.run().unwrap_err().hint().unwrap().contains("REJECTS"));
-    let batches = bench.job(Source::Stdin, "(BATCH_ROWS 1)").run().unwrap_err();
+    assert!(bench.run(job).unwrap_err().hint().unwrap().contains("REJECTS"));
+    let batches = bench.run(bench.job(Source::Stdin, "(BATCH_ROWS 1)")).unwrap_err();
     assert!(batches.kind() == ErrorKind::NotSupported && batches.message().contains("BATCH_ROWS"), "{batches}");
 }
 

@@ -1,5 +1,6 @@
 //! COPY from end to end, over a store that only remembers.
 
+mod destinations;
 mod formats;
 mod loads;
 mod statements;
@@ -8,7 +9,7 @@ mod urls;
 use crate::copy::load::LoadJob;
 use crate::copy::statement::Source;
 use crate::copy::testing::{row_texts, table};
-use crate::copy::{CopyPlaces, CopyReport, Fetch, OnCommit, Spool};
+use crate::copy::{CopyPlaces, CopyReport, Fetch, IntoStore, Spool};
 use crate::session::progress::{CancelToken, Progress};
 use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
 use alluvia_snapshot::{
@@ -261,9 +262,24 @@ impl Bench {
         CopyPlaces { unpacked_bytes_max, ..CopyPlaces::anywhere(self.fetch.clone(), self.spool.clone()) }
     }
 
-    fn on_commit(&self) -> OnCommit {
+    fn entry(&self) -> Arc<TableEntry> {
+        Arc::new(TableEntry::new(self.table.clone(), Version(3)))
+    }
+
+    fn into_store(&self) -> IntoStore {
         let told = self.told.clone();
-        Arc::new(move |committed: Committed| told.lock().push(committed.version))
+        IntoStore {
+            store: self.store.clone(),
+            entry: self.entry(),
+            durability: Durability::Sync,
+            progress: self.progress.clone(),
+            cancel: self.cancel.clone(),
+            on_commit: Arc::new(move |committed: Committed| told.lock().push(committed.version)),
+            mark: None,
+            key: None,
+            inline_bytes_max: self.inline_bytes_max,
+            batch: None,
+        }
     }
 
     fn job(&self, source: Source, options: &str) -> LoadJob {
@@ -273,26 +289,24 @@ impl Bench {
         let parsed = crate::copy::parse_copy(&mut parser).unwrap();
         let crate::copy::CopyStatement::From { options, .. } = parsed else { panic!() };
         LoadJob {
-            store: self.store.clone(),
-            durability: Durability::Sync,
             progress: self.progress.clone(),
             cancel: self.cancel.clone(),
-            mark: None,
-            on_commit: self.on_commit(),
             stdin: None,
             body: Default::default(),
-            held: None,
             places: self.places(),
-            entry: Arc::new(TableEntry::new(self.table.clone(), Version(3))),
+            entry: self.entry(),
             columns: Vec::new(),
             source,
             options,
-            inline_bytes_max: self.inline_bytes_max,
         }
     }
 
+    fn run(&self, job: LoadJob) -> Result<CopyReport> {
+        job.run(Box::new(self.into_store()))
+    }
+
     fn load(&self, pattern: &str, options: &str) -> Result<CopyReport> {
-        self.job(Source::Files(self.path(pattern).display().to_string()), options).run()
+        self.run(self.job(Source::Files(self.path(pattern).display().to_string()), options))
     }
 
     fn batches(&self) -> Vec<Vec<Vec<String>>> {

@@ -2,72 +2,45 @@
 
 use super::Bench;
 use crate::copy::testing::table;
-use crate::copy::{CopyContext, CopyOptions, OutputFormat, Source, Streams, Target, copy_from, copy_to};
+use crate::copy::{CopyContext, CopyOptions, CopyReport, OutputFormat, Source, Streams, Target, copy_from, copy_to};
 use crate::session::progress::Phase;
-use alluvia_catalog::TableEntry;
-use alluvia_snapshot::Durability;
-use alluvia_types::{Error, ErrorKind, Version};
+use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Int64Array, RecordBatch};
-use arrow::datatypes::SchemaRef;
-use datafusion::error::DataFusionError;
-use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
-use futures::Stream;
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
 use std::io::{Read, Write};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 fn context(bench: &Bench) -> CopyContext {
     CopyContext {
         body: Default::default(),
-        store: bench.store.clone(),
-        durability: Durability::Sync,
         progress: bench.progress.clone(),
         cancel: bench.cancel.clone(),
-        mark: None,
-        on_commit: bench.on_commit(),
         streams: Streams::default(),
         places: bench.places(),
-        held: None,
     }
 }
 
-fn entry(bench: &Bench) -> Arc<TableEntry> {
-    Arc::new(TableEntry::new(bench.table.clone(), Version(3)))
+/// A COPY FROM of the bench's context and table.
+fn load(bench: &Bench, context: CopyContext, source: Source) -> BoxFuture<'static, Result<CopyReport>> {
+    copy_from(context, bench.entry(), Vec::new(), source, CopyOptions::default(), Box::new(bench.into_store()))
 }
 
-/// Gives its batches, then perhaps an error.
-struct Rows {
-    schema: SchemaRef,
-    batches: std::vec::IntoIter<RecordBatch>,
+/// A COPY TO of so many batches, then perhaps of an error.
+fn write(
+    context: CopyContext,
+    batches: usize,
     error: Option<Error>,
-}
-
-impl Rows {
-    fn stream(batches: usize, error: Option<Error>) -> SendableRecordBatchStream {
-        let batch = |first: usize| {
-            let values: Int64Array = (first as i64 * 2..first as i64 * 2 + 2).collect();
-            crate::copy::assign::storage_batch(&table("a BIGINT"), vec![Arc::new(values)], 2).unwrap()
-        };
-        let batches: Vec<RecordBatch> = (0..batches).map(batch).collect();
-        Box::pin(Rows { schema: batch(0).schema(), batches: batches.into_iter(), error })
-    }
-}
-
-impl Stream for Rows {
-    type Item = Result<RecordBatch, DataFusionError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = self.batches.next().map(Ok);
-        Poll::Ready(next.or_else(|| self.error.take().map(|error| Err(DataFusionError::External(Box::new(error))))))
-    }
-}
-
-impl RecordBatchStream for Rows {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
+    target: Target,
+    options: CopyOptions,
+) -> BoxFuture<'static, Result<u64>> {
+    let batch = |first: usize| {
+        let values: Int64Array = (first as i64 * 2..first as i64 * 2 + 2).collect();
+        crate::copy::assign::storage_batch(&table("a BIGINT"), vec![Arc::new(values)], 2).unwrap()
+    };
+    let rows: Vec<Result<RecordBatch>> = (0..batches).map(|at| Ok(batch(at))).chain(error.map(Err)).collect();
+    copy_to(context, batch(0).schema(), stream::iter(rows).boxed(), target, options)
 }
 
 /// Never ends and never gives anything.
@@ -101,10 +74,10 @@ async fn what_copy_to_writes_copy_from_reads() {
     let bench = Bench::new("a BIGINT");
     let file = bench.path("out.csv.gz");
     let target = Target::File(file.clone());
-    let written = copy_to(context(&bench), Rows::stream(3, None), target, CopyOptions::default()).await.unwrap();
+    let written = write(context(&bench), 3, None, target, CopyOptions::default()).await.unwrap();
     assert_eq!(written, 6);
     let source = Source::Files(file.display().to_string());
-    let report = copy_from(context(&bench), entry(&bench), Vec::new(), source, CopyOptions::default()).await.unwrap();
+    let report = load(&bench, context(&bench), source).await.unwrap();
     assert_eq!((report.rows, bench.progress.phase()), (6, Phase::Idle));
     assert_eq!(*bench.told.lock(), [report.committed.unwrap().version]);
     assert_eq!(bench.rows().concat(), ["0", "1", "2", "3", "4", "5"]);
@@ -114,9 +87,9 @@ async fn what_copy_to_writes_copy_from_reads() {
     let mut to_stdout = context(&bench);
     to_stdout.streams.stdout = Some(Box::new(out.clone()));
     let options = CopyOptions { format: Some(OutputFormat::JsonArray), ..CopyOptions::default() };
-    copy_to(to_stdout, Rows::stream(1, None), Target::Stdout, options).await.unwrap();
+    write(to_stdout, 1, None, Target::Stdout, options).await.unwrap();
     assert_eq!(String::from_utf8(out.0.lock().clone()).unwrap(), "[{\"a\":0},{\"a\":1}]\n");
-    let refused = copy_to(context(&bench), Rows::stream(1, None), Target::Stdout, CopyOptions::default()).await;
+    let refused = write(context(&bench), 1, None, Target::Stdout, CopyOptions::default()).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotSupported);
 }
 
@@ -124,13 +97,12 @@ async fn what_copy_to_writes_copy_from_reads() {
 async fn a_result_that_fails_leaves_no_file() {
     let bench = Bench::new("a BIGINT");
     for name in ["out.csv", "out.parquet"] {
-        let rows = Rows::stream(2, Some(Error::new(ErrorKind::OutOfMemory, "too much")));
-        let failed = copy_to(context(&bench), rows, Target::File(bench.path(name)), CopyOptions::default()).await;
+        let error = Some(Error::new(ErrorKind::OutOfMemory, "too much"));
+        let failed = write(context(&bench), 2, error, Target::File(bench.path(name)), CopyOptions::default()).await;
         assert!(failed.unwrap_err().message().contains("too much"));
     }
     bench.cancel.cancel();
-    let cancelled =
-        copy_to(context(&bench), Rows::stream(2, None), Target::File(bench.path("out.csv")), CopyOptions::default());
+    let cancelled = write(context(&bench), 2, None, Target::File(bench.path("out.csv")), CopyOptions::default());
     assert_eq!(cancelled.await.unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(bench.files(), Vec::<String>::new());
 }
@@ -140,7 +112,7 @@ async fn a_dropped_load_stops_its_threads() {
     let bench = Bench { inline_bytes_max: 0, ..Bench::new("a BIGINT") };
     let mut from_stdin = context(&bench);
     from_stdin.streams.stdin = Some(Box::new(std::io::Cursor::new(b"1\n2\n".to_vec()).chain(Silent)));
-    let load = copy_from(from_stdin, entry(&bench), Vec::new(), Source::Stdin, CopyOptions::default());
+    let load = load(&bench, from_stdin, Source::Stdin);
     assert!(tokio::time::timeout(Duration::from_millis(200), load).await.is_err(), "there is no end of the input");
     assert!(bench.cancel.is_cancelled());
     assert_eq!(bench.batches().len(), 0);
@@ -152,7 +124,7 @@ async fn a_cancelled_load_from_a_silent_input_ends_at_once() {
     let mut from_stdin = context(&bench);
     from_stdin.streams.stdin = Some(Box::new(Silent));
     let cancel = bench.cancel.clone();
-    let load = tokio::spawn(copy_from(from_stdin, entry(&bench), Vec::new(), Source::Stdin, CopyOptions::default()));
+    let load = tokio::spawn(load(&bench, from_stdin, Source::Stdin));
     tokio::time::sleep(Duration::from_millis(20)).await;
     cancel.cancel();
     assert_eq!(load.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);

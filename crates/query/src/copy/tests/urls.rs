@@ -59,7 +59,7 @@ fn bench(network: &Arc<Network>) -> Bench {
 
 /// Loads these places, given as they are.
 fn load(bench: &Bench, places: &[&str], options: &str) -> Result<crate::copy::CopyReport> {
-    bench.job(Source::Several(places.iter().map(|place| (*place).to_owned()).collect()), options).run()
+    bench.run(bench.job(Source::Several(places.iter().map(|place| (*place).to_owned()).collect()), options))
 }
 
 /// Files, and bytes that count, of what was fetched.
