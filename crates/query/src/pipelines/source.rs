@@ -44,3 +44,39 @@ impl Parts {
         opened.saturating_sub(in_hand).min(self.rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::testing::{Fixture, table};
+    use alluvia_space::DataType;
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::datatypes::Schema;
+    use datafusion::physical_plan::collect;
+    use datafusion::physical_plan::empty::EmptyExec;
+
+    fn leaf(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        plan.children().first().map_or_else(|| Arc::clone(plan), |child| leaf(child))
+    }
+
+    #[tokio::test]
+    async fn rows_that_a_condition_leaves_out_were_read_when_their_parts_were() {
+        let def = table("t", &[("n", DataType::Int64)]);
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
+        let rows = RecordBatch::try_new(def.storage_schema(), vec![numbers]).expect("one column");
+        let mut fixture = Fixture::new(def, "number(n: linear 0..20000)", &rows);
+        fixture.add_segment(&rows);
+        let (session, _) = fixture.session(&rows);
+        let frame = session.sql("SELECT n FROM t WHERE n % 1000 = 7").await.expect("is planned");
+        let plan = frame.create_physical_plan().await.expect("is planned");
+        let parts = Parts::of(&leaf(&plan)).expect("a scan of a segment");
+        assert!(parts.rows() > 20);
+        assert_eq!((parts.rows_done(false), parts.rows_done(true)), (0, 0));
+        let found = collect(plan, session.task_ctx()).await.expect("runs");
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 20);
+        assert!(parts.rows_done(false) < parts.rows(), "as long as it is not over, parts may be in hand");
+        assert_eq!(parts.rows_done(true), parts.rows());
+        let empty: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+        assert!(Parts::of(&empty).is_none());
+    }
+}
