@@ -29,8 +29,8 @@ class Progress(NamedTuple):
     seconds: Optional[float] = None
     """Since the statement began; of a result that has ended, until then."""
     fraction: Optional[float] = None
-    """The part that is done, from 0 to 1: of the files that are read, or of the rows that a query's scans have chosen. What else a query
-    does (a sort, a join) has no measure: once all is read, nothing is known until the end."""
+    """The part that is done, from 0 to 1, which it is at the end alone: of the files that are read, or of the rows that a query reads, sorts,
+    groups and writes. It never goes back, and is `None` where nothing bounds what there is to do."""
     rows_per_second: Optional[float] = None
     """Rows in the mean since the statement began."""
     seconds_left: Optional[float] = None

@@ -13,6 +13,7 @@ pub mod copy;
 mod dialect;
 mod engine;
 mod pg_catalog;
+mod pipelines;
 mod rights;
 mod rule;
 mod sample;

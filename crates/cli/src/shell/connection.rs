@@ -13,7 +13,7 @@ use crate::target::{ServerArgs, is_url};
 use alluvia_client::Target;
 use alluvia_node::Database;
 use alluvia_query::copy::Streams;
-use alluvia_query::{Command, Progress, script};
+use alluvia_query::{Command, script};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use futures::FutureExt;
@@ -266,9 +266,9 @@ impl Connection {
     }
 
     /// Tells how far the running statement is, for as long as it is held.
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> Watch<'_> {
         match self {
-            Connection::Embedded { session, .. } => Watch::Embedded(session.progress()),
+            Connection::Embedded { session, .. } => Watch::Embedded(session),
             Connection::Remote(remote) => {
                 let told = Arc::new(AtomicU64::new(0f64.to_bits()));
                 let (session, tell) = (remote.session(), Arc::clone(&told));
@@ -380,22 +380,22 @@ async fn answered(asked: &mut Option<BoxFuture<'static, ()>>) {
 }
 
 /// How far a statement is.
-pub enum Watch {
-    Embedded(Arc<Progress>),
+pub enum Watch<'a> {
+    Embedded(&'a alluvia_query::Session),
     Remote { told: Arc<AtomicU64>, asking: JoinHandle<()> },
 }
 
-impl Watch {
+impl Watch<'_> {
     /// From 0 to 1; 0 where nobody knows.
     pub fn fraction(&self) -> f64 {
         match self {
-            Watch::Embedded(progress) => progress.fraction().unwrap_or(0.0),
+            Watch::Embedded(session) => session.report().and_then(|report| report.fraction).unwrap_or(0.0),
             Watch::Remote { told, .. } => f64::from_bits(told.load(Ordering::Relaxed)),
         }
     }
 }
 
-impl Drop for Watch {
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if let Watch::Remote { asking, .. } = self {
             asking.abort();

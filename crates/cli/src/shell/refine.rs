@@ -54,7 +54,7 @@ pub async fn run(connection: &Connection, statement: Statement, format: Format) 
 
 /// The last refinement, and whether it is the answer: Ctrl-C ends the statement where it is.
 async fn best_of(
-    watch: Option<&Watch>,
+    watch: Option<&Watch<'_>>,
     mut refinements: BoxStream<'static, Result<Refinement>>,
     bar: &ProgressBar,
 ) -> Result<(Refinement, bool)> {

@@ -18,6 +18,7 @@ mod near_misses;
 mod nested;
 mod places;
 mod predicates;
+mod progress;
 mod progressive;
 mod rights;
 mod samples;

@@ -54,6 +54,11 @@ impl QueryPlanner for IndexPlanner {
     }
 }
 
+/// Whether an operator is the index's answer, whose first input runs in its place if the index refuses.
+pub(crate) fn is_index_answer(plan: &dyn ExecutionPlan) -> bool {
+    plan.is::<exec::IndexAnswerExec>()
+}
+
 fn has_aggregate(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|plan| {

@@ -10,6 +10,7 @@ use super::errors::{error_of, wrap};
 use super::guard::guarded_poll;
 use super::planning::plan_apart;
 use super::progress::CancelToken;
+use crate::table::UsedCounters;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -98,6 +99,7 @@ pub(crate) struct Again {
     pub(crate) plan: LogicalPlan,
     pub(crate) state: SessionState,
     pub(crate) token: CancelToken,
+    pub(crate) used: Arc<UsedCounters>,
 }
 
 impl Again {
@@ -107,13 +109,15 @@ impl Again {
         state: &SessionState,
         token: &CancelToken,
         physical: &Arc<dyn ExecutionPlan>,
+        used: &Arc<UsedCounters>,
     ) -> Option<Arc<Again>> {
         let mut has_join = false;
         let looked = physical.apply(|plan| {
             has_join |= plan.downcast_ref::<HashJoinExec>().is_some();
             Ok(if has_join { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         });
-        (looked.is_ok() && has_join).then(|| Arc::new(Again { plan, state: state.clone(), token: token.clone() }))
+        let (state, token, used) = (state.clone(), token.clone(), Arc::clone(used));
+        (looked.is_ok() && has_join).then(|| Arc::new(Again { plan, state, token, used }))
     }
 
     /// The same rows by joins that sort.
@@ -123,8 +127,10 @@ impl Again {
         options.optimizer.prefer_hash_join = false;
         // DataFusion 55.2 sorts only where there are several partitions.
         options.execution.target_partitions = options.execution.target_partitions.max(2);
+        let (used, memory) = (Arc::clone(&self.used), Arc::clone(task.memory_pool()));
         let planned = plan_apart(self.token.clone(), async move {
-            state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))
+            let plan = state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))?;
+            Ok(used.pipelines().meter(plan, &memory))
         });
         execute_stream(planned.await?, Arc::clone(task)).map_err(|error| error_of(&error))
     }

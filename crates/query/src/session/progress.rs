@@ -10,6 +10,7 @@
 //!   sets the token and then looks at the phase. Both are `SeqCst`, so at least one sees the other: a stopped statement does
 //!   not commit, or is waited for.
 
+use crate::pipelines::Told;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub struct Progress {
     bytes_done: AtomicU64,
     bytes_total: AtomicU64,
     phase: AtomicU8,
+    told: Told,
 }
 
 /// What a long statement is doing.
@@ -94,11 +96,16 @@ impl Progress {
         self.bytes_total.load(Ordering::Relaxed)
     }
 
-    /// The share of the input, or of the rows to read, that is done, from 0 to 1; `None` when unknown.
+    /// The share of the input, or of the rows to read, that is done, below 1 and never less than it was told to be; `None` when unknown.
     pub fn fraction(&self) -> Option<f64> {
-        let share = |done: u64, total: u64| (total > 0).then(|| (done as f64 / total as f64).min(1.0));
+        let share = |done: u64, total: u64| (total > 0).then(|| done as f64 / total as f64);
         let rows_total = self.rows_total.load(Ordering::Relaxed);
-        share(self.bytes_done(), self.bytes_total()).or_else(|| share(self.rows(), rows_total))
+        self.told.tell(share(self.bytes_done(), self.bytes_total()).or_else(|| share(self.rows(), rows_total)))
+    }
+
+    /// Rows that were written, of a statement whose rows are for writing.
+    pub(crate) fn written(&self) -> Option<u64> {
+        (self.phase() != Phase::Idle).then(|| self.rows())
     }
 
     /// What the statement does now.

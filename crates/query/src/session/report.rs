@@ -1,13 +1,18 @@
 //! How far a statement is, as every channel tells it: fraction, rate and time left.
 //!
-//! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows of the blocks that
-//! the statement's scans have chosen, of which whole parts count once their reading begins. What else a statement does (a sort, a
-//! join) has no measure: while it reads, the time left is that of reading, and once all is read nothing is said of it.
+//! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows that drive the statement's
+//! plan ([`crate::pipelines`]): those that its scans read, that what takes in all before it gives anything (a sort, an aggregate) gives, and
+//! that are written. Where no plan runs it is of the rows of the blocks that scans have chosen, of which whole parts count once their reading
+//! begins.
+//!
+//! Invariants:
+//! - A fraction comes from here, whichever channel tells it. It never goes back, and is never whole before the statement's end.
+//! - What nobody knows is left out: then phase, rows and rate are all that is told.
 
 use crate::session::core::Session;
 use crate::session::outcome::Outcome;
 use crate::session::progress::{Phase, Progress};
-use crate::table::Used;
+use crate::table::UsedCounters;
 use std::fmt;
 use std::time::Duration;
 
@@ -26,18 +31,17 @@ pub struct Report {
     pub bytes_total: Option<u64>,
     /// Rows in the mean, since it began.
     pub rows_per_second: f64,
-    /// The share that is done, from 0 to 1; `None` where nobody knows what there is to do.
+    /// The share that is done, from 0 to below 1; `None` where nobody knows what there is to do.
     pub fraction: Option<f64>,
     /// What is left if it goes on as it went.
     pub left: Option<Duration>,
 }
 
 impl Report {
-    fn new(elapsed: Duration, progress: &Progress, used: Option<Used>) -> Report {
+    fn new(elapsed: Duration, progress: &Progress, counters: Option<&UsedCounters>) -> Report {
         let seconds = elapsed.as_secs_f64();
-        let is_reading = |used: &Used| used.rows_read < used.rows_to_read;
-        let of_scans = used.filter(is_reading).map(|used| used.rows_read as f64 / used.rows_to_read as f64);
-        let fraction = progress.fraction().or(of_scans);
+        let fraction = progress.fraction().or_else(|| counters?.fraction(progress.written()));
+        let used = counters.map(UsedCounters::used);
         let left = fraction.filter(|fraction| *fraction > 0.0).map(|fraction| seconds * (1.0 - fraction) / fraction);
         let rows = progress.rows().max(used.map_or(0, |used| used.rows_read));
         Report {
@@ -90,7 +94,7 @@ impl Outcome {
     /// How far its statement is, so long after it began, by what it has read of tables: while its rows are taken, whatever else its
     /// session has run since.
     pub fn report(&self, elapsed: Duration) -> Report {
-        Report::new(elapsed, &Progress::default(), self.used())
+        Report::new(elapsed, &Progress::default(), self.counters().as_deref())
     }
 }
 
@@ -99,7 +103,7 @@ impl Session {
     pub fn report(&self) -> Option<Report> {
         let (query_id, start) = self.place.entry.running.lock().as_ref().map(|now| (now.query_id, now.start))?;
         let elapsed = self.engine.store().clock().monotonic().saturating_sub(start);
-        Some(Report::new(elapsed, &self.progress(), self.engine.queries().used(query_id)))
+        Some(Report::new(elapsed, &self.progress(), self.engine.queries().counters(query_id).as_deref()))
     }
 
     /// How often the client wants to be told how far a statement is; `None` if it does not.
@@ -112,42 +116,51 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::UsedCounters;
     use alluvia_types::{Stage, Version};
     use std::sync::Arc;
 
     #[test]
     fn a_report_says_what_is_known() {
         let progress = Progress::default();
-        let report = |progress: &Progress, used: Option<Used>| Report::new(Duration::from_secs(4), progress, used);
+        let report =
+            |progress: &Progress, used: Option<&UsedCounters>| Report::new(Duration::from_secs(4), progress, used);
         let nothing = report(&progress, None);
         assert_eq!((nothing.fraction, nothing.left), (None, None));
         assert_eq!(nothing.to_string(), "0 rows, 0 rows/s, running for 4.0 s");
         assert_eq!((nothing.bytes, nothing.bytes_total, nothing.doing()), (0, None, "running"));
         let counters = UsedCounters::at(Version(1), Duration::ZERO, Stage::Sorted);
-        assert_eq!(report(&progress, Some(counters.used())).fraction, None);
+        assert_eq!(report(&progress, Some(&counters)).fraction, None);
         counters.plan_rows(4_000);
         counters.add_rows(1_000);
         counters.add_bytes(70);
-        let reading = report(&progress, Some(counters.used()));
+        let reading = report(&progress, Some(&counters));
         assert_eq!((reading.fraction, reading.left), (Some(0.25), Some(Duration::from_secs(12))));
         assert_eq!(reading.to_string(), "25.0 %, 1000 rows, 250 rows/s, running for 4.0 s, 12.0 s left");
         assert_eq!((reading.bytes, reading.bytes_total), (70, None));
         // Its answer tells the same of it.
         let outcome = Outcome::done("SELECT").with_used(Arc::clone(&counters));
         assert_eq!(outcome.report(Duration::from_secs(4)), reading);
-        // All is read, or some of it twice: what is left has no measure.
+        // All is read, or some of it twice: what is left has no measure, and what was told stays.
         counters.add_rows(3_000);
-        assert_eq!(report(&progress, Some(counters.used())).fraction, None);
+        assert_eq!(report(&progress, Some(&counters)).fraction, Some(0.25));
         counters.add_rows(9_000);
-        assert_eq!(report(&progress, Some(counters.used())).fraction, None);
+        assert_eq!(report(&progress, Some(&counters)).fraction, Some(0.25));
+        let untold = UsedCounters::at(Version(1), Duration::ZERO, Stage::Sorted);
+        untold.plan_rows(10);
+        untold.add_rows(10);
+        assert_eq!(report(&progress, Some(&untold)).fraction, None);
         // A file tells more than what is read of tables.
         progress.set_bytes_total(100);
         progress.add_bytes(80);
         progress.set_phase(Phase::Finishing);
-        let loading = report(&progress, Some(counters.used()));
+        let loading = report(&progress, Some(&counters));
         assert_eq!((loading.fraction, loading.phase), (Some(0.8), Phase::Finishing));
         assert_eq!((loading.bytes, loading.bytes_total), (80, Some(100)));
+        // More files turn up, and all of them are read: it does not go back, and is not whole.
+        progress.set_bytes_total(200);
+        assert_eq!(report(&progress, None).fraction, Some(0.8));
+        progress.add_bytes(120);
+        assert_eq!(report(&progress, None).to_string(), "99.0 %, 0 rows, 0 rows/s, finishing for 4.0 s, 0.0 s left");
         assert!(Report::new(Duration::ZERO, &progress, None).rows_per_second.abs() < f64::EPSILON);
     }
 }

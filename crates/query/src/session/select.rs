@@ -84,7 +84,8 @@ impl Unplanned {
             let plan = state.statement_to_plan(tree).await.map_err(planning)?;
             refuse_writes(&plan)?;
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
-            let again = Again::of(plan, &state, &asked, &physical);
+            let again = Again::of(plan, &state, &asked, &physical, &used);
+            let physical = used.pipelines().meter(physical, &runtime.memory_pool);
             let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
             Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
         })

@@ -19,7 +19,9 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
 use futures::Stream;
 use std::fmt;
 use std::pin::Pin;
@@ -103,17 +105,26 @@ impl ExecutionPlan for ScanFilterExec {
         vec![false]
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = <[_; 1]>::try_from(children)
-            .map_err(|children| DataFusionError::Internal(format!("a filter has one input, not {}", children.len())))?;
-        let filter = FilterExecBuilder::from(&self.filter).with_input(input).build()?;
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let filter = Arc::new(self.filter.clone()).replace_children(children, options)?;
+        let Some(filter) = filter.downcast_ref::<FilterExec>() else {
+            return Err(DataFusionError::Internal("a filter of another input is no filter".to_owned()));
+        };
         Ok(Arc::new(ScanFilterExec {
             predicate: self.predicate.clone(),
             watch: self.watch.clone(),
-            filter,
+            filter: filter.clone(),
             fetch: self.fetch,
             metrics: ExecutionPlanMetricsSet::new(),
         }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

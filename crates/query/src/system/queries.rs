@@ -137,12 +137,12 @@ impl QueryLog {
         });
     }
 
-    /// What a statement has read so far; `None` if it reads no table, or has fallen out of the ring.
-    pub(crate) fn used(&self, id: u64) -> Option<Used> {
+    /// What counts what a running statement reads; `None` if it reads no table, or has fallen out of the ring.
+    pub(crate) fn counters(&self, id: u64) -> Option<Arc<UsedCounters>> {
         let state = self.state.lock();
         let first = state.rows.front()?.row.id;
         let running = state.rows.get(usize::try_from(id.checked_sub(first)?).ok()?)?;
-        running.counters.as_ref().map(|counters| counters.used()).or(running.row.used)
+        running.counters.clone()
     }
 
     /// Newest first.

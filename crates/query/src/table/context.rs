@@ -7,6 +7,7 @@
 
 use super::statistics::ScanCache;
 use crate::answer::{Accuracy, Cuboids, Kept};
+use crate::pipelines::Pipelines;
 use crate::rights::Authoriser;
 use crate::session::Sessions;
 use crate::skipping::PredicateCache;
@@ -102,6 +103,7 @@ pub struct UsedCounters {
     bytes_read: AtomicU64,
     of_tables: AtomicBool,
     sample: Mutex<Option<SampleUsed>>,
+    pipelines: Pipelines,
     /// The statement's span, if it is traced: its number, which does not keep it open.
     span: Option<Id>,
 }
@@ -131,6 +133,7 @@ impl UsedCounters {
             bytes_read: AtomicU64::new(0),
             of_tables: AtomicBool::new(true),
             sample: Mutex::default(),
+            pipelines: Pipelines::default(),
             span: Span::current().id(),
         })
     }
@@ -159,6 +162,20 @@ impl UsedCounters {
             of_tables: self.of_tables.load(Ordering::Relaxed),
             sample: *self.sample.lock(),
         }
+    }
+
+    /// What it runs of a plan.
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.pipelines
+    }
+
+    /// The share of the statement that is done, as every channel tells it; `None` where nobody knows. Of rows that it writes, so many were
+    /// `written`.
+    pub(crate) fn fraction(&self, written: Option<u64>) -> Option<f64> {
+        let Used { rows_read, rows_to_read, .. } = self.used();
+        // Once all is read, scans alone tell nothing of what is left.
+        let scanned = (rows_read < rows_to_read).then(|| rows_read as f64 / rows_to_read as f64);
+        self.pipelines.fraction(written, scanned)
     }
 
     /// It reads a table of schema `alluvia`, which no snapshot names.

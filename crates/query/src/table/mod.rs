@@ -33,6 +33,7 @@ pub(crate) use error::external;
 pub use error::user_error;
 pub(crate) use members::{EVALUATED_MAX, batch_of_members, evaluated};
 pub(crate) use metrics::{describe_snapshot, tell};
+pub(crate) use parts::parts_of;
 pub(crate) use provider::AlluviaTable;
 pub use provider::configure;
 pub(crate) use prune::Chosen;

@@ -11,8 +11,9 @@ use super::reader::SegmentPart;
 use alluvia_tree::{BlockSummaries, Segment};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
+use datafusion::datasource::source::DataSourceExec;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
@@ -75,6 +76,13 @@ pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bo
         grouped[group.min(groups - 1)].push(file);
     }
     grouped.into_iter().filter(|files| !files.is_empty()).map(FileGroup::new).collect()
+}
+
+/// The rows of each part that a scan reads; `None` if it reads no files.
+pub(crate) fn parts_of(scan: &DataSourceExec) -> Option<impl Iterator<Item = u64>> {
+    let files = scan.data_source().downcast_ref::<FileScanConfig>()?;
+    let parts = files.file_groups.iter().flat_map(|group| group.iter());
+    Some(parts.filter_map(|file| file.extension::<SegmentPart>()).map(|part| part.rows))
 }
 
 /// A piece of a segment.
