@@ -94,7 +94,7 @@ impl Session {
         let mut context = self.copy_context(run, &streams);
         let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
         context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
-        let destination = Box::new(self.into_store(run, &entry, key));
+        let destination = Box::new(self.store_of(run, &entry, key));
         let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
         let (rows, version) = (report.rows, report.committed.map(|committed| committed.version));
         match report.committed {

@@ -99,7 +99,7 @@ impl Session {
                 let numbered = held.is_none() && run.settings.producer_mark().is_some();
                 let destination: Box<dyn Destination> = match &held {
                     Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
-                    None => Box::new(self.into_store(run, &entry, None)),
+                    None => Box::new(self.store_of(run, &entry, None)),
                 };
                 let report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
                 if let Some(held) = held {
@@ -146,7 +146,7 @@ impl Session {
     }
 
     /// Where the rows of a COPY go that is no part of a transaction. `key` is the client's, of its one batch.
-    pub(super) fn into_store(&self, run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
+    pub(super) fn store_of(&self, run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
         let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
         IntoStore {
             store: Arc::clone(self.engine.store()),

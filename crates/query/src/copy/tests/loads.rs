@@ -184,7 +184,7 @@ fn a_load_that_is_one_batch_has_the_number_of_the_sessions_producer() {
     let mark = ProducerMark { name: "p".into(), epoch: 2, sequence: 1 };
     let load = |options: &str| {
         let job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), options);
-        job.run(Box::new(IntoStore { mark: Some(mark.clone()), ..bench.into_store() }))
+        job.run(Box::new(IntoStore { mark: Some(mark.clone()), ..bench.store_of() }))
     };
     let report = load("").unwrap();
     assert_eq!((report.rows, report.committed.unwrap().duplicate), (2, false));

@@ -266,7 +266,7 @@ impl Bench {
         Arc::new(TableEntry::new(self.table.clone(), Version(3)))
     }
 
-    fn into_store(&self) -> IntoStore {
+    fn store_of(&self) -> IntoStore {
         let told = self.told.clone();
         IntoStore {
             store: self.store.clone(),
@@ -302,7 +302,7 @@ impl Bench {
     }
 
     fn run(&self, job: LoadJob) -> Result<CopyReport> {
-        job.run(Box::new(self.into_store()))
+        job.run(Box::new(self.store_of()))
     }
 
     fn load(&self, pattern: &str, options: &str) -> Result<CopyReport> {

@@ -24,7 +24,7 @@ fn context(bench: &Bench) -> CopyContext {
 
 /// A COPY FROM of the bench's context and table.
 fn load(bench: &Bench, context: CopyContext, source: Source) -> BoxFuture<'static, Result<CopyReport>> {
-    copy_from(context, bench.entry(), Vec::new(), source, CopyOptions::default(), Box::new(bench.into_store()))
+    copy_from(context, bench.entry(), Vec::new(), source, CopyOptions::default(), Box::new(bench.store_of()))
 }
 
 /// A COPY TO of so many batches, then perhaps of an error.
