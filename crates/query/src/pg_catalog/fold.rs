@@ -54,7 +54,8 @@ pub(super) fn plain_elements(of: &mut ArrayElemTypeDef) {
     };
 }
 
-fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
+/// An argument of a call, if it is a plain expression.
+pub(super) fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.get(at)? {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
