@@ -18,7 +18,8 @@ use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{
-    arrays, depth, hints, labels, mirror, parameters, patterns, repeated, row_lists, text_casts, urls,
+    arrays, depth, hints, labels, mirror, parameters, patterns, released, repeated, row_lists, templates, text_casts,
+    urls,
 };
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -116,6 +117,12 @@ fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
                     if patterns::may_have(tokens)
                         && let Some(query) = parameters::query_of(&mut kind)
                         && let Err(error) = patterns::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
+                    if templates::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = templates::write_out(query)
                     {
                         kind = Kind::Refused(error);
                     }
@@ -217,7 +224,8 @@ pub(super) fn syntax(error: ParserError) -> Error {
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
-    let (tokens, names) = without_column_names(tokens);
+    let (mut tokens, names) = without_column_names(tokens);
+    released::release(&mut tokens);
     let grammar = Grammar::for_tokens(tokens.len());
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
     let kind = known(&mut parser, hints);

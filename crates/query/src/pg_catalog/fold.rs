@@ -34,9 +34,8 @@ fn elements(expr: &Expr) -> Option<&[Expr]> {
 /// Whether a list, or NULL, is written.
 pub(super) fn is_written(expr: &Expr) -> bool {
     match expr {
-        Expr::Value(value) => matches!(value.value, Value::Null),
         Expr::Nested(inner) => is_written(inner),
-        expr => elements(expr).is_some(),
+        expr => is_null(expr) || elements(expr).is_some(),
     }
 }
 
@@ -131,6 +130,8 @@ pub(super) fn fold(expr: &mut Expr) {
             [AccessExpr::Subscript(Subscript::Index { index })] => element(root, index),
             _ => None,
         },
+        // A part of nothing, which a pattern may say: planning knows only numbers.
+        Expr::Substring { expr: of, .. } if is_null(of) => Some(Constant::Null.expr()),
         Expr::InSubquery { expr: left, subquery, negated } => rows_of(subquery).map(|list| Expr::InList {
             expr: Box::new(std::mem::replace(left, Constant::Null.expr())),
             list,
@@ -140,6 +141,14 @@ pub(super) fn fold(expr: &mut Expr) {
     };
     if let Some(known) = known {
         *expr = known;
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Null),
+        Expr::Nested(inner) => is_null(inner),
+        _ => false,
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod constants;
 mod definitions;
+mod distinct;
 mod empty;
 mod factors;
 mod facts;

@@ -10,7 +10,7 @@ use super::empty::one_row;
 use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{definitions, factors, facts, fold, rights, types, versions};
+use super::{definitions, distinct, factors, facts, fold, rights, types, versions};
 use crate::dialect::arrays;
 use crate::dialect::names::name_of;
 use crate::dialect::rewriting::call;
@@ -124,6 +124,7 @@ impl VisitorMut for Rewrite<'_> {
         if self.empty_out(&mut query.body) && matches!(query.body.as_ref(), SetExpr::Select(_)) {
             query.order_by = None;
         }
+        distinct::split(query);
         ControlFlow::Continue(())
     }
 
@@ -162,9 +163,10 @@ impl VisitorMut for Rewrite<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         match expr {
             // Planning wants a subquery in an expression to be one row by its form.
-            Expr::Subquery(query) => match self.is_empty_query(query) {
-                true => *expr = cast(Constant::Null.expr(), ast::DataType::Text),
-                false => one_row(query),
+            Expr::Subquery(query) => match (self.is_empty_query(query), self.of_nothing(query)) {
+                (true, _) => *expr = cast(Constant::Null.expr(), ast::DataType::Text),
+                (false, Some(known)) => *expr = known,
+                (false, None) => one_row(query),
             },
             Expr::Exists { subquery, negated } | Expr::InSubquery { subquery, negated, .. } => {
                 let is_known = self.is_empty_query(subquery);

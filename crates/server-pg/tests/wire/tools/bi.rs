@@ -159,7 +159,6 @@ async fn superset_groups_by_its_grains() {
     assert_eq!(drawn("hours").await, [["2026-11-21 10:00:00+00", "3"], ["2026-11-22 10:00:00+00", "1"]]);
     assert_eq!(drawn("weeks").await, [["2026-11-16 00:00:00+00", "4"]]);
     assert_eq!(drawn("quarters").await, [["2026-10-01 00:00:00+00", "4"]]);
-    assert_eq!(drawn("seconds that are numbers").await, [["2026-11-21 00:00:00", "3"], ["2026-11-22 00:00:00", "1"]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
