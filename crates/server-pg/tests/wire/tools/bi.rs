@@ -1,11 +1,11 @@
 //! What Grafana, Metabase, Power BI, Superset and Tableau are told.
 
 use super::{
-    COLUMNS, GRAFANA, METABASE, POWER_BI, SUPERSET, TABLEAU, rows, rows_of_prepared, statement_for, with, with_tables,
+    COLUMNS, GRAFANA, METABASE, POWER_BI, SUPERSET, TABLEAU, number, rows, rows_of_prepared, statement_for, text, with,
+    with_tables,
 };
 use crate::support::texts;
 use tokio_postgres::Client;
-use tokio_postgres::types::{ToSql, Type};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn grafana_finds_tables_and_columns() {
@@ -61,12 +61,10 @@ async fn metabase_syncs() {
     assert!(rows(&client, statement_for(METABASE, "whether a table may be read")).await.is_empty());
     assert!(rows(&client, statement_for(METABASE, "types that are lists of words")).await.is_empty());
 
-    let text = |text: &'static &'static str| (text as &(dyn ToSql + Sync), Type::VARCHAR);
-    let (system, information, public, games) =
-        (text(&"^pg_"), text(&"information_schema"), text(&"public"), text(&"games"));
+    let (public, games) = (text(&"public"), text(&"games"));
     let tables = statement_for(METABASE, "tables of schemas");
-    let zero = (&0_i64 as &(dyn ToSql + Sync), Type::INT8);
-    let tables = rows_of_prepared(&client, tables, &[zero, system, information, public.clone()]).await;
+    let values = [number(&0), text(&"^pg_"), text(&"information_schema"), public.clone()];
+    let tables = rows_of_prepared(&client, tables, &values).await;
     let tables: Vec<[&str; 4]> = tables.iter().map(|row| [0, 1, 2, 3].map(|at| row[at].as_str())).collect();
     let table = |name| ["public", name, "TABLE", "NULL"];
     assert_eq!(tables, [table("My t"), table("games"), table("plays")]);
@@ -95,11 +93,10 @@ async fn metabase_syncs() {
     assert!(rows_of_prepared(&client, keys, std::slice::from_ref(&public)).await.is_empty());
     let keys = statement_for(METABASE, "foreign keys of a table");
     assert!(rows_of_prepared(&client, keys, &[games.clone(), public.clone()]).await.is_empty());
-    let one = (&1_i64 as &(dyn ToSql + Sync), Type::INT8);
     let indexes = statement_for(METABASE, "indexes of a schema");
-    assert!(rows_of_prepared(&client, indexes, &[public.clone(), one.clone()]).await.is_empty());
+    assert!(rows_of_prepared(&client, indexes, &[public.clone(), number(&1)]).await.is_empty());
     let indexes = statement_for(METABASE, "indexes of a table");
-    assert!(rows_of_prepared(&client, indexes, &[public, games, one]).await.is_empty());
+    assert!(rows_of_prepared(&client, indexes, &[public, games, number(&1)]).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

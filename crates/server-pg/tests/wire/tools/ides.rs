@@ -1,8 +1,9 @@
 //! What DataGrip, DBeaver, pgAdmin and pgcli are told.
 
-use super::{COLUMNS, DATAGRIP, DBEAVER, PGADMIN, PGCLI, rows, rows_of_prepared, statement_for, with, with_tables};
+use super::{
+    COLUMNS, DATAGRIP, DBEAVER, PGADMIN, PGCLI, number, rows, rows_of_prepared, statement_for, text, with, with_tables,
+};
 use crate::support::texts;
-use tokio_postgres::types::{ToSql, Type};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dbeaver_and_pgcli_find_schemas_types_words_and_columns() {
@@ -82,10 +83,10 @@ async fn datagrip_introspects() {
     );
     // What it has seen: a number that grows whenever definitions change.
     let seen = schemas[0][1].clone();
-    let public = || (&2200_u32 as &(dyn ToSql + Sync), Type::OID);
+    let public = || number(&2200);
     let tables = statement_for(DATAGRIP, "tables");
-    for since in ["0", &seen] {
-        let found = rows_of_prepared(&client, tables, &[public(), (&since, Type::VARCHAR)]).await;
+    for since in ["0", seen.as_str()] {
+        let found = rows_of_prepared(&client, tables, &[public(), text(&since)]).await;
         let named: Vec<[&str; 2]> = found.iter().map(|row| [row[0].as_str(), row[1].as_str()]).collect();
         assert_eq!(named, [["r", "games"], ["r", "My t"], ["r", "plays"]], "{since}");
         assert_eq!((&found[0][2], &found[0][3]), (&oid, &seen));
@@ -99,13 +100,12 @@ async fn datagrip_introspects() {
         columns.iter().filter(|row| row[1] == oid).map(|row| (row[2].as_str(), row[4].as_str())).collect();
     assert_eq!(of_games.len(), COLUMNS.len());
     assert!(COLUMNS.iter().all(|(name, ..)| of_games.contains(&("r", *name))), "{of_games:?}");
-    let schema = || public();
-    let all = [schema(), schema(), schema(), schema(), schema(), schema(), schema()];
+    let all: Vec<_> = (0..7).map(|_| public()).collect();
     let objects = rows_of_prepared(&client, statement_for(DATAGRIP, "objects"), &all).await;
     let tables: Vec<&str> = objects.iter().filter(|row| row[2] == "r").map(|row| row[3].as_str()).collect();
     assert!(["My t", "games", "plays"].iter().all(|name| tables.contains(name)) && tables.len() == 3, "{tables:?}");
     for purpose in ["sequences", "indexes", "triggers"] {
-        let found = rows_of_prepared(&client, statement_for(DATAGRIP, purpose), &[public(), (&"0", Type::VARCHAR)]);
+        let found = rows_of_prepared(&client, statement_for(DATAGRIP, purpose), &[public(), text(&"0")]);
         assert!(found.await.is_empty(), "{purpose}");
     }
 }

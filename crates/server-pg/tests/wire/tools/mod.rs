@@ -102,8 +102,23 @@ async fn rows(client: &Client, sql: &str) -> Vec<Vec<String>> {
     messages.iter().filter_map(row).collect()
 }
 
+/// A parameter with the type that its driver states.
+type Bound<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// A text as pgjdbc binds it.
+fn text<'a>(text: &'a &'a str) -> Bound<'a> {
+    let value: &(dyn ToSql + Sync) = text;
+    (value, Type::VARCHAR)
+}
+
+/// A whole number as pgjdbc binds it.
+fn number(number: &i64) -> Bound<'_> {
+    let value: &(dyn ToSql + Sync) = number;
+    (value, Type::INT8)
+}
+
 /// The rows of a prepared statement, whose values come in binary, as text.
-async fn rows_of_prepared(client: &Client, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Vec<Vec<String>> {
+async fn rows_of_prepared(client: &Client, sql: &str, values: &[Bound<'_>]) -> Vec<Vec<String>> {
     let found = client.query_typed(sql, values).await.unwrap_or_else(|error| panic!("{error:?}\n{sql}"));
     found.iter().map(|row| (0..row.len()).map(|at| shown(row, at)).collect()).collect()
 }
