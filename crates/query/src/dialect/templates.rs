@@ -39,16 +39,18 @@ const PATTERNS: [(&str, Option<&str>); 19] = [
     ("Q", Some("%q")),
 ];
 
-/// Patterns whose case is that of what they write.
-const WORDS: [(&str, &str); 8] = [
-    ("FMMonth", "%B"),
-    ("FMDay", "%A"),
-    ("Mon", "%b"),
-    ("Dy", "%a"),
-    ("AM", "%p"),
-    ("PM", "%p"),
-    ("am", "%P"),
-    ("pm", "%P"),
+/// Patterns whose case is that of what they write; whole names are filled with blanks, unless FM says that they are not.
+const WORDS: [(&str, Option<&str>); 10] = [
+    ("FMMonth", Some("%B")),
+    ("Month", None),
+    ("FMDay", Some("%A")),
+    ("Day", None),
+    ("Mon", Some("%b")),
+    ("Dy", Some("%a")),
+    ("AM", Some("%p")),
+    ("PM", Some("%p")),
+    ("am", Some("%P")),
+    ("pm", Some("%P")),
 ];
 
 /// Whether a statement of these tokens may have a template.
@@ -98,7 +100,7 @@ fn form_of(template: &str) -> std::result::Result<String, String> {
     let mut rest = template;
     while let Some(first) = rest.chars().next() {
         if let Some((word, written)) = WORDS.iter().find(|(word, _)| rest.starts_with(word)) {
-            form.push_str(written);
+            form.push_str(written.ok_or_else(|| (*word).to_owned())?);
             rest = &rest[word.len()..];
             continue;
         }
