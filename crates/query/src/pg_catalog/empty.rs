@@ -165,13 +165,15 @@ fn factors(from: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
 const AGGREGATES: [&str; 10] =
     ["count", "sum", "min", "max", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "first_value"];
 
-/// `count(*)` of nothing is 0, and other aggregates are NULL.
+/// `count(*)` of nothing is 0, and other aggregates are NULL: of texts and lists a text, else of the type that is wanted where it stands.
 fn aggregate_of_nothing(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => aggregate_of_nothing(inner),
+        Expr::Nested(inner) => aggregate_of_nothing(inner),
+        Expr::Cast { expr: inner, data_type, .. } => Some(cast(aggregate_of_nothing(inner)?, data_type.clone())),
         Expr::Function(function) if function.over.is_none() => match parts(&function.name).last()?.as_str() {
             "count" => Some(cast(number_expr(0), ast::DataType::BigInt(None))),
-            name if AGGREGATES.contains(&name) => Some(cast(Constant::Null.expr(), ast::DataType::Text)),
+            "array_agg" | "string_agg" => Some(cast(Constant::Null.expr(), ast::DataType::Text)),
+            name if AGGREGATES.contains(&name) => Some(Constant::Null.expr()),
             _ => None,
         },
         _ => None,

@@ -1,7 +1,7 @@
 //! What BI tools, IDEs and drivers ask of a PostgreSQL server, in the words in which they ask it.
 //!
 //! - There is a file for each; its sections say where the statements are from. They are quoted, never made up: where a template had holes,
-//!   they are filled.
+//!   they are filled. Only the charts of Grafana and Superset are ours, around what their macros and time grains expand to.
 //! - A statement ends with a semicolon at the end of a line. A comment `-- FOR` before it says what for.
 //! - `16384` was the number of the table `games`.
 
