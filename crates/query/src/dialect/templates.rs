@@ -169,7 +169,7 @@ mod tests {
     fn calls_have_forms_and_keep_their_names() {
         let written = |sql: &str| match parse(sql).unwrap().remove(0).kind {
             Kind::Query(query) => query.to_string(),
-            Kind::Refused(error) => error.to_string(),
+            Kind::Refused(error) => error.message().to_owned(),
             _ => panic!("a query"),
         };
         assert_eq!(
