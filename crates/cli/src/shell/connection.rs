@@ -13,7 +13,7 @@ use crate::target::{ServerArgs, is_url};
 use alluvia_client::Target;
 use alluvia_node::Database;
 use alluvia_query::copy::Streams;
-use alluvia_query::{Command, script};
+use alluvia_query::{Command, Progress, script};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use futures::FutureExt;

@@ -18,7 +18,8 @@ use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{
-    arrays, depth, hints, labels, mirror, parameters, patterns, plain_insert, repeated, row_lists, text_casts, urls,
+    arrays, depth, hints, labels, mirror, parameters, patterns, plain_insert, released, repeated, row_lists, templates,
+    text_casts, urls,
 };
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -133,6 +134,12 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
                     {
                         kind = Kind::Refused(error);
                     }
+                    if templates::may_have(tokens)
+                        && let Some(query) = parameters::query_of(&mut kind)
+                        && let Err(error) = templates::write_out(query)
+                    {
+                        kind = Kind::Refused(error);
+                    }
                     Ok(kind)
                 }
             },
@@ -231,7 +238,8 @@ pub(super) fn syntax(error: ParserError) -> Error {
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
-    let (tokens, names) = without_column_names(tokens);
+    let (mut tokens, names) = without_column_names(tokens);
+    released::release(&mut tokens);
     let grammar = Grammar::for_tokens(tokens.len());
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
     let kind = known(&mut parser, hints);

@@ -1,11 +1,11 @@
 //! The columns of catalog tables, as PostgreSQL has them.
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// One line a table: its number (0 for a function that tools read as one), its name, its columns with their types. Made from the
-/// catalog of PostgreSQL 15.
+/// catalog of PostgreSQL 15, with the columns that 16 added, since 16 is what clients are told.
 const COLUMNS: &str = include_str!("columns.txt");
 
 /// A table of the catalog.
@@ -29,6 +29,16 @@ pub(crate) fn all() -> &'static Definitions {
 /// A table by its schema and name.
 pub(crate) fn find(schema: &str, table: &str) -> Option<&'static Definition> {
     all().iter().find(|((of, name), _)| *of == schema && *name == table).map(|(_, definition)| definition)
+}
+
+/// Whether columns of a name hold functions.
+pub(crate) fn is_procedure(column: &str) -> bool {
+    static NAMES: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let columns = all().values().flat_map(|definition| &definition.columns);
+        columns.filter(|(_, sql)| *sql == "regproc").map(|(name, _)| *name).collect()
+    });
+    names.contains(column)
 }
 
 fn definition(line: &'static str) -> Option<((&'static str, &'static str), Definition)> {
@@ -67,5 +77,6 @@ mod tests {
         assert_eq!(all().len(), COLUMNS.lines().count());
         let class = find("pg_catalog", "pg_class").unwrap();
         assert_eq!((class.oid, class.columns[1]), (1259, ("relname", "name")));
+        assert!(is_procedure("typreceive") && !is_procedure("oid"));
     }
 }

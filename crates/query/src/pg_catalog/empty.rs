@@ -1,6 +1,6 @@
 //! Parts of a query that can only be empty, because what they read always is: they need no plan.
 
-use super::constants::Constant;
+use super::constants::{Constant, number_expr};
 use super::definitions;
 use super::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
 use super::tables::is_always_empty;
@@ -16,6 +16,12 @@ use std::ops::ControlFlow;
 impl Rewrite<'_> {
     /// Replaces what can only be empty by what gives no rows, and needs no plan for the rest of it.
     pub(super) fn empty_out(&self, body: &mut SetExpr) -> bool {
+        // Beside rows of others, columns have the types of those.
+        let typed = self.is_empty_body(body);
+        self.empty_out_of(body, typed)
+    }
+
+    fn empty_out_of(&self, body: &mut SetExpr, typed: bool) -> bool {
         match body {
             SetExpr::Select(select) => {
                 if !self.is_empty_select(select) {
@@ -27,8 +33,10 @@ impl Rewrite<'_> {
                 for (at, name) in names.into_iter().enumerate() {
                     let name = if seen.contains(&name) { format!("{name} {}", at + 1) } else { name };
                     seen.push(name.clone());
-                    let expr = cast(Constant::Null.expr(), ast::DataType::Text);
-                    select.projection.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) });
+                    let alias = Ident::with_quote('"', name);
+                    let null = Constant::Null.expr();
+                    let expr = if typed { cast(null, ast::DataType::Text) } else { null };
+                    select.projection.push(SelectItem::ExprWithAlias { expr, alias });
                 }
                 select.from.clear();
                 select.selection = Some(Constant::Truth(false).expr());
@@ -38,8 +46,8 @@ impl Rewrite<'_> {
                 true
             }
             SetExpr::SetOperation { left, right, .. } => {
-                self.empty_out(left);
-                self.empty_out(right);
+                self.empty_out_of(left, typed);
+                self.empty_out_of(right, typed);
                 false
             }
             _ => false,
@@ -48,10 +56,29 @@ impl Rewrite<'_> {
 
     /// Whether a query can only be empty.
     pub(super) fn is_empty_query(&self, query: &Query) -> bool {
-        match query.body.as_ref() {
+        self.is_empty_body(&query.body)
+    }
+
+    fn is_empty_body(&self, body: &SetExpr) -> bool {
+        match body {
             SetExpr::Select(select) => self.is_empty_select(select),
             SetExpr::Query(query) => self.is_empty_query(query),
+            SetExpr::SetOperation { left, right, .. } => self.is_empty_body(left) && self.is_empty_body(right),
             _ => false,
+        }
+    }
+
+    /// What aggregates give of nothing, if that is all that a subquery asks for.
+    pub(super) fn of_nothing(&self, query: &Query) -> Option<Expr> {
+        let SetExpr::Select(select) = query.body.as_ref() else { return None };
+        let no_groups = matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
+        let is_plain = no_groups && select.having.is_none() && query.with.is_none();
+        if !is_plain || !select.from.iter().any(|from| self.is_empty_from(from)) {
+            return None;
+        }
+        match select.projection.as_slice() {
+            [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => aggregate_of_nothing(expr),
+            _ => None,
         }
     }
 
@@ -137,6 +164,21 @@ fn factors(from: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
 
 const AGGREGATES: [&str; 10] =
     ["count", "sum", "min", "max", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "first_value"];
+
+/// `count(*)` of nothing is 0, and other aggregates are NULL: of texts and lists a text, else of the type that is wanted where it stands.
+fn aggregate_of_nothing(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Nested(inner) => aggregate_of_nothing(inner),
+        Expr::Cast { expr: inner, data_type, .. } => Some(cast(aggregate_of_nothing(inner)?, data_type.clone())),
+        Expr::Function(function) if function.over.is_none() => match parts(&function.name).last()?.as_str() {
+            "count" => Some(cast(number_expr(0), ast::DataType::BigInt(None))),
+            "array_agg" | "string_agg" => Some(cast(Constant::Null.expr(), ast::DataType::Text)),
+            name if AGGREGATES.contains(&name) => Some(Constant::Null.expr()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
 
 fn has_aggregate(select: &Select) -> bool {
     /// Whether there is one, and in how many subqueries the visit is: theirs are their own.

@@ -13,22 +13,37 @@ use datafusion::sql::sqlparser::ast::{
 /// Functions that give one value, and that tools read as tables of one row.
 const OF_ONE_ROW: [&str; 3] = ["string_to_array", "parse_ident", "current_schemas"];
 
+/// Functions that give the rows of a table of the catalog.
+const OF_ROWS: [(&str, &str); 4] = [
+    ("pg_available_extension_versions", "pg_available_extension_versions"),
+    ("pg_available_extensions", "pg_available_extensions"),
+    ("pg_get_keywords", "pg_get_keywords"),
+    ("pg_show_all_settings", "pg_settings"),
+];
+
+fn called(name: Ident) -> TableAlias {
+    TableAlias { explicit: true, name, columns: Vec::new(), at: None }
+}
+
 /// Brings a function in FROM to what is planned: without a schema, its column called as its alias says.
 pub(super) fn function(factor: &mut TableFactor) {
-    let TableFactor::Table { name, alias, args: Some(_), .. } = factor else { return };
+    let TableFactor::Table { name, alias, args: args @ Some(_), .. } = factor else { return };
     let function = match parts(name).as_slice() {
         [schema, function] if schema == PG_CATALOG => function.clone(),
         [function] => function.clone(),
         _ => return,
     };
+    if let Some((_, table)) = OF_ROWS.iter().find(|(known, _)| *known == function) {
+        *name = ObjectName::from(vec![Ident::new(PG_CATALOG), Ident::new(*table)]);
+        *args = None;
+        // Columns are qualified by the function's name, unless its rows have another.
+        if alias.is_none() {
+            *alias = Some(called(Ident::new(function)));
+        }
+        return;
+    }
     *name = ObjectName::from(vec![Ident::new(function.clone())]);
     match function.as_str() {
-        // A function that is a table of the catalog.
-        "pg_get_keywords" => {
-            let TableFactor::Table { name, args, .. } = factor else { return };
-            *name = ObjectName::from(vec![Ident::new(PG_CATALOG), Ident::new(function)]);
-            *args = None;
-        }
         "generate_series" => {
             if let Some(alias) = alias
                 && alias.columns.is_empty()
@@ -57,7 +72,7 @@ fn of_one_row(factor: &TableFactor) -> Option<TableFactor> {
     let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
     select.from.clear();
     select.projection = vec![SelectItem::ExprWithAlias { expr: call, alias: column.clone() }];
-    let alias = alias.clone().unwrap_or(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None });
+    let alias = alias.clone().unwrap_or_else(|| called(column));
     Some(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
 }
 

@@ -34,9 +34,8 @@ fn elements(expr: &Expr) -> Option<&[Expr]> {
 /// Whether a list, or NULL, is written.
 pub(super) fn is_written(expr: &Expr) -> bool {
     match expr {
-        Expr::Value(value) => matches!(value.value, Value::Null),
         Expr::Nested(inner) => is_written(inner),
-        expr => elements(expr).is_some(),
+        expr => is_null(expr) || elements(expr).is_some(),
     }
 }
 
@@ -54,7 +53,8 @@ pub(super) fn plain_elements(of: &mut ArrayElemTypeDef) {
     };
 }
 
-fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
+/// An argument of a call, if it is a plain expression.
+pub(super) fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.get(at)? {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
@@ -130,6 +130,8 @@ pub(super) fn fold(expr: &mut Expr) {
             [AccessExpr::Subscript(Subscript::Index { index })] => element(root, index),
             _ => None,
         },
+        // A part of nothing, which a pattern may say: planning knows only numbers.
+        Expr::Substring { expr: of, .. } if is_null(of) => Some(Constant::Null.expr()),
         Expr::InSubquery { expr: left, subquery, negated } => rows_of(subquery).map(|list| Expr::InList {
             expr: Box::new(std::mem::replace(left, Constant::Null.expr())),
             list,
@@ -139,6 +141,14 @@ pub(super) fn fold(expr: &mut Expr) {
     };
     if let Some(known) = known {
         *expr = known;
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Null),
+        Expr::Nested(inner) => is_null(inner),
+        _ => false,
     }
 }
 

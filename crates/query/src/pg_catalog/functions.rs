@@ -17,9 +17,10 @@ use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Names that `rewrite` gives to casts.
+/// Names that `rewrite` gives to casts, and to what they are of.
 pub(super) const REGCLASS: &str = "pg_catalog_regclass";
 pub(super) const REGNAMESPACE: &str = "pg_catalog_regnamespace";
+pub(super) const PROCEDURE: &str = "pg_catalog_procedure";
 
 pub(super) type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
 
@@ -65,6 +66,16 @@ pub(crate) fn register(
     add(REGCLASS, vec![int()], text(), of_oid(Arc::new(named)))?;
     let named = |oid| Some(schema_name(oid).map_or_else(|| oid.to_string(), str::to_owned));
     add(REGNAMESPACE, vec![int()], text(), of_oid(Arc::new(named)))?;
+    add(
+        PROCEDURE,
+        vec![text()],
+        int(),
+        Arc::new(|arguments| {
+            let names = cast(&arguments[0], &DataType::Utf8View)?;
+            let number = |name: Option<&str>| name.and_then(procedures::by_name);
+            Ok(Arc::new(Int64Array::from_iter(names.as_string_view().iter().map(number))))
+        }),
+    )?;
     for (name, told) in [
         ("pg_get_function_result", procedures::result as fn(i64) -> Option<String>),
         ("pg_get_function_arguments", procedures::arguments),

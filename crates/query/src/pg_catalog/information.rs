@@ -8,6 +8,12 @@ use crate::table::StatementContext;
 /// The rows of a view; `None` for one that is always empty.
 pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
     Some(match view {
+        "character_sets" => |_| {
+            vec![row! {
+                character_set_name: "UTF8", character_repertoire: "UCS", form_of_use: "UTF8", default_collate_catalog: NAME,
+                default_collate_schema: "pg_catalog", default_collate_name: "C",
+            }]
+        },
         "columns" => columns,
         "applicable_roles" => rights::applicable_roles,
         "enabled_roles" => rights::enabled_roles,

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Only statements that name something of it get it: [`prepare`] leaves every other tree as it is, and adds no functions.
-//! - Its tables are made when they are scanned, of the statement's snapshot. Columns are those of PostgreSQL 15 (`columns.txt`), so
+//! - Its tables are made when they are scanned, of the statement's snapshot. Columns are those of PostgreSQL 16 (`columns.txt`), so
 //!   that a tool's query plans whatever it asks; what Alluvia does not have (indexes, triggers, policies, ...) is empty.
 //! - What a tool could take for a fact is one: sizes, definitions, settings. What there is no fact for is NULL.
 //!
@@ -11,6 +11,7 @@
 
 mod constants;
 mod definitions;
+mod distinct;
 mod empty;
 mod factors;
 mod facts;
@@ -24,6 +25,7 @@ mod rewrite;
 mod rights;
 mod tables;
 mod types;
+mod versions;
 
 pub(crate) use constants::is_function;
 pub(crate) use functions::register;

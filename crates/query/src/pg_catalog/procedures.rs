@@ -4,12 +4,14 @@
 //! - A function is listed once for each list of arguments, in PostgreSQL's types, that its signature tells; where it tells none, its
 //!   arguments are `VARIADIC "any"`. What it gives is `"any"` where that is decided by the arguments of a call.
 //! - A function's number follows from its name, its kind and its arguments, so it is the same in every process.
+//! - Functions that read and write values of the types of `pg_type` are listed, too, though no statement calls them: drivers find out by them
+//!   which types are lists.
 //! - What PostgreSQL has, too, is in `pg_catalog`, as there, and psql's `\df` leaves it out unless it is asked by name; all else is in
 //!   `public`.
 //!
 //! They are taken down when a statement asks about the catalog first: every statement has the same.
 
-use super::functions::{REGCLASS, REGNAMESPACE};
+use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
 use super::tables::{Row, row};
 use super::{constants, types};
@@ -32,6 +34,9 @@ const BIGINT: i64 = 20;
 const NUMERIC: i64 = 1700;
 const TIME: i64 = 1083;
 const INTERVAL: i64 = 1186;
+const BYTES: i64 = 17;
+const C_STRING: i64 = 2275;
+const INTERNAL: i64 = 2281;
 
 /// The language of functions that are built in.
 pub(super) const INTERNAL_LANGUAGE: i64 = 12;
@@ -55,6 +60,8 @@ const OF_POSTGRESQL: &str = "\
 struct Procedure {
     oid: i64,
     name: String,
+    /// Whether PostgreSQL has none of this name.
+    is_ours: bool,
     /// `f`, of aggregates `a`, of windows `w`.
     kind: &'static str,
     volatility: &'static str,
@@ -81,6 +88,11 @@ fn by_oid(oid: i64) -> Option<&'static Procedure> {
     all().iter().find(|procedure| procedure.oid == oid)
 }
 
+/// The number of a function that is known by its name.
+pub(super) fn by_name(name: &str) -> Option<i64> {
+    all().iter().find(|procedure| procedure.name == name).map(|procedure| procedure.oid)
+}
+
 /// `pg_get_function_result`
 pub(super) fn result(oid: i64) -> Option<String> {
     by_oid(oid).map(|procedure| procedure.shown_result.clone())
@@ -95,9 +107,8 @@ pub(super) fn arguments(oid: i64) -> Option<String> {
 pub(super) fn rows() -> Vec<Row> {
     let row = |procedure: &Procedure| {
         let types: Vec<String> = procedure.arguments.iter().map(i64::to_string).collect();
-        let is_ours = !is_of_postgresql(&procedure.name);
         row! {
-            oid: procedure.oid, proname: procedure.name.as_str(), pronamespace: if is_ours { PUBLIC_OID } else { PG_CATALOG_OID },
+            oid: procedure.oid, proname: procedure.name.as_str(), pronamespace: if procedure.is_ours { PUBLIC_OID } else { PG_CATALOG_OID },
             proowner: ROLE_OID, prolang: INTERNAL_LANGUAGE, procost: 1, provariadic: if procedure.is_variadic { ANY } else { 0 },
             prokind: procedure.kind, provolatile: procedure.volatility, proparallel: "s", pronargs: types.len() as i64,
             prorettype: procedure.result, proargtypes: types.join(" "), prosrc: procedure.name.as_str(),
@@ -128,7 +139,8 @@ fn of(state: &SessionState) -> Vec<Procedure> {
         add(&mut all, name, "w", function.signature(), &gives);
     }
     // Names that only casts are given.
-    all.retain(|procedure| ![REGCLASS, REGNAMESPACE].contains(&procedure.name.as_str()));
+    all.retain(|procedure| ![PROCEDURE, REGCLASS, REGNAMESPACE].contains(&procedure.name.as_str()));
+    add_of_types(&mut all);
     // Maps have no order, and what shares a number by chance gets its own by the order.
     all.sort_by(|a, b| (&a.name, a.kind, &a.arguments).cmp(&(&b.name, b.kind, &b.arguments)));
     let mut taken = HashSet::new();
@@ -174,6 +186,7 @@ fn add(
         all.push(Procedure {
             oid: 0,
             name: name.to_owned(),
+            is_ours: !is_of_postgresql(name),
             kind,
             volatility,
             is_variadic,
@@ -182,6 +195,37 @@ fn add(
             shown_result: types::format(result, None),
             arguments,
         });
+    }
+}
+
+/// Adds the functions that read and write values of types, each once: all lists share theirs.
+fn add_of_types(all: &mut Vec<Procedure>) {
+    let mut seen = HashSet::new();
+    for known in types::all() {
+        let is_list = known.input == "array_in";
+        let of = if is_list { ANY_LIST } else { known.oid };
+        for (name, argument, result) in [
+            (known.input.to_owned(), C_STRING, of),
+            (known.output.to_owned(), of, C_STRING),
+            (known.receive(), INTERNAL, of),
+            (known.send(), of, BYTES),
+        ] {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            all.push(Procedure {
+                oid: 0,
+                name,
+                is_ours: false,
+                kind: "f",
+                volatility: "i",
+                arguments: vec![argument],
+                is_variadic: false,
+                result,
+                shown_arguments: types::format(argument, None),
+                shown_result: types::format(result, None),
+            });
+        }
     }
 }
 
@@ -276,6 +320,8 @@ mod tests {
         // The same in any process, since tools keep them.
         let again = of(&SessionStateBuilder::new().with_default_features().build());
         assert!(all.iter().zip(&again).all(|(one, other)| (one.oid, &one.name) == (other.oid, &other.name)));
-        assert!(all.iter().filter(|procedure| !is_of_postgresql(&procedure.name)).count() > 100);
+        assert!(all.iter().filter(|procedure| procedure.is_ours).count() > 100);
+        assert_eq!(shown("int4recv"), [("f", "internal", "integer")]);
+        assert_eq!(shown("array_recv"), [("f", "internal", "anyarray")]);
     }
 }

@@ -7,10 +7,10 @@
 
 use super::constants::{Constant, constant, is_of_catalog, number_expr, text_expr};
 use super::empty::one_row;
-use super::functions::{REGCLASS, REGNAMESPACE};
+use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{factors, facts, fold, rights, types};
+use super::{definitions, distinct, factors, facts, fold, rights, types, versions};
 use crate::dialect::arrays;
 use crate::dialect::names::name_of;
 use crate::dialect::rewriting::call;
@@ -124,6 +124,7 @@ impl VisitorMut for Rewrite<'_> {
         if self.empty_out(&mut query.body) && matches!(query.body.as_ref(), SetExpr::Select(_)) {
             query.order_by = None;
         }
+        distinct::split(query);
         ControlFlow::Continue(())
     }
 
@@ -134,7 +135,9 @@ impl VisitorMut for Rewrite<'_> {
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let Some(name) = item_name(expr) else { continue };
-            let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) && !is_current_role(expr);
+            let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+                && !is_current_role(expr)
+                && !versions::is_xmin(expr, self.catalog);
             if seen.contains(&name) || is_column {
                 continue;
             }
@@ -160,10 +163,17 @@ impl VisitorMut for Rewrite<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         match expr {
             // Planning wants a subquery in an expression to be one row by its form.
-            Expr::Subquery(query) => match self.is_empty_query(query) {
-                true => *expr = cast(Constant::Null.expr(), ast::DataType::Text),
-                false => one_row(query),
+            Expr::Subquery(query) => match (self.is_empty_query(query), self.of_nothing(query)) {
+                (true, _) => *expr = cast(Constant::Null.expr(), ast::DataType::Text),
+                (false, Some(known)) => *expr = known,
+                (false, None) => one_row(query),
             },
+            Expr::Exists { subquery, negated } | Expr::InSubquery { subquery, negated, .. } => {
+                let is_known = self.is_empty_query(subquery);
+                if is_known {
+                    *expr = Constant::Truth(*negated).expr();
+                }
+            }
             Expr::Case { .. } => facts::prune(expr, self.catalog),
             Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
                 // ARRAY(SELECT ...), of what the catalog has none of but for this.
@@ -193,6 +203,9 @@ impl Rewrite<'_> {
         if is_current_role(expr) {
             *expr = call("current_role", Vec::new());
         }
+        if versions::is_xmin(expr, self.catalog) {
+            return Ok(Some(versions::xmin(self.catalog)));
+        }
         Ok(match expr {
             Expr::Function(function) => return self.function(function),
             Expr::BinaryOp { left, op, right } => {
@@ -205,6 +218,12 @@ impl Rewrite<'_> {
                     && let Some(number) = type_number(right)
                 {
                     **right = number;
+                }
+                // `p.oid = t.typreceive` does, too: the catalog's functions are kept by their names.
+                if self.is_procedure(right) && is_oid(left) {
+                    **right = procedure_number(right);
+                } else if self.is_procedure(left) && is_oid(right) {
+                    **left = procedure_number(left);
                 }
                 if let BinaryOperator::PGCustomBinaryOperator(name) = op
                     && let Some(known) = name.last().and_then(|name| operator(name))
@@ -233,8 +252,10 @@ impl Rewrite<'_> {
                     },
                     _ => None,
                 };
+                let is_procedure = self.is_procedure(inner);
                 let inner = std::mem::replace(inner.as_mut(), Constant::Null.expr());
                 Some(match (name.as_str(), literal) {
+                    ("oid", _) if is_procedure => procedure_number(&inner),
                     ("regclass", Some(text)) => {
                         number_expr(by_text(self.catalog, &text).ok_or_else(|| {
                             Error::new(ErrorKind::UndefinedTable, format!("there is no table '{text}'"))
@@ -267,6 +288,17 @@ impl Rewrite<'_> {
         })
     }
 
+    /// Whether an expression is a column of the catalog that holds functions.
+    fn is_procedure(&self, expr: &Expr) -> bool {
+        let column = match expr {
+            Expr::Identifier(ident) => name_of(ident),
+            Expr::CompoundIdentifier(path) => path.last().map(name_of).unwrap_or_default(),
+            _ => return false,
+        };
+        let is_users = || self.catalog.tables().any(|entry| entry.def.columns.iter().any(|known| known.name == column));
+        definitions::is_procedure(&column) && !is_users()
+    }
+
     fn function(&self, function: &mut ast::Function) -> Result<Option<Expr>> {
         let parts = parts(&function.name);
         let name = match parts.as_slice() {
@@ -288,6 +320,10 @@ impl Rewrite<'_> {
         }
         let argument = |at: usize| text_argument(function, at);
         Ok(match name.as_str() {
+            "age" if parts.len() == 2 => match fold::argument(function, 0) {
+                Some(of) if fold::argument(function, 1).is_none() => versions::age(of, self.catalog),
+                _ => None,
+            },
             "current_schemas" => {
                 let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"));
                 let elem = implicit.then(|| text_expr("pg_catalog")).into_iter().chain([text_expr("public")]).collect();
@@ -320,6 +356,19 @@ impl Rewrite<'_> {
             "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(&text)))),
             _ => None,
         })
+    }
+}
+
+/// The number of a function that is named.
+fn procedure_number(named: &Expr) -> Expr {
+    call(PROCEDURE, vec![named.clone()])
+}
+
+fn is_oid(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(ident) => name_of(ident) == "oid",
+        Expr::CompoundIdentifier(path) => path.last().is_some_and(|ident| name_of(ident) == "oid"),
+        _ => false,
     }
 }
 

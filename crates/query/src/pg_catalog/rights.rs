@@ -89,7 +89,10 @@ pub(super) fn members(context: &StatementContext) -> Vec<Row> {
     let memberships = |member: &Role| {
         let member_id = i64::from(member.id.0);
         let row = move |role: &RoleId| {
-            row! { roleid: i64::from(role.0), member: member_id, grantor: i64::from(BOOTSTRAP.0) }
+            row! {
+                roleid: i64::from(role.0), member: member_id, grantor: i64::from(BOOTSTRAP.0), inherit_option: true,
+                set_option: true,
+            }
         };
         member.member_of.iter().map(row).collect::<Vec<_>>()
     };

@@ -202,7 +202,7 @@ fn types_rows() -> Vec<Row> {
             oid: known.oid, typname: known.name, typnamespace: PG_CATALOG_OID, typowner: ROLE_OID, typlen: known.length,
             typbyval: known.by_value, typtype: known.kind(), typcategory: known.category, typispreferred: known.preferred,
             typisdefined: true, typdelim: ",", typelem: known.element, typarray: known.array, typinput: known.input,
-            typoutput: known.output, typreceive: known.input.replace("in", "recv"), typsend: known.output.replace("out", "send"),
+            typoutput: known.output, typreceive: known.receive(), typsend: known.send(),
             typalign: known.align, typstorage: known.storage, typtypmod: -1,
         }
     };

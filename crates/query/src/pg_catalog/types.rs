@@ -26,6 +26,16 @@ impl PgType {
     pub(crate) fn kind(&self) -> &'static str {
         if self.category == "P" { "p" } else { "b" }
     }
+
+    /// The function that reads the type's binary form.
+    pub(crate) fn receive(&self) -> String {
+        format!("{}recv", self.input.strip_suffix("in").unwrap_or(self.input))
+    }
+
+    /// The function that writes the type's binary form.
+    pub(crate) fn send(&self) -> String {
+        format!("{}send", self.output.strip_suffix("out").unwrap_or(self.output))
+    }
 }
 
 /// All types.
@@ -140,6 +150,10 @@ mod tests {
     #[test]
     fn types_are_found_and_written_as_in_postgresql() {
         assert_eq!(all().count(), TYPES.lines().count());
+        let integer = all().find(|known| known.name == "int4").unwrap();
+        assert_eq!((integer.receive(), integer.send()), ("int4recv".into(), "int4send".into()));
+        let list = all().find(|known| known.name == "_text").unwrap();
+        assert_eq!((list.receive(), list.send()), ("array_recv".into(), "array_send".into()));
         let decimal = of_column(DataType::Decimal { precision: 10, scale: 2 }.into());
         assert_eq!(format(decimal.0, Some(decimal.1)), "numeric(10,2)");
         let text = of_column(ColumnType { data_type: DataType::Text, chars_max: Some(20) });

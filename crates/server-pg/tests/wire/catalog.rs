@@ -2,6 +2,7 @@
 
 use crate::bare::Bare;
 use crate::support::{serve, texts};
+use crate::tools;
 use tokio_postgres::SimpleQueryMessage;
 
 /// Queries of psql 15 for its commands, recorded with `psql -E` against PostgreSQL 15; `16384` was the number of a table.
@@ -192,85 +193,6 @@ async fn psql_lists_functions() {
     assert_eq!(kinds, [["a"], ["f"], ["w"]]);
     let numbers = rows(&client, "SELECT count(*) = count(DISTINCT oid), min(oid) > 16384 FROM pg_proc").await;
     assert_eq!(numbers, [["t", "t"]]);
-    let completed = of_tool("pgcli", "proallargtypes").remove(0);
+    let completed = tools::with(tools::PGCLI, "proallargtypes").remove(0);
     assert!(rows(&client, completed).await.iter().any(|row| row[..2] == ["pg_catalog", "upper"] && row[5] == "text"));
-}
-
-/// What Grafana, Metabase, DBeaver and others ask; the file says where from.
-const TOOLS: &str = include_str!("tools.txt");
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_tools_ask_is_answered() {
-    let served = serve().await;
-    let client = served.client().await;
-    client
-        .batch_execute("CREATE TABLE games (id BIGINT NOT NULL, name TEXT); CREATE TABLE \"My t\" (x INT)")
-        .await
-        .unwrap();
-    let mut asked = 0;
-    let mut failed = Vec::new();
-    for section in TOOLS.split("-- ASKED BY ").skip(1) {
-        let (tool, statements) = section.split_once('\n').unwrap();
-        for sql in statements.split(";\n").map(str::trim).filter(|sql| !sql.is_empty()) {
-            asked += 1;
-            if let Err(error) = client.simple_query(sql).await {
-                failed.push(format!("{tool}\n{error:?}\n{sql}"));
-            }
-            // Drivers of some of them prepare what others send as it is.
-            if let Err(error) = client.prepare(sql).await {
-                failed.push(format!("{tool}, prepared\n{error:?}\n{sql}"));
-            }
-        }
-    }
-    assert!(failed.is_empty(), "{} of {asked}:\n{}", failed.len(), failed.join("\n\n"));
-    assert!(asked > 45, "{asked}");
-}
-
-/// The statements of a tool that have a text in them.
-fn of_tool(tool: &str, with: &str) -> Vec<&'static str> {
-    let section = TOOLS.split("-- ASKED BY ").find(|section| section.starts_with(tool)).unwrap();
-    let (_, statements) = section.split_once('\n').unwrap();
-    statements.split(";\n").map(str::trim).filter(|sql| sql.contains(with)).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_tools_are_told_is_so() {
-    let served = serve().await;
-    let client = served.client().await;
-    client
-        .batch_execute("CREATE TABLE games (id BIGINT NOT NULL, name TEXT); CREATE TABLE \"My t\" (x INT)")
-        .await
-        .unwrap();
-    let mut tables = Vec::new();
-    for sql in of_tool("Grafana", "AS \"table\"") {
-        tables = texts(&client, sql).await;
-        assert_eq!(tables[..2], ["\"My t\"", "games"], "{sql}");
-    }
-    // Those that are not looked up without their schema come last, with it.
-    assert!(tables.contains(&"alluvia.tables".to_owned()), "{tables:?}");
-    let columns = of_tool("Grafana", "parse_ident").remove(0);
-    let expected = [["id", "bigint"], ["name", "text"]];
-    assert_eq!(rows(&client, columns).await, expected);
-    assert_eq!(rows(&client, &columns.replace("public.games", "games")).await, expected);
-    assert!(rows(&client, &columns.replace("public.games", "other.games")).await.is_empty());
-    assert_eq!(rows(&client, of_tool("Grafana", "AS \"name\"")[0]).await, [["alluvia"], ["public"]]);
-
-    let synced = rows(&client, of_tool("Metabase", "estimated_row_count")[0]).await;
-    let found: Vec<&str> = synced.iter().map(|row| row[1].as_str()).collect();
-    assert_eq!(found, ["My t", "games"]);
-    let rights = rows(&client, of_tool("Metabase", "table_privileges")[0]).await;
-    assert!(rights.iter().any(|row| row[1..3] == ["public", "games"]), "{rights:?}");
-    let schemas = rows(&client, of_tool("Metabase", "TABLE_SCHEM")[0]).await;
-    assert!(schemas.iter().any(|row| row[0] == "public" && row[1] == "alluvia"), "{schemas:?}");
-
-    let schemas = rows(&client, of_tool("DBeaver", "pg_namespace n LEFT")[0]).await;
-    assert!(schemas.iter().any(|row| row.contains(&"public".to_owned())), "{schemas:?}");
-    assert_eq!(rows(&client, of_tool("DBeaver", "WHERE t.oid = 1034")[0]).await, [["t", "pg_catalog", "_aclitem"]]);
-    // Its list has a NULL, so no word is known to be outside of it; PostgreSQL says the same.
-    let words = of_tool("DBeaver", "pg_get_keywords").remove(0);
-    assert_eq!(rows(&client, words).await, [["NULL"]]);
-    let words = texts(&client, &words.replace(",null,", ",")).await;
-    assert!(words[0].split(',').any(|word| word == "ilike") && !words[0].split(',').any(|word| word == "all"));
-    let listed = rows(&client, of_tool("pgcli", "att.attname column_name")[0]).await;
-    assert!(listed.iter().any(|row| row[..4] == ["public", "games", "id", "bigint"]), "{listed:?}");
 }

@@ -14,3 +14,4 @@ mod progress;
 mod random;
 mod simple;
 mod support;
+mod tools;
