@@ -105,7 +105,7 @@ async fn datagrip_introspects() {
     let tables: Vec<&str> = objects.iter().filter(|row| row[2] == "r").map(|row| row[3].as_str()).collect();
     assert!(["My t", "games", "plays"].iter().all(|name| tables.contains(name)) && tables.len() == 3, "{tables:?}");
     for purpose in ["sequences", "indexes", "triggers"] {
-        let found = rows_of_prepared(&client, statement_for(DATAGRIP, purpose), &[public(), text(&"0")]);
-        assert!(found.await.is_empty(), "{purpose}");
+        let found = rows_of_prepared(&client, statement_for(DATAGRIP, purpose), &[public(), text(&"0")]).await;
+        assert!(found.is_empty(), "{purpose}");
     }
 }
