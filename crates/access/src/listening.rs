@@ -43,7 +43,8 @@ impl Listener {
         Ok(Listener { inner, unanswered_max: DEAD_AFTER })
     }
 
-    /// Leaves a client that takes nothing for so long to whoever writes to it: to the system it may look like one that has gone.
+    /// For servers that let a client take nothing for so long. To the system such a client looks like one that is not there: it must
+    /// not end the connection sooner.
     #[must_use]
     pub fn patient_for(mut self, transfer_timeout: Duration) -> Listener {
         self.unanswered_max = DEAD_AFTER.max(transfer_timeout.saturating_add(ALIVE_AFTER));
