@@ -21,6 +21,11 @@ impl<S> Timed<S> {
         Timed { inner, wait, stalled: None }
     }
 
+    /// The socket itself: what is written there waits as it does.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
     fn timed<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.stalled = None;

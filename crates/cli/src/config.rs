@@ -57,7 +57,7 @@ pub const SETTINGS: [(&str, &str, &str); 34] = [
     (
         "transfer_timeout",
         "1min",
-        "A client of HTTP or Flight SQL that sends nothing more of a body, or takes nothing of an answer, for so long is gone.",
+        "A client that takes nothing of an answer, or of HTTP and Flight SQL sends nothing more of a body, for so long is gone.",
     ),
     (
         "flight_session_timeout",

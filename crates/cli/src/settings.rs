@@ -112,6 +112,7 @@ pub fn protocols(config: &Config, access: &Access, tls: Option<&Tls>) -> Result<
         statement_timeout: config.duration("statement_timeout")?,
         idle_timeout: config.duration("idle_timeout")?,
         transaction_idle_timeout: config.duration("transaction_idle_timeout")?,
+        transfer_timeout: config.duration("transfer_timeout")?,
         message_bytes_max: bytes(config, "message_bytes_max")? as usize,
         stop_wait: config.duration("stop_timeout")?,
     };
@@ -122,7 +123,7 @@ pub fn protocols(config: &Config, access: &Access, tls: Option<&Tls>) -> Result<
         connections_max: pg.connections_max,
         statement_timeout: pg.statement_timeout,
         header_timeout: config.duration("http_header_timeout")?,
-        transfer_timeout: config.duration("transfer_timeout")?,
+        transfer_timeout: pg.transfer_timeout,
         statement_bytes_max: pg.message_bytes_max,
         body_bytes_max: bytes(config, "body_bytes_max")?,
         metrics_on_loopback: config.switch("metrics_on_loopback")?,
@@ -138,7 +139,7 @@ pub fn protocols(config: &Config, access: &Access, tls: Option<&Tls>) -> Result<
         idle_timeout: pg.idle_timeout,
         transaction_idle_timeout: pg.transaction_idle_timeout,
         session_timeout: config.duration("flight_session_timeout")?,
-        transfer_timeout: config.duration("transfer_timeout")?,
+        transfer_timeout: pg.transfer_timeout,
         message_bytes_max: pg.message_bytes_max,
         stop_wait: pg.stop_wait,
         ..flight::ServerOptions::default()

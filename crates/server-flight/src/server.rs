@@ -145,6 +145,7 @@ impl Server {
     /// Listens. Refuses an address that others can reach unless clients must log in, over TLS.
     pub async fn bind(address: SocketAddr, options: ServerOptions, engine: Arc<Engine>) -> Result<Server> {
         let listener = Listener::bind(address, &options.access, options.tls.as_ref()).await?;
+        let listener = listener.patient_for(options.transfer_timeout);
         let (stop, stopping) = watch::channel(Stopping::No);
         let (at_work, work_ended) = mpsc::channel(1);
         let shared = Shared {

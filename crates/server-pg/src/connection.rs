@@ -7,7 +7,9 @@
 //! - Portals end with their transaction, and with the savepoint after which they were made once that is rolled back to.
 
 use crate::cancel::Registered;
+use crate::extended::{PORTALS, PREPARED};
 use crate::io::{Io, gone, is_gone, stalled};
+use crate::kept::Kept;
 use crate::portal::{Portal, Prepared};
 use crate::report::Reported;
 use crate::server::{ServerOptions, Shared};
@@ -15,7 +17,6 @@ use crate::wire::{Message, Severity};
 use alluvia_access::{Stopping, reached};
 use alluvia_query::{Command, Outcome, Session, Statement, TransactionStatus};
 use alluvia_types::{Error, ErrorKind, Result};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -51,8 +52,8 @@ pub(crate) struct Connection {
     pub(crate) session: Arc<Session>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reported: Reported,
-    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
-    pub(crate) portals: HashMap<String, Portal>,
+    pub(crate) prepared: Kept<Arc<Prepared>>,
+    pub(crate) portals: Kept<Portal>,
     /// An error came in the extended protocol, and Sync did not yet.
     pub(crate) skipping: bool,
     /// A transaction that the client did not begin: statements of one pipeline.
@@ -84,8 +85,8 @@ impl Connection {
             session,
             shared,
             reported: Reported::default(),
-            prepared: HashMap::new(),
-            portals: HashMap::new(),
+            prepared: Kept::new(&PREPARED),
+            portals: Kept::new(&PORTALS),
             skipping: false,
             implicit: false,
             until: None,
@@ -201,6 +202,8 @@ impl Connection {
                         self.io.out.error(Severity::Error, &error);
                         self.skipping = true;
                     }
+                    // A pipeline may be of any length before it is asked for its answers.
+                    self.io.flush_if_long().await?;
                 }
             }
         }
@@ -234,7 +237,7 @@ impl Connection {
                 self.warn("25P01", "there is no transaction in progress");
                 return Ok(Outcome::tagged("ROLLBACK"));
             }
-            Command::Deallocate(Some(name)) if self.prepared.contains_key(name) => {
+            Command::Deallocate(Some(name)) if self.prepared.contains(name) => {
                 self.prepared.remove(name);
                 return Ok(Outcome::tagged("DEALLOCATE"));
             }
@@ -256,7 +259,7 @@ impl Connection {
             Command::RollbackTo => {
                 // What was made since the savepoint is gone, as in PostgreSQL; what was made before stays, and goes on.
                 let kept = self.session.savepoints();
-                self.portals.retain(|_, portal| portal.savepoints < kept);
+                self.portals.retain(|portal| portal.savepoints < kept);
                 self.report_settings();
             }
             // RELEASE: what was made since belongs to what is around the savepoint.

@@ -5,18 +5,39 @@
 //! itself, as it would anyway.
 
 use crate::connection::Connection;
+use crate::kept::Bounds;
 use crate::portal::{Answer, Portal, Prepared, Sent, fields};
 use crate::types::{of_parameter, parameter, parameter_type};
 use crate::wire::{Bind, Describe, Message, Target};
 use alluvia_query::{Command, Described, TransactionStatus};
 use alluvia_types::{Error, ErrorKind, Result};
+use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Prepared statements that a connection may have.
-const PREPARED_MAX: usize = 10_000;
-/// Portals that a connection may have.
-const PORTALS_MAX: usize = 1_000;
+/// Prepared statements that a connection may have: their texts, and what is known of their columns.
+pub(crate) const PREPARED: Bounds = Bounds {
+    what: "prepared statements",
+    count_max: 10_000,
+    bytes_max: 16 << 20,
+    hint: "DEALLOCATE (or Close) those that are done with; the bytes of a statement without a name do not count",
+};
+/// Portals that a connection may have: the texts of their statements, and their values.
+pub(crate) const PORTALS: Bounds = Bounds {
+    what: "portals",
+    count_max: 1_000,
+    bytes_max: 16 << 20,
+    hint: "Close those that are done with, or end the transaction; the bytes of a portal without a name do not count",
+};
+/// What a column is counted as, beside its name.
+const COLUMN_BYTES: usize = 256;
+
+/// What is known of a statement, in bytes.
+fn bytes_of(described: &Described) -> usize {
+    let columns = described.columns.iter().flat_map(|columns| columns.fields());
+    let columns: usize = columns.map(|field| COLUMN_BYTES + field.name().len()).sum();
+    columns + described.parameters.len() * size_of::<DataType>()
+}
 
 impl Connection {
     /// Does what one message asks. An error makes the connection skip to the next Sync.
@@ -40,19 +61,15 @@ impl Connection {
     }
 
     fn parse(&mut self, name: String, sql: &str, types: Vec<u32>) -> Result<()> {
-        if !name.is_empty() && self.prepared.contains_key(&name) {
+        if !name.is_empty() && self.prepared.contains(&name) {
             return Err(Error::new(
                 ErrorKind::DuplicateStatement,
                 format!("there is a prepared statement {name} already"),
             ));
         }
-        if self.prepared.len() >= PREPARED_MAX {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                format!("{PREPARED_MAX} statements are prepared on this connection"),
-            )
-            .with_hint("DEALLOCATE those that are done with"));
-        }
+        let bytes = sql.len() + size_of_val(types.as_slice());
+        let with_name = name.len() + bytes;
+        self.prepared.check(&name, with_name)?;
         let mut statements = self.session.parse(sql)?;
         if statements.len() > 1 {
             return Err(Error::new(
@@ -61,7 +78,8 @@ impl Connection {
             ));
         }
         let statement = statements.pop();
-        self.prepared.insert(name, Arc::new(Prepared { statement, types, described: Mutex::new(None) }));
+        let prepared = Prepared { statement, types, bytes, described: Mutex::new(None) };
+        self.prepared.insert(name, with_name, Arc::new(prepared));
         self.io.out.plain(b'1');
         Ok(())
     }
@@ -72,8 +90,8 @@ impl Connection {
         })
     }
 
-    /// What a statement takes and gives; planned once.
-    async fn described(&mut self, prepared: &Prepared) -> Result<Option<Arc<Described>>> {
+    /// What a statement takes and gives; planned once, if there is room to keep it.
+    async fn described(&mut self, name: &str, prepared: &Prepared) -> Result<Option<Arc<Described>>> {
         let Some(statement) = &prepared.statement else { return Ok(None) };
         if let Some(known) = prepared.described.lock().as_ref() {
             return Ok(Some(Arc::clone(known)));
@@ -82,19 +100,21 @@ impl Connection {
         let session = Arc::clone(&self.session);
         let described = self.watched(async move { session.describe(statement, &known).await }).await?;
         let described = Arc::new(described);
-        *prepared.described.lock() = Some(Arc::clone(&described));
+        if self.prepared.grow(name, bytes_of(&described)) {
+            *prepared.described.lock() = Some(Arc::clone(&described));
+        }
         Ok(Some(described))
     }
 
     async fn bind(&mut self, bind: Bind) -> Result<()> {
         let Bind { portal, statement: name, formats, values, result_formats } = bind;
         let prepared = self.prepared(&name)?;
-        if !portal.is_empty() && self.portals.contains_key(&portal) {
+        if !portal.is_empty() && self.portals.contains(&portal) {
             return Err(Error::new(ErrorKind::DuplicateCursor, format!("there is a portal {portal} already")));
         }
-        if self.portals.len() >= PORTALS_MAX {
-            return Err(Error::new(ErrorKind::Busy, format!("{PORTALS_MAX} portals are open on this connection")));
-        }
+        let of_values: usize = values.iter().flatten().map(|value| value.len()).sum();
+        let bytes = portal.len() + prepared.bytes + of_values + size_of_val(result_formats.as_slice());
+        self.portals.check(&portal, bytes)?;
         let wanted = prepared.statement.as_ref().map_or(0, |statement| statement.parameters());
         if values.len() != wanted {
             return Err(Error::new(
@@ -116,10 +136,10 @@ impl Connection {
         let stated = |at: usize| prepared.types.get(at).copied().unwrap_or(0);
         // Bytes mean nothing without a type; a text is a literal without one, unless it is a list: its elements are of a type each.
         let is_list = |at: usize| values[at].as_ref().is_some_and(|value| value.first() == Some(&b'{'));
-        if (0..wanted).any(|at| stated(at) == 0 && (is_binary(at) || is_list(at))) {
-            self.described(&prepared).await?;
-        }
-        let described = prepared.described.lock().clone();
+        let described = match (0..wanted).any(|at| stated(at) == 0 && (is_binary(at) || is_list(at))) {
+            true => self.described(&name, &prepared).await?,
+            false => prepared.described.lock().clone(),
+        };
         let mut scalars = Vec::with_capacity(wanted);
         for (at, value) in values.into_iter().enumerate() {
             let type_oid = match (stated(at), &described) {
@@ -136,15 +156,16 @@ impl Connection {
             columns: described.and_then(|described| described.columns.clone()),
             begun: None,
             savepoints: self.session.savepoints(),
+            bytes,
         };
-        self.portals.insert(portal, portal_of);
+        self.portals.insert(portal, bytes, portal_of);
         self.io.out.plain(b'2');
         Ok(())
     }
 
     async fn describe_statement(&mut self, name: &str) -> Result<()> {
         let prepared = self.prepared(name)?;
-        let Some(described) = self.described(&prepared).await? else {
+        let Some(described) = self.described(name, &prepared).await? else {
             self.io.out.parameter_description(&[]);
             self.io.out.plain(b'n');
             return Ok(());
@@ -182,7 +203,7 @@ impl Connection {
     }
 
     async fn describe_portal(&mut self, name: &str) -> Result<()> {
-        if !name.is_empty() && !self.portals.contains_key(name) {
+        if !name.is_empty() && !self.portals.contains(name) {
             return self.describe_cursor(name).await;
         }
         let mut portal = self.take_portal(name)?;
@@ -195,7 +216,7 @@ impl Connection {
             Some(fields) => self.io.out.row_description(&fields),
             None => self.io.out.plain(b'n'),
         }
-        self.portals.insert(name.to_owned(), portal);
+        self.portals.insert(name.to_owned(), portal.bytes, portal);
         Ok(())
     }
 
@@ -212,7 +233,7 @@ impl Connection {
         let mut portal = self.take_portal(name)?;
         if portal.is_empty {
             self.io.out.plain(b'I');
-            self.portals.insert(name.to_owned(), portal);
+            self.portals.insert(name.to_owned(), portal.bytes, portal);
             return Ok(());
         }
         let mut is_kept = true;
@@ -243,7 +264,7 @@ impl Connection {
         }
         if is_kept {
             portal.savepoints = portal.savepoints.min(self.session.savepoints());
-            self.portals.insert(name.to_owned(), portal);
+            self.portals.insert(name.to_owned(), portal.bytes, portal);
         }
         Ok(())
     }

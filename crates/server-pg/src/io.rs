@@ -1,12 +1,19 @@
 //! A connection's bytes: a socket, with or without TLS.
+//!
+//! Invariants:
+//! - A client that takes nothing of what it is sent for `transfer_timeout` is gone, whatever waits for it to be sent.
+//! - Until a client has logged in its messages are short.
+//! - What was sent is not sent again, wherever sending was left off.
 
-use crate::wire::{First, Message, Out, first, next};
+use crate::wire::{First, Input, Message, Out, STRANGER_BYTES_MAX};
+use alluvia_access::Timed;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::{Buf, BytesMut};
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -15,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 pub(crate) const SEND_BYTES: usize = 64 << 10;
 /// What is read ahead of use while a statement runs.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
-/// Buffers that grew beyond this are given back when they are empty.
+/// What waits to be sent is in a buffer that is given back when it is empty, if it grew beyond this.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A socket.
@@ -61,8 +68,8 @@ impl AsyncWrite for Socket {
 
 /// Messages in and out of a socket.
 pub(crate) struct Io {
-    pub(crate) socket: Socket,
-    input: BytesMut,
+    pub(crate) socket: Timed<Socket>,
+    input: Input,
     pub(crate) out: Out,
     message_bytes_max: usize,
 }
@@ -89,8 +96,15 @@ fn failed(error: io::Error) -> Error {
 }
 
 impl Io {
-    pub(crate) fn new(socket: Socket, message_bytes_max: usize) -> Io {
-        Io { socket, input: BytesMut::with_capacity(8 << 10), out: Out::default(), message_bytes_max }
+    /// Of a client that has not logged in. It is gone if it takes nothing for `transfer_timeout`.
+    pub(crate) fn new(socket: Socket, transfer_timeout: Duration) -> Io {
+        let socket = Timed::new(socket, transfer_timeout);
+        Io { socket, input: Input::new(), out: Out::default(), message_bytes_max: STRANGER_BYTES_MAX }
+    }
+
+    /// The client has logged in, and may send messages of so many bytes.
+    pub(crate) fn logged_in(&mut self, message_bytes_max: usize) {
+        self.message_bytes_max = message_bytes_max;
     }
 
     /// Bytes that came and were not read: before TLS begins there may be none.
@@ -100,10 +114,11 @@ impl Io {
 
     /// The socket itself, if it is in the clear.
     pub(crate) fn take_plain(&mut self) -> Option<TcpStream> {
-        match std::mem::replace(&mut self.socket, Socket::None(tokio::io::empty())) {
+        let socket = self.socket.inner_mut();
+        match std::mem::replace(socket, Socket::None(tokio::io::empty())) {
             Socket::Plain(stream) => Some(stream),
             other => {
-                self.socket = other;
+                *socket = other;
                 None
             }
         }
@@ -112,7 +127,7 @@ impl Io {
     /// The first message of the connection.
     pub(crate) async fn first(&mut self) -> Result<First> {
         loop {
-            if let Some(first) = first(&mut self.input)? {
+            if let Some(first) = self.input.first()? {
                 return Ok(first);
             }
             self.fill().await?;
@@ -122,7 +137,7 @@ impl Io {
     /// The next message. Everything that waits to be sent is sent before it is waited for.
     pub(crate) async fn next(&mut self) -> Result<Message> {
         loop {
-            if let Some(message) = next(&mut self.input, self.message_bytes_max)? {
+            if let Some(message) = self.input.next(self.message_bytes_max)? {
                 return Ok(message);
             }
             self.flush().await?;
@@ -133,7 +148,7 @@ impl Io {
     /// A message that is already here. Does not send, so it can be dropped at any time.
     pub(crate) async fn receive(&mut self) -> Result<Message> {
         loop {
-            if let Some(message) = next(&mut self.input, self.message_bytes_max)? {
+            if let Some(message) = self.input.next(self.message_bytes_max)? {
                 return Ok(message);
             }
             self.fill().await?;
@@ -142,15 +157,11 @@ impl Io {
 
     /// The kind of the next message, if its first byte is here.
     pub(crate) fn peek(&self) -> Option<u8> {
-        self.input.first().copied()
+        self.input.peek()
     }
 
     async fn fill(&mut self) -> Result<()> {
-        if self.input.is_empty() && self.input.capacity() > KEPT_BYTES_MAX {
-            self.input = BytesMut::with_capacity(8 << 10);
-        }
-        self.input.reserve(4 << 10);
-        match self.socket.read_buf(&mut self.input).await {
+        match self.socket.read_buf(self.input.room()).await {
             Ok(0) => Err(gone()),
             Ok(_) => Ok(()),
             Err(error) => Err(failed(error)),
@@ -162,10 +173,11 @@ impl Io {
         if self.out.bytes.is_empty() {
             return Ok(());
         }
-        self.socket.write_all(&self.out.bytes).await.map_err(failed)?;
+        // Looked at first: what was taken does not count any more.
+        let is_large = self.out.bytes.capacity() > KEPT_BYTES_MAX;
+        self.socket.write_all_buf(&mut self.out.bytes).await.map_err(failed)?;
         self.socket.flush().await.map_err(failed)?;
-        self.out.bytes.clear();
-        if self.out.bytes.capacity() > KEPT_BYTES_MAX {
+        if is_large {
             self.out.bytes = BytesMut::new();
         }
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - This room only translates: it never touches storage, and one connection is one session.
-//! - What a client sends is bounded before memory is spent on it: message length, connections, time to log in, wrong passwords.
+//! - What a client sends is bounded before memory is spent on it: message length, connections, time to log in, wrong passwords; so is
+//!   what is kept for it, and what waits for it to be sent.
 //! - A statement that fails is told with its SQLSTATE, and ReadyForQuery says where the session's transaction stands.
 //! - A client that goes away, or stops, cancels what runs for it; a batch that is committing is waited for.
 //!
@@ -13,10 +14,12 @@ mod connection;
 mod copy;
 mod extended;
 mod io;
+mod kept;
 mod portal;
 mod report;
 mod server;
 mod simple;
+mod starting;
 mod startup;
 mod types;
 mod wire;

@@ -17,6 +17,8 @@ pub(crate) struct Prepared {
     pub(crate) statement: Option<Statement>,
     /// The types of its parameters as the client stated them; 0 where it did not.
     pub(crate) types: Vec<u32>,
+    /// Of its text and these types.
+    pub(crate) bytes: usize,
     /// Found when it is first asked for: finding it plans the statement.
     pub(crate) described: Mutex<Option<Arc<Described>>>,
 }
@@ -33,6 +35,8 @@ pub(crate) struct Portal {
     pub(crate) begun: Option<Answer>,
     /// Savepoints that its transaction had when it was made, but for those that were released since: it goes with the last of them.
     pub(crate) savepoints: usize,
+    /// Of its name, its statement and its values.
+    pub(crate) bytes: usize,
 }
 
 /// A statement's answer on its way to the client.

@@ -1,19 +1,18 @@
 //! Listening, and the life of connections.
 //!
 //! Invariants:
-//! - Connections that have not logged in are few, and the oldest of them makes room for a new one: however many are opened and left,
-//!   who logs in at once gets in, and who is logged in is not touched.
+//! - Connections that have not logged in are few ([`Starting`]): however many are opened and left, who logs in at once gets in, and who
+//!   is logged in is not touched.
 //! - Stopping: idle connections end at once; statements have a time to finish, are then cancelled, and are waited for.
 
 use crate::cancel::Cancels;
 use crate::io::{Io, Socket};
+use crate::starting::Starting;
 use crate::startup::start;
 use alluvia_access::{Access, Attempts, Decoys, Listener, Stopping, Tls};
 use alluvia_query::Session;
 use alluvia_types::{Clock, Result, SystemClock};
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -49,7 +48,9 @@ pub struct ServerOptions {
     pub idle_timeout: Duration,
     /// Likewise one with an open transaction, or with a statement whose rows were not taken to their end.
     pub transaction_idle_timeout: Duration,
-    /// The longest message.
+    /// A client that takes nothing of what it is sent for so long is gone.
+    pub transfer_timeout: Duration,
+    /// The longest message of a client that has logged in.
     pub message_bytes_max: usize,
     /// What running statements get to finish when the server stops.
     pub stop_wait: Duration,
@@ -76,6 +77,7 @@ impl Default for ServerOptions {
             statement_timeout: Duration::from_secs(3_600),
             idle_timeout: Duration::from_secs(8 * 3_600),
             transaction_idle_timeout: Duration::from_secs(600),
+            transfer_timeout: Duration::from_secs(60),
             message_bytes_max: 64 << 20,
             stop_wait: Duration::from_secs(10),
         }
@@ -91,7 +93,7 @@ pub(crate) struct Shared {
     pub(crate) clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
     pub(crate) logged_in: AtomicUsize,
-    starting: Mutex<VecDeque<(u64, AbortHandle)>>,
+    starting: Starting,
 }
 
 impl Shared {
@@ -100,11 +102,6 @@ impl Shared {
         let count = self.logged_in.fetch_add(1, Ordering::SeqCst);
         let place = LoggedIn(Arc::clone(self));
         (count < self.options.connections_max).then_some(place)
-    }
-
-    /// The connection is not among those that make room for others any more.
-    pub(crate) fn started(&self, number: u64) {
-        self.starting.lock().retain(|(other, _)| *other != number);
     }
 }
 
@@ -139,6 +136,7 @@ impl Server {
         sessions: impl Fn() -> Session + Send + Sync + 'static,
     ) -> Result<Server> {
         let listener = Listener::bind(address, &options.access, options.tls.as_ref()).await?;
+        let listener = listener.patient_for(options.transfer_timeout);
         let (stop, stopping) = watch::channel(Stopping::No);
         let shared = Shared {
             options,
@@ -148,7 +146,7 @@ impl Server {
             clock: SystemClock::default(),
             stop: stopping,
             logged_in: AtomicUsize::new(0),
-            starting: Mutex::default(),
+            starting: Starting::new(STARTING_MAX),
         };
         Ok(Server { listener, shared: Arc::new(shared), stop })
     }
@@ -177,15 +175,8 @@ impl Server {
                 };
                 number += 1;
                 let span = tracing::info_span!(parent: None, "connection", protocol = "postgresql", %peer);
-                let handle = tasks.spawn(connect(stream, peer, number, Arc::clone(&shared)).instrument(span));
-                let mut starting = shared.starting.lock();
-                // It may have started, and ended, already: then it is only forgotten later.
-                starting.push_back((number, handle));
-                if starting.len() > STARTING_MAX
-                    && let Some((_, oldest)) = starting.pop_front()
-                {
-                    oldest.abort();
-                }
+                let connected = connect(stream, peer, number, Arc::clone(&shared)).instrument(span);
+                shared.starting.begin(number, || tasks.spawn(connected));
             }
             drop(listener);
             let waits = (shared.options.stop_wait, LAST_WAIT + LAST_WAIT);
@@ -198,10 +189,10 @@ impl Server {
 
 /// One connection from its first byte to its last.
 async fn connect(stream: TcpStream, peer: SocketAddr, number: u64, shared: Arc<Shared>) {
-    let io = Io::new(Socket::Plain(stream), shared.options.message_bytes_max);
+    let io = Io::new(Socket::Plain(stream), shared.options.transfer_timeout);
     let limit = shared.options.authentication_timeout;
     let started = timeout(limit, start(io, peer, Arc::clone(&shared))).await;
-    shared.started(number);
+    shared.starting.ended(number);
     if let Ok(Some((connection, place))) = started {
         connection.serve(LAST_WAIT).await;
         drop(place);

@@ -51,6 +51,7 @@ impl Connection {
                 self.run(commit).await?;
             }
             self.io.out.complete(&tag);
+            self.io.flush_if_long().await?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A connection's start: TLS, who it is, what it wants set.
 //!
 //! Invariants:
-//! - Nothing of the database is told, and no session made, before a client has logged in.
+//! - Nothing of the database is told, and no session made, before a client has logged in; what it sends until then is short.
 //! - Who gives wrong passwords waits, longer each time, and is refused after many: guessing is slow, whatever the number of
 //!   connections.
 //! - Settings of the start are as SET takes them: one that is not known ends the connection.
@@ -44,6 +44,7 @@ pub(crate) async fn start(mut io: Io, peer: SocketAddr, shared: Arc<Shared>) -> 
                 let _ = io.flush().await;
                 return None;
             };
+            io.logged_in(shared.options.message_bytes_max);
             let connection = open(io, parameters, peer, &shared).await?;
             Some((connection, place))
         }
@@ -283,7 +284,7 @@ impl Io {
         Fut: Future<Output = Result<tokio_rustls::server::TlsStream<tokio::net::TcpStream>>>,
     {
         let Some(stream) = self.take_plain() else { return Err(Error::internal("TLS within TLS")) };
-        self.socket = Socket::Tls(Box::new(accept(stream).await?));
+        *self.socket.inner_mut() = Socket::Tls(Box::new(accept(stream).await?));
         Ok(())
     }
 }

@@ -9,6 +9,8 @@ const GSS_REQUEST: u32 = 80_877_104;
 const CANCEL_REQUEST: u32 = 80_877_102;
 /// The longest first message, as in PostgreSQL.
 const FIRST_BYTES_MAX: usize = 10_000;
+/// The longest message of a client that has not logged in, as in PostgreSQL.
+pub(crate) const STRANGER_BYTES_MAX: usize = 65_535;
 
 /// The first message of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,13 +140,12 @@ pub(crate) fn next(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<Mes
             ErrorKind::Protocol,
             format!("a message of {length} bytes is longer than the {bytes_max} that this server takes"),
         )
-        .with_hint(
-            "send less at once: COPY streams any number of rows; the bound is message_bytes_max of the server",
-        ));
+        .with_hint(format!(
+            "send less at once: COPY streams any number of rows; the bound is message_bytes_max of the server, and \
+             {STRANGER_BYTES_MAX} until the client has logged in"
+        )));
     }
     if buffer.len() < length + 1 {
-        // Room for the rest, so that a large message is not copied again and again.
-        buffer.reserve(length + 1 - buffer.len());
         return Ok(None);
     }
     let mut body = buffer.split_to(length + 1).freeze();

@@ -5,7 +5,8 @@ use alluvia_access::{Access, Passwords, Tls, Verifier};
 use alluvia_server_pg::{Server, ServerOptions};
 use alluvia_types::ErrorKind;
 
-fn passwords() -> Access {
+/// One user, with a password.
+pub fn passwords() -> Access {
     let mut passwords = Passwords::default();
     passwords.set("alluvia", Verifier::new("right \u{e4}").unwrap());
     let again = Passwords::parse(&passwords.to_text()).unwrap();

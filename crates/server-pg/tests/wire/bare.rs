@@ -8,24 +8,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A connection without a driver.
-pub struct Bare(TcpStream);
+pub struct Bare(pub TcpStream);
 
 impl Bare {
-    async fn connect(served: &Served) -> Bare {
+    /// Has said nothing yet.
+    pub async fn connect(served: &Served) -> Bare {
         Bare(TcpStream::connect(served.address).await.unwrap())
     }
 
     /// Logs in, up to the first ReadyForQuery.
     pub async fn start(served: &Served) -> Bare {
         let mut bare = Bare::connect(served).await;
-        let mut body = (3u32 << 16).to_be_bytes().to_vec();
-        body.extend_from_slice(b"user\0me\0\0");
-        bare.send_raw(&[&(body.len() as u32 + 4).to_be_bytes()[..], &body].concat()).await;
+        bare.send_raw(&startup("me")).await;
         assert_eq!(bare.until_ready().await.last().unwrap().1, b"I");
         bare
     }
 
-    async fn send_raw(&mut self, bytes: &[u8]) {
+    pub async fn send_raw(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
     }
 
@@ -61,7 +60,14 @@ impl Bare {
     }
 }
 
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+/// The first message of who wants a session.
+pub fn startup(user: &str) -> Vec<u8> {
+    let body = [&(3u32 << 16).to_be_bytes()[..], b"user\0", user.as_bytes(), b"\0\0"].concat();
+    [&(body.len() as u32 + 4).to_be_bytes()[..], &body].concat()
+}
+
+/// Any later one.
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
 }
 

@@ -8,6 +8,7 @@ mod copy;
 mod descriptors;
 mod extended;
 mod fuzz;
+mod greed;
 mod limits;
 mod progress;
 #[path = "../../../access/tests/support/random.rs"]
