@@ -22,6 +22,9 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// What is known of a role's password; `None` if it has none, or if there is no such role.
     fn verifier(&self, role: &str) -> Option<Verifier>;
 
+    /// Whether `user` may log in, as [`Directory::admit`] decides it; nothing is written.
+    fn may_log_in(&self, user: &str) -> Result<()>;
+
     /// A client has shown that it is `user`: gives whether it may log in. `protocol` is one of a session's `Client`.
     fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()>;
 
