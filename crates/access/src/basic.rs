@@ -152,11 +152,13 @@ mod tests {
         assert!(!checked.check(&passwords, "role", "right"));
         *roles.0.lock() = Some(good.clone());
         assert!(checked.check(&passwords, "role", "right"));
-        passwords.check_again("role", &good).unwrap();
+        passwords.check_again("role", Some(&good)).unwrap();
         *roles.0.lock() = Verifier::new("right").ok();
         // The same password, set again, is another.
-        assert_eq!(passwords.check_again("role", &good).unwrap_err().kind(), ErrorKind::Authentication);
-        assert!(passwords.check_again("nobody", &good).is_err());
+        assert_eq!(passwords.check_again("role", Some(&good)).unwrap_err().kind(), ErrorKind::Authentication);
+        assert!(
+            passwords.check_again("nobody", Some(&good)).is_err() && passwords.check_again("nobody", None).is_err()
+        );
     }
 
     #[test]

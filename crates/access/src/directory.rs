@@ -17,7 +17,7 @@ pub enum LogIn {
     Request,
 }
 
-/// The port to them. Its calls may block: they read and write what is kept on disk.
+/// The port to them. What is told to the audit log may block: it is on disk before it is answered.
 pub trait Directory: fmt::Debug + Send + Sync {
     /// What is known of a role's password; `None` if it has none, or if there is no such role.
     fn verifier(&self, role: &str) -> Option<Verifier>;

@@ -98,8 +98,9 @@ impl Passwords {
     }
 
     /// Refuses whoever would not be let in today as they were then, when `known` was what was known of their password.
-    pub fn check_again(&self, user: &str, known: &Verifier) -> Result<()> {
-        if self.verifier(user).as_ref() != Some(known) {
+    pub fn check_again(&self, user: &str, known: Option<&Verifier>) -> Result<()> {
+        let verifier = self.verifier(user);
+        if verifier.is_none() || verifier.as_ref() != known {
             let message = format!("user {user:?} has another password by now, or none");
             return Err(Error::new(ErrorKind::Authentication, message).with_hint("log in again"));
         }
