@@ -1,7 +1,8 @@
 //! Passwords that come in the clear, as HTTP's Basic sends them (over TLS, or on loopback).
 //!
 //! Invariants:
-//! - A user who does not exist costs the same work as one whose password is wrong.
+//! - A user who does not exist costs the same work as one whose password is wrong, if their verifier is of our own making: one with more
+//!   iterations costs more.
 //! - A right password is worked out once: after that its tag under a key of this process is compared, since a client sends it with
 //!   every request. A tag tells nothing of the password without the key, and goes with the process.
 //! - What was right is so no longer once the user has another password, or none.

@@ -5,7 +5,7 @@
 //! - A user who does not exist is answered as one whose password is wrong, in the same steps and with the same work; the salt is made
 //!   from the name and a key of this process, so that asking again gives the same one.
 //! - Proofs are compared in constant time.
-//! - Nobody decides what the server works: a verifier with fewer iterations than ours, or with more than [`ITERATIONS_MAX`], is refused
+//! - No client decides how long the server works: a verifier with fewer iterations than ours, or with more than [`ITERATIONS_MAX`], is refused
 //!   where it is set, and lets nobody in where it stands already ([`Verifier::check`]).
 //!
 //! What a client is told before it proves anything is a salt and a number of iterations. For names that nobody has, these look as our
