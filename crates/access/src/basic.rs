@@ -1,7 +1,8 @@
 //! Passwords that come in the clear, as HTTP's Basic sends them (over TLS, or on loopback).
 //!
 //! Invariants:
-//! - A user who does not exist costs the same work as one whose password is wrong.
+//! - A user who does not exist costs the same work as one whose password is wrong, if their verifier is of our own making: one with more
+//!   iterations costs more.
 //! - A right password is worked out once: after that its tag under a key of this process is compared, since a client sends it with
 //!   every request. A tag tells nothing of the password without the key, and goes with the process.
 //! - What was right is so no longer once the user has another password, or none.
@@ -95,7 +96,7 @@ impl Checked {
 mod tests {
     use super::*;
     use crate::directory::{Directory, LogIn};
-    use alluvia_types::Result;
+    use alluvia_types::{Error, ErrorKind, Result};
     use std::net::IpAddr;
     use std::sync::Arc;
 
@@ -106,6 +107,13 @@ mod tests {
     impl Directory for Roles {
         fn verifier(&self, role: &str) -> Option<Verifier> {
             (role == "role").then(|| self.0.lock().clone()).flatten()
+        }
+
+        fn may_log_in(&self, role: &str) -> Result<()> {
+            match role {
+                "role" => Ok(()),
+                _ => Err(Error::new(ErrorKind::Authentication, "not them")),
+            }
         }
 
         fn admit(&self, _: &str, _: &'static str, _: IpAddr, _: LogIn) -> Result<()> {
@@ -130,6 +138,28 @@ mod tests {
         assert!(checked.check(&passwords, "role", "new") && checked.is_known("me", "mine"));
         *roles.0.lock() = None;
         assert!(!checked.is_known("role", "new") && !checked.check(&passwords, "role", "new"));
+    }
+
+    #[test]
+    fn a_verifier_that_costs_too_much_is_never_worked_out() {
+        let roles = Arc::new(Roles::default());
+        let passwords = Passwords::default().with_directory(Arc::clone(&roles) as Arc<dyn Directory>);
+        let checked = Checked::new().unwrap();
+        let good = Verifier::new("right").unwrap();
+        let costly = good.to_string().replace("$4096:", "$4294967295:");
+        *roles.0.lock() = Verifier::parse(&costly);
+        assert!(roles.verifier("role").is_some() && passwords.verifier("role").is_none());
+        // With these iterations it would take an hour.
+        assert!(!checked.check(&passwords, "role", "right"));
+        *roles.0.lock() = Some(good.clone());
+        assert!(checked.check(&passwords, "role", "right"));
+        passwords.check_again("role", Some(&good)).unwrap();
+        *roles.0.lock() = Verifier::new("right").ok();
+        // The same password, set again, is another.
+        assert_eq!(passwords.check_again("role", Some(&good)).unwrap_err().kind(), ErrorKind::Authentication);
+        assert!(
+            passwords.check_again("nobody", Some(&good)).is_err() && passwords.check_again("nobody", None).is_err()
+        );
     }
 
     #[test]

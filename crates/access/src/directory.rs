@@ -17,10 +17,13 @@ pub enum LogIn {
     Request,
 }
 
-/// The port to them. Its calls may block: they read and write what is kept on disk.
+/// The port to them. What is told to the audit log may block: it is on disk before it is answered.
 pub trait Directory: fmt::Debug + Send + Sync {
     /// What is known of a role's password; `None` if it has none, or if there is no such role.
     fn verifier(&self, role: &str) -> Option<Verifier>;
+
+    /// Whether `user` may log in, as [`Directory::admit`] decides it; nothing is written.
+    fn may_log_in(&self, user: &str) -> Result<()>;
 
     /// A client has shown that it is `user`: gives whether it may log in. `protocol` is one of a session's `Client`.
     fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()>;

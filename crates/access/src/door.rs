@@ -3,6 +3,8 @@
 //! Invariants:
 //! - An address that is refused cannot go on guessing: it is refused before anything tells a right password from a wrong one.
 //! - A wrong password is in the audit log before its sender is told, and so is a log-in.
+//! - No more passwords than [`WORKED_OUT_AT_ONCE`] are worked out at once, also where those who sent them have gone: the work cannot be
+//!   stopped, so it holds its turn itself.
 
 use crate::attempts::Attempts;
 use crate::basic::Checked;
@@ -23,7 +25,7 @@ const WORKED_OUT_AT_ONCE: usize = 2;
 #[derive(Debug)]
 pub struct Door {
     checked: Arc<Checked>,
-    working_out: Semaphore,
+    working_out: Arc<Semaphore>,
 }
 
 /// Who stands there.
@@ -53,7 +55,7 @@ pub struct Turned {
 impl Door {
     /// With nobody known yet.
     pub fn new() -> Result<Door> {
-        Ok(Door { checked: Arc::new(Checked::new()?), working_out: Semaphore::new(WORKED_OUT_AT_ONCE) })
+        Ok(Door { checked: Arc::new(Checked::new()?), working_out: Arc::new(Semaphore::new(WORKED_OUT_AT_ONCE)) })
     }
 
     /// Lets in whoever shows the right password and may log in. The rest wait, longer each time. `now` is monotonic.
@@ -70,21 +72,22 @@ impl Door {
         if self.checked.is_known(user, password) {
             return admit(passwords, shown).await;
         }
-        let wait = {
-            let _turn = self.working_out.acquire().await;
-            if self.checked.is_known(user, password) {
-                return admit(passwords, shown).await;
-            }
-            let wait = attempts.admit(peer, user, now()).map_err(too_many)?;
-            let (checked, all) = (Arc::clone(&self.checked), passwords.clone());
-            let (name, secret) = (user.to_owned(), password.to_owned());
-            let is_right = spawn_blocking(move || checked.check(&all, &name, &secret)).await;
-            if is_right.unwrap_or(false) {
-                attempts.right(peer, user);
-                return admit(passwords, shown).await;
-            }
-            wait
-        };
+        let turn = Arc::clone(&self.working_out).acquire_owned().await;
+        if self.checked.is_known(user, password) {
+            drop(turn);
+            return admit(passwords, shown).await;
+        }
+        let wait = attempts.admit(peer, user, now()).map_err(too_many)?;
+        let (checked, all) = (Arc::clone(&self.checked), passwords.clone());
+        let (name, secret) = (user.to_owned(), password.to_owned());
+        let is_right = spawn_blocking(move || {
+            let _turn = turn;
+            checked.check(&all, &name, &secret)
+        });
+        if is_right.await.unwrap_or(false) {
+            attempts.right(peer, user);
+            return admit(passwords, shown).await;
+        }
         let (all, name) = (passwords.clone(), user.to_owned());
         drop(spawn_blocking(move || all.refused(&name, protocol, peer, "wrong password")).await);
         tracing::warn!(%peer, user, "a wrong password");
@@ -101,4 +104,70 @@ async fn admit(passwords: &Passwords, shown: Shown<'_>) -> Result<(), Turned> {
     let admitted = spawn_blocking(move || passwords.admit(&user, protocol, peer, kind)).await;
     let admitted = admitted.unwrap_or_else(|error| Err(Error::internal(format!("a log-in failed: {error}"))));
     admitted.map_err(|error| Turned { error, is_for_many: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Directory;
+    use crate::scram::Verifier;
+    use parking_lot::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    /// Nobody is there, which takes until the gate opens to find out.
+    #[derive(Debug)]
+    struct Gated {
+        inside: AtomicUsize,
+        gate: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Directory for Gated {
+        fn verifier(&self, _: &str) -> Option<Verifier> {
+            self.inside.fetch_add(1, Ordering::SeqCst);
+            // It opens when whoever would send goes.
+            let _ = self.gate.lock().recv();
+            None
+        }
+
+        fn may_log_in(&self, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn admit(&self, _: &str, _: &'static str, _: IpAddr, _: LogIn) -> Result<()> {
+            Ok(())
+        }
+
+        fn refused(&self, _: &str, _: &'static str, _: IpAddr, _: &str) {}
+    }
+
+    #[tokio::test]
+    async fn what_is_worked_out_holds_its_turn_also_when_its_client_has_gone() {
+        let (opens, gate) = mpsc::channel();
+        let roles = Arc::new(Gated { inside: AtomicUsize::new(0), gate: Mutex::new(gate) });
+        let passwords = Passwords::default().with_directory(Arc::clone(&roles) as Arc<dyn Directory>);
+        let (door, attempts) = (Arc::new(Door::new().unwrap()), Arc::<Attempts>::default());
+        let ask = || {
+            let (door, passwords, attempts) = (Arc::clone(&door), passwords.clone(), Arc::clone(&attempts));
+            tokio::spawn(async move {
+                let (peer, kind) = (IpAddr::from([10, 0, 0, 1]), LogIn::Request);
+                let shown = Shown { user: "role", password: "word", protocol: "http", peer, kind };
+                door.let_in(&passwords, &attempts, shown, &|| Duration::ZERO).await
+            })
+        };
+        let clients: Vec<_> = (0..5).map(|_| ask()).collect();
+        while roles.inside.load(Ordering::SeqCst) < WORKED_OUT_AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+        for client in clients {
+            client.abort();
+            assert!(client.await.is_err(), "nobody was answered");
+        }
+        assert_eq!(door.working_out.available_permits(), 0, "the work goes on");
+        let another = ask();
+        drop(opens);
+        let turned = another.await.unwrap().unwrap_err();
+        assert_eq!((turned.error.kind(), turned.is_for_many), (ErrorKind::Authentication, false));
+        assert_eq!(roles.inside.load(Ordering::SeqCst), WORKED_OUT_AT_ONCE + 1);
+    }
 }

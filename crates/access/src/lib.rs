@@ -1,5 +1,5 @@
 //! Who may connect, whatever the protocol: users, roles of the database and what is known of their passwords, wrong passwords by
-//! address, certificates, which addresses may be listened on, and how; places of connections, and how servers end.
+//! network and role, certificates, which addresses may be listened on, and how; places of connections, and how servers end.
 //!
 //! Invariants:
 //! - A password is never kept, only a verifier from which it cannot be had; what is compared is compared in constant time.
@@ -11,6 +11,7 @@ mod basic;
 mod directory;
 mod door;
 mod listening;
+mod pace;
 mod passwords;
 mod places;
 mod scram;

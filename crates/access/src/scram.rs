@@ -5,6 +5,12 @@
 //! - A user who does not exist is answered as one whose password is wrong, in the same steps and with the same work; the salt is made
 //!   from the name and a key of this process, so that asking again gives the same one.
 //! - Proofs are compared in constant time.
+//! - No client decides how long the server works: a verifier with fewer iterations than ours, or with more than [`ITERATIONS_MAX`], is refused
+//!   where it is set, and lets nobody in where it stands already ([`Verifier::check`]).
+//!
+//! What a client is told before it proves anything is a salt and a number of iterations. For names that nobody has, these look as our
+//! own verifiers' do. So two things still tell that a role exists: a verifier that was made elsewhere, with a salt of another length or
+//! other iterations; and that the salt of a name stays the same over a restart, since the key of those who do not exist is new then.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use base64::Engine;
@@ -16,8 +22,15 @@ use std::num::NonZeroU32;
 
 /// The name of the mechanism.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
-const ITERATIONS: u32 = 4096;
+/// What a verifier begins with.
+const PREFIX: &str = "SCRAM-SHA-256$";
+/// Of our own verifiers, and the fewest that are taken: what RFC 7677 asks for.
+const ITERATIONS: NonZeroU32 = NonZeroU32::new(4_096).expect("it is not zero");
+/// The most: each password that comes in the clear costs so many, tens of milliseconds of a core.
+const ITERATIONS_MAX: NonZeroU32 = NonZeroU32::new(100_000).expect("it is not zero");
 const SALT_BYTES: usize = 16;
+/// The longest salt that is taken: it is kept with the definitions, and sent to whoever says the name.
+const SALT_BYTES_MAX: usize = 64;
 const KEY_BYTES: usize = 32;
 
 /// What a server knows of a password.
@@ -40,15 +53,14 @@ impl fmt::Display for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [salt, stored, server] =
             [&self.salt[..], &self.stored_key, &self.server_key].map(|bytes| BASE64.encode(bytes));
-        write!(f, "{MECHANISM}${}:{salt}${stored}:{server}", self.iterations)
+        write!(f, "{PREFIX}{}:{salt}${stored}:{server}", self.iterations)
     }
 }
 
 impl Verifier {
     /// Of a password, with a new salt.
     pub fn new(password: &str) -> Result<Verifier> {
-        let iterations = NonZeroU32::new(ITERATIONS).ok_or_else(|| Error::internal("no iterations"))?;
-        Ok(Verifier::with(password, &random::<SALT_BYTES>()?, iterations))
+        Ok(Verifier::with(password, &random::<SALT_BYTES>()?, ITERATIONS))
     }
 
     fn with(password: &str, salt: &[u8], iterations: NonZeroU32) -> Verifier {
@@ -71,9 +83,40 @@ impl Verifier {
         is_same(&other.stored_key, &self.stored_key)
     }
 
-    /// Reads what `Display` writes.
+    /// The verifier that somebody gives in the place of a password; `None` of a password. What begins as a verifier and is none that
+    /// can be used is refused.
+    pub fn given(text: &str) -> Result<Option<Verifier>> {
+        if !text.trim().starts_with(PREFIX) {
+            return Ok(None);
+        }
+        let verifier = Verifier::parse(text).ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidSetting,
+                format!("what begins with {PREFIX} is a verifier, and this one cannot be read"),
+            )
+            .with_hint(format!("it is {PREFIX}iterations:salt$stored:server; or give the password itself"))
+        })?;
+        verifier.check().map(|()| Some(verifier))
+    }
+
+    /// Refuses one that must not be worked out.
+    pub fn check(&self) -> Result<()> {
+        let refused = |what: String| {
+            Err(Error::new(ErrorKind::InvalidSetting, format!("the verifier of the password has {what}"))
+                .with_hint("set the password itself, or a verifier within these bounds"))
+        };
+        if !(ITERATIONS..=ITERATIONS_MAX).contains(&self.iterations) {
+            return refused(format!("{} iterations: {ITERATIONS} to {ITERATIONS_MAX} are taken", self.iterations));
+        }
+        if self.salt.is_empty() || self.salt.len() > SALT_BYTES_MAX {
+            return refused(format!("a salt of {} bytes: 1 to {SALT_BYTES_MAX} are taken", self.salt.len()));
+        }
+        Ok(())
+    }
+
+    /// Reads what `Display` writes, whether or not it may be used.
     pub fn parse(text: &str) -> Option<Verifier> {
-        let rest = text.trim().strip_prefix(MECHANISM)?.strip_prefix('$')?;
+        let rest = text.trim().strip_prefix(PREFIX)?;
         let (derivation, keys) = rest.split_once('$')?;
         let (iterations, salt) = derivation.split_once(':')?;
         let (stored, server) = keys.split_once(':')?;
@@ -131,11 +174,11 @@ impl Decoys {
         Ok(Decoys { key: random()? })
     }
 
-    /// A verifier that no password meets.
+    /// A verifier that no password meets, with a salt and iterations as [`Verifier::new`] makes them.
     pub fn verifier(&self, user: &str) -> Verifier {
         let salt = sign(&self.key, user.as_bytes());
         Verifier {
-            iterations: NonZeroU32::new(ITERATIONS).unwrap_or(NonZeroU32::MIN),
+            iterations: ITERATIONS,
             salt: salt[..SALT_BYTES].to_vec(),
             stored_key: sign(&self.key, &salt),
             server_key: sign(&self.key, b"server"),
@@ -252,5 +295,48 @@ mod tests {
         }
         assert_ne!(random_password().unwrap(), random_password().unwrap());
         assert_eq!(Verifier::parse("SCRAM-SHA-256$0:AA==$AA==:AA=="), None);
+    }
+
+    #[test]
+    fn a_verifier_that_would_cost_too_much_or_too_little_is_refused() {
+        let key = BASE64.encode([7; KEY_BYTES]);
+        let text = |iterations: &str, salt: &[u8]| format!("{PREFIX}{iterations}:{}${key}:{key}", BASE64.encode(salt));
+        for (iterations, salt, refused) in [
+            ("4096", 16, None),
+            ("100000", 1, None),
+            ("4096", 64, None),
+            ("4095", 16, Some("4095 iterations: 4096 to 100000 are taken")),
+            ("1", 16, Some("1 iterations")),
+            ("100001", 16, Some("100001 iterations")),
+            ("4294967295", 16, Some("4294967295 iterations")),
+            ("4096", 0, Some("a salt of 0 bytes")),
+            ("4096", 65, Some("a salt of 65 bytes: 1 to 64")),
+            ("0", 16, Some("cannot be read")),
+            ("4294967296", 16, Some("cannot be read")),
+            ("many", 16, Some("cannot be read")),
+        ] {
+            let given = Verifier::given(&text(iterations, &vec![1; salt]));
+            match (given, refused) {
+                (Ok(Some(verifier)), None) => assert_eq!(verifier.to_string(), text(iterations, &vec![1; salt])),
+                (Err(error), Some(refused)) => {
+                    assert_eq!(error.kind(), ErrorKind::InvalidSetting, "{error}");
+                    assert!(error.message().contains(refused) && !error.to_string().contains(&key), "{error}");
+                }
+                (given, _) => panic!("{iterations} iterations, a salt of {salt} bytes: {given:?}"),
+            }
+        }
+        for password in ["", "secret", "SCRAM-SHA-256", "scram-sha-256$4096:"] {
+            assert_eq!(Verifier::given(password).unwrap(), None, "{password}");
+        }
+    }
+
+    #[test]
+    fn whoever_does_not_exist_looks_like_whoever_has_a_password_of_ours() {
+        let (decoys, others) = (Decoys::new().unwrap(), Decoys::new().unwrap());
+        let (decoy, ours) = (decoys.verifier("nobody"), Verifier::new("secret").unwrap());
+        assert_eq!((decoy.iterations, decoy.salt.len()), (ours.iterations, ours.salt.len()));
+        assert!(decoy.check().is_ok() && ours.check().is_ok());
+        assert_eq!(decoy, decoys.verifier("nobody"));
+        assert!(decoy.salt != decoys.verifier("somebody").salt && decoy.salt != others.verifier("nobody").salt);
     }
 }

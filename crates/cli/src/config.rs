@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
-pub const SETTINGS: [(&str, &str, &str); 34] = [
+pub const SETTINGS: [(&str, &str, &str); 35] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -63,6 +63,11 @@ pub const SETTINGS: [(&str, &str, &str); 34] = [
         "flight_session_timeout",
         "1h",
         "A token of Flight SQL that is not used for so long is no more, nor what is kept for it.",
+    ),
+    (
+        "flight_token_lifetime",
+        "24h",
+        "A token of Flight SQL is no more when it is so old, however much it is used; 0 is any age.",
     ),
     (
         "copy_roots",

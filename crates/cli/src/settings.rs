@@ -139,6 +139,7 @@ pub fn protocols(config: &Config, access: &Access, tls: Option<&Tls>) -> Result<
         idle_timeout: pg.idle_timeout,
         transaction_idle_timeout: pg.transaction_idle_timeout,
         session_timeout: config.duration("flight_session_timeout")?,
+        token_lifetime: config.duration("flight_token_lifetime")?,
         transfer_timeout: pg.transfer_timeout,
         message_bytes_max: pg.message_bytes_max,
         stop_wait: pg.stop_wait,

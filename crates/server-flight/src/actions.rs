@@ -109,7 +109,7 @@ pub(crate) async fn act(
         options::SET => Ok(vec![options::set(shared, caller, body).await?]),
         options::GET => Ok(vec![options::get(shared, caller).await?]),
         "CloseSession" => {
-            shared.logins.end(&caller.login);
+            shared.tokens.end(&caller.login);
             connection.iter().for_each(|connection| connection.end(&caller.login));
             Ok(vec![Bytes::from_static(CLOSED)])
         }

@@ -5,11 +5,13 @@
 //!   or a token that was given for one.
 //! - Wrong passwords are slowed down with those of all other protocols.
 //! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's.
+//! - Either is let in by what holds now: a password is compared with each call, and so is what a token was given for ([`crate::tokens`]).
 
 use crate::login::{Caller, Login};
 use crate::places::Connection;
 use crate::server::Shared;
-use alluvia_access::{Access, Busy, LogIn};
+use crate::tokens::Entrance;
+use alluvia_access::{Access, Busy, LogIn, Verifier};
 use alluvia_query::Client;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -41,10 +43,7 @@ pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions
     let there = Arc::clone(shared);
     let busy = Busy::new(Arc::clone(&connection.place), move || there.now());
     let login = match shown(headers)? {
-        Shown::Token(token) => shared.logins.get(&token).ok_or_else(|| {
-            Error::new(ErrorKind::Authentication, "the token is not known, or has expired")
-                .with_hint("log in again: a handshake gives a new one")
-        })?,
+        Shown::Token(token) => shared.tokens.login(&token, shared.now(), &shared.options)?,
         shown => {
             let user = user(shared, &connection, shown, LogIn::Request).await?;
             connection.login(&user, || login(shared, &connection, user.clone()))?
@@ -63,9 +62,20 @@ pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensi
         Shown::Token(_) => return Err(unreadable("a token gives no other token")),
         shown => shown,
     };
+    // Before the password is looked at: if it is changed meanwhile, the token is of the one that was.
+    let known = known_of(shared, &shown);
     let user = user(shared, &connection, shown, LogIn::Lasting).await?;
     connection.place.known();
-    shared.logins.add(login(shared, &connection, user)?, shared.options.connections_max)
+    let login = login(shared, &connection, user.clone())?;
+    shared.tokens.add(login, Entrance { user, known }, shared.now(), &shared.options)
+}
+
+/// What is known of the password of whom a call is from; `None` where none is asked for.
+fn known_of(shared: &Shared, shown: &Shown) -> Option<Verifier> {
+    match (&shared.options.access, shown) {
+        (Access::Passwords(passwords), Shown::Password(user, _)) => passwords.verifier(user),
+        _ => None,
+    }
 }
 
 /// Rows of a batch, unless the client sets another number: each is a message, which costs clients more than plans gain by small ones.

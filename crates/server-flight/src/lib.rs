@@ -31,6 +31,7 @@ mod server;
 mod service;
 mod socket;
 mod statement;
+mod tokens;
 mod work;
 
 pub use failure::code_of;

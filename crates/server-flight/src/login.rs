@@ -1,12 +1,11 @@
-//! What is kept for clients between their calls.
+//! What is kept for clients between their calls. Which login a call is of, [`crate::tokens`] and [`crate::places`] know.
 //!
 //! Invariants:
 //! - A login has one session for its settings and own writes, and one more for each transaction, which begins with the first
 //!   statement in it.
 //! - What a login holds is found by keys of 144 random bits, by that login alone.
-//! - All of it is bounded and ends by itself: answers that nobody fetches, transactions and tokens that nobody uses, and with a login
-//!   what it holds.
-//!   A login with a call under way does not end.
+//! - All of it is bounded and ends by itself: answers that nobody fetches, transactions that nobody uses, and with a login what it
+//!   holds. What a call under way holds of its login stays until the call ends.
 
 use crate::poll::Polled;
 use crate::server::{ServerOptions, Shared};
@@ -139,7 +138,7 @@ struct Held {
 }
 
 /// A new key.
-fn key() -> Result<String> {
+pub(crate) fn key() -> Result<String> {
     random_password()
 }
 
@@ -307,7 +306,7 @@ impl Login {
     }
 
     /// Drops answers that nobody has fetched in time, and transactions that nobody has used.
-    fn expire(&self, now: Duration, options: &ServerOptions) {
+    pub(crate) fn expire(&self, now: Duration, options: &ServerOptions) {
         let idle = options.transaction_idle_timeout;
         let before = now.checked_sub(idle).filter(|_| !idle.is_zero());
         let (answers, polled, transactions): (Vec<_>, Vec<_>, Vec<_>) = {
@@ -330,7 +329,7 @@ impl Login {
     /// Rolls back a transaction that SQL began, if neither it nor anything else was used for longer than `idle`. A login without a token
     /// would be made anew by its next call, which would then be outside of any transaction: so it stays, and its transaction is one
     /// that can only be ended.
-    fn abandon_if_idle(&self, now: Duration, idle: Duration) {
+    pub(crate) fn abandon_if_idle(&self, now: Duration, idle: Duration) {
         if !self.is_idle_in_transaction(now, idle) {
             return;
         }
@@ -342,7 +341,7 @@ impl Login {
     }
 
     /// Whether a transaction that SQL began is open, and neither it nor anything else was used for longer than `idle`.
-    fn is_idle_in_transaction(&self, now: Duration, idle: Duration) -> bool {
+    pub(crate) fn is_idle_in_transaction(&self, now: Duration, idle: Duration) -> bool {
         let is_late = |lane: &Lane| now.saturating_sub(*lane.used.lock()) > idle;
         let is_sending = || !self.held.lock().sending.is_empty();
         !idle.is_zero()
@@ -353,7 +352,7 @@ impl Login {
     }
 
     /// Since when no call is under way; `None` while one is.
-    fn idle_since(&self) -> Option<Duration> {
+    pub(crate) fn idle_since(&self) -> Option<Duration> {
         let used = self.used.lock();
         (used.calls == 0).then_some(used.last)
     }
@@ -392,64 +391,5 @@ impl Drop for Caller {
     fn drop(&mut self) {
         let mut used = self.login.used.lock();
         (used.calls, used.last) = (used.calls.saturating_sub(1), self.shared.now());
-    }
-}
-
-/// Logins by their tokens.
-#[derive(Default)]
-pub(crate) struct Logins {
-    by_token: Mutex<HashMap<String, Arc<Login>>>,
-}
-
-impl Logins {
-    /// Adds a login; gives its token. When there are enough, the one that has been idle for longest makes room.
-    pub(crate) fn add(&self, login: Arc<Login>, logins_max: usize) -> Result<String> {
-        let token = key()?;
-        let evicted = {
-            let mut by_token = self.by_token.lock();
-            let evicted = if by_token.len() >= logins_max {
-                let idle = by_token.iter().filter_map(|(token, login)| Some((login.idle_since()?, token)));
-                let Some(oldest) = idle.min().map(|(_, token)| token.clone()) else {
-                    return Err(Error::new(ErrorKind::Busy, "all logins are busy").with_hint("try again later"));
-                };
-                by_token.remove(&oldest)
-            } else {
-                None
-            };
-            by_token.insert(token.clone(), login);
-            evicted
-        };
-        drop(evicted);
-        Ok(token)
-    }
-
-    /// The login of a token.
-    pub(crate) fn get(&self, token: &str) -> Option<Arc<Login>> {
-        self.by_token.lock().get(token).cloned()
-    }
-
-    /// Ends a login: its token is no more.
-    pub(crate) fn end(&self, login: &Arc<Login>) {
-        let ended: Vec<_> = self.by_token.lock().extract_if(|_, known| Arc::ptr_eq(known, login)).collect();
-        drop(ended);
-    }
-
-    /// Ends logins that have been idle for longer than `session_timeout`, or than `transaction_idle_timeout` within a transaction
-    /// that SQL began: it is rolled back with them, as a connection's is.
-    pub(crate) fn expire(&self, now: Duration, options: &ServerOptions) {
-        let is_late = |since: Duration| now.saturating_sub(since) > options.session_timeout;
-        let has_ended = |login: &Login| {
-            login.idle_since().is_some_and(is_late)
-                || login.is_idle_in_transaction(now, options.transaction_idle_timeout)
-        };
-        let late: Vec<_> = self.by_token.lock().extract_if(|_, login| has_ended(login)).collect();
-        drop(late);
-    }
-
-    /// Drops what nobody has used in time of what these logins hold, which have no token, and all with one.
-    pub(crate) fn expire_held(&self, others: Vec<Arc<Login>>, now: Duration, options: &ServerOptions) {
-        others.iter().for_each(|login| login.abandon_if_idle(now, options.transaction_idle_timeout));
-        let all: Vec<Arc<Login>> = self.by_token.lock().values().cloned().chain(others).collect();
-        all.iter().for_each(|login| login.expire(now, options));
     }
 }

@@ -1,14 +1,14 @@
 //! Listening, and the server's life.
 //!
 //! Invariants:
-//! - Whatever a client opens and leaves is closed in time: see [`crate::places`], [`crate::socket`], [`crate::login`].
+//! - Whatever a client opens and leaves is closed in time: see [`crate::places`], [`crate::socket`], [`crate::login`], [`crate::tokens`].
 //! - Stopping: new calls are refused; statements have a time to finish, are then cancelled, and are waited for.
 
 use crate::gate::Gate;
-use crate::login::Logins;
 use crate::places::{Connection, Places, logins};
 use crate::service::Service;
 use crate::socket::{Socket, Wire};
+use crate::tokens::Tokens;
 use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
 use alluvia_query::Engine;
 use alluvia_types::{Clock, Result, SystemClock};
@@ -65,6 +65,8 @@ pub struct ServerOptions {
     pub transaction_idle_timeout: Duration,
     /// A token that is not used for so long is no more, with its session, its transactions and prepared statements.
     pub session_timeout: Duration,
+    /// A token is no more when it is so old, however much it is used; zero is any age.
+    pub token_lifetime: Duration,
     /// A statement that has begun, and whose rows nobody fetches for so long, is ended.
     pub ticket_timeout: Duration,
     /// A client that sends nothing more of its rows, or takes nothing of an answer, for so long is gone.
@@ -87,6 +89,7 @@ impl Default for ServerOptions {
             idle_timeout: Duration::from_secs(8 * 3_600),
             transaction_idle_timeout: Duration::from_secs(600),
             session_timeout: Duration::from_secs(3_600),
+            token_lifetime: Duration::from_secs(24 * 3_600),
             ticket_timeout: Duration::from_secs(60),
             transfer_timeout: Duration::from_secs(60),
             message_bytes_max: 64 << 20,
@@ -103,7 +106,7 @@ pub(crate) struct Shared {
     clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
     pub(crate) places: Places,
-    pub(crate) logins: Logins,
+    pub(crate) tokens: Tokens,
     /// The server ends when the last task that holds this has: every one that runs a statement does.
     _at_work: mpsc::Sender<()>,
 }
@@ -117,8 +120,8 @@ impl Shared {
     /// Ends what has waited too long.
     fn sweep(&self) {
         let (now, options) = (self.now(), &self.options);
-        self.logins.expire(now, options);
-        self.logins.expire_held(logins(&self.places), now, options);
+        self.tokens.expire(now, options);
+        self.tokens.expire_held(logins(&self.places), now, options);
         if !options.idle_timeout.is_zero()
             && let Some(before) = now.checked_sub(options.idle_timeout)
         {
@@ -155,7 +158,7 @@ impl Server {
             clock: SystemClock::default(),
             stop: stopping,
             places: Places::default(),
-            logins: Logins::default(),
+            tokens: Tokens::default(),
             _at_work: at_work,
         };
         Ok(Server { listener, shared: Arc::new(shared), stop, work_ended })

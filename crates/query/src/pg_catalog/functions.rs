@@ -14,7 +14,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Names that `rewrite` gives to casts, and to what they are of.
@@ -99,16 +99,20 @@ pub(crate) fn register(
         *bytes.entry(super::relations::table_oid(stage.table.0)).or_default() += stage.bytes as i64;
     }
     let all: i64 = bytes.values().sum();
-    let bytes = Arc::new(bytes);
+    // Of a table that may not be read the size is not told either.
+    let untold = catalog.tables().filter(|entry| !authoriser.may_read(entry));
+    let untold: HashSet<i64> = untold.map(|entry| super::relations::table_oid(entry.def.id.0)).collect();
+    let (bytes, untold) = (Arc::new(bytes), Arc::new(untold));
     for name in ["pg_relation_size", "pg_table_size", "pg_total_relation_size"] {
-        let bytes = Arc::clone(&bytes);
+        let (bytes, untold) = (Arc::clone(&bytes), Arc::clone(&untold));
         add(
             name,
             vec![int()],
             int(),
             Arc::new(move |arguments| {
                 let oids = ints(&arguments[0])?;
-                let size = |oid: Option<i64>| oid.map(|oid| bytes.get(&oid).copied().unwrap_or(0));
+                let told = |oid: &i64| !untold.contains(oid);
+                let size = |oid: Option<i64>| oid.filter(told).map(|oid| bytes.get(&oid).copied().unwrap_or(0));
                 Ok(Arc::new(Int64Array::from_iter(oids.iter().map(size))))
             }),
         )?;

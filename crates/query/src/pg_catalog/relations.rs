@@ -36,10 +36,14 @@ pub(crate) struct Relation {
     /// `r` for tables, `v` for what is made when it is read.
     pub(crate) kind: &'static str,
     pub(crate) columns: Vec<Attribute>,
-    pub(crate) rows: u64,
+    /// How many there are; [`ROWS_UNTOLD`] to whoever may not read them.
+    pub(crate) rows: i64,
     /// The number of its owner.
     pub(crate) owner: i64,
 }
+
+/// What PostgreSQL says of a table whose rows nobody has counted.
+pub(crate) const ROWS_UNTOLD: i64 = -1;
 
 /// A column.
 pub(crate) struct Attribute {
@@ -55,7 +59,7 @@ pub(crate) fn table_oid(id: u32) -> i64 {
 }
 
 /// Users' tables; `rows` has how many rows each has.
-pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, u64>) -> Vec<Relation> {
+pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relation> {
     let relation = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let attribute = |column: &alluvia_space::Column| {
             let (type_oid, modifier) = of_column(column.declared_type());

@@ -2,7 +2,7 @@
 
 use super::definitions::{self, Definition};
 use super::information;
-use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, Relation, SCHEMAS, of_system, of_users};
+use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
 use super::{NAME, procedures, rights, types};
 use crate::table::StatementContext;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -127,7 +127,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         },
         "pg_stat_user_tables" | "pg_stat_all_tables" => |context| {
             let row = |table: Relation| {
-                row! { relid: table.oid, schemaname: table.schema.1, relname: table.name, n_live_tup: table.rows as i64 }
+                row! { relid: table.oid, schemaname: table.schema.1, relname: table.name, n_live_tup: table.rows.max(0) }
             };
             users(context).into_iter().map(row).collect()
         },
@@ -149,9 +149,12 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
 
 /// Users' tables with their rows.
 pub(crate) fn users(context: &StatementContext) -> Vec<Relation> {
-    let mut rows: HashMap<u32, u64> = HashMap::new();
+    let mut rows: HashMap<u32, i64> = HashMap::new();
     for stage in context.store.stages() {
-        *rows.entry(stage.table.0).or_default() += stage.rows;
+        *rows.entry(stage.table.0).or_default() += stage.rows as i64;
+    }
+    for entry in context.snapshot.catalog.tables().filter(|entry| !context.authoriser.may_read(entry)) {
+        rows.insert(entry.def.id.0, ROWS_UNTOLD);
     }
     of_users(&context.snapshot.catalog, &rows)
 }
@@ -169,7 +172,7 @@ fn classes(context: &StatementContext) -> Vec<Row> {
         let acl = rights::table_acl(context, &relation);
         let mut row = row! {
             oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
-            relfilenode: relation.oid, reltuples: relation.rows as i64, relkind: relation.kind, relpersistence: "p",
+            relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: "p",
             relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n",
         };
         // NULL says that nothing was granted.

@@ -143,6 +143,10 @@ impl Directory for Roles {
         Verifier::parse(catalog.rights().named(role)?.verifier.as_ref()?.reveal())
     }
 
+    fn may_log_in(&self, user: &str) -> Result<()> {
+        allowed(&self.engine()?, user)
+    }
+
     fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()> {
         let engine = self.engine()?;
         match allowed(&engine, user) {

@@ -28,7 +28,7 @@ use crate::dialect::Kind;
 use crate::dialect::statement::Procedure;
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_types::{Error, ErrorKind, Result, near_names};
+use alluvia_types::{Error, ErrorKind, Result, TableId, near_names};
 use std::sync::Arc;
 
 /// Who a session is for.
@@ -142,14 +142,26 @@ impl Authoriser {
         self.role().is_ok_and(|id| self.rights().is_superuser(id))
     }
 
-    /// Whether what a session of `user` does may be seen.
-    pub(crate) fn sees(&self, user: &str) -> bool {
-        self.is_superuser() || user == self.who.name()
+    /// Whether what a session for `who` does may be seen. Roles are told by their ids: a name may have become another's.
+    pub(crate) fn sees(&self, who: &Who) -> bool {
+        let is_own = match (&self.who, who) {
+            (Who::Role(own, _), Who::Role(other, _)) => own == other,
+            (own, other) => own == other,
+        };
+        is_own || self.is_superuser()
     }
 
     /// Whether it may read a table.
     pub(crate) fn may_read(&self, entry: &TableEntry) -> bool {
         self.table(Need::Privilege(Privilege::Select), entry).is_ok()
+    }
+
+    /// Whether it may know of the rows of a table that was one of the definitions `then`. Of one that was dropped only superusers may.
+    pub(crate) fn may_know_of(&self, table: TableId, then: &Catalog) -> bool {
+        match then.by_id(table) {
+            Some(entry) => self.may_read(entry),
+            None => self.is_superuser(),
+        }
     }
 
     /// Refuses a table for what it may not be used.

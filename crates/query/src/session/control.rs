@@ -337,7 +337,7 @@ impl Session {
             Procedure::UnpinCuboid(name) => return self.unpin_cuboid(name, false).await,
             Procedure::Cancel(id) => {
                 let authoriser = self.authoriser();
-                self.engine.sessions().cancel(id, |user| match authoriser.sees(user) {
+                self.engine.sessions().cancel(id, |who| match authoriser.sees(who) {
                     true => Ok(()),
                     false => authoriser.superuser("cancel another's statement"),
                 })?;

@@ -156,8 +156,8 @@ impl Session {
         ));
         self.engine.statements().ended(kind_of(text), took, Ok(()));
         let client = self.client();
-        let session = (self.id, client.user.as_str());
-        self.engine.queries().ran(session, text, start_micros, took, batch.num_rows() as u64, &used);
+        let by = (self.id, client.user.as_str(), self.place.entry.who());
+        self.engine.queries().ran(by, text, start_micros, took, batch.num_rows() as u64, &used);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
     }

@@ -4,6 +4,7 @@
 //! - A session is listed from its making until it is dropped.
 //! - A statement is shown as running from its start until its last row is taken or its stream dropped.
 
+use crate::rights::Who;
 use crate::session::core::State;
 use crate::session::progress::CancelHandle;
 use crate::session::transaction::Transaction;
@@ -46,6 +47,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Who the session is for, by the role's id.
+    pub(crate) fn who(&self) -> Who {
+        self.state.lock().who.clone()
+    }
+
     /// `active`, `idle`, `idle in transaction` or `failed transaction`.
     pub(crate) fn state(&self) -> &'static str {
         if self.running.lock().is_some() {
@@ -101,16 +107,16 @@ impl Sessions {
         self.open.lock().values().cloned().collect()
     }
 
-    /// Ends what a session runs, if that may be for a session of its user. Whether it then has ended, and how, its own client is
+    /// Ends what a session runs, if that may be for whom its session is. Whether it then has ended, and how, its own client is
     /// told.
-    pub(crate) fn cancel(&self, id: u64, may: impl FnOnce(&str) -> Result<()>) -> Result<()> {
+    pub(crate) fn cancel(&self, id: u64, may: impl FnOnce(&Who) -> Result<()>) -> Result<()> {
         let entry = self.open.lock().get(&id).cloned();
         let missing = |what: &str| {
             Error::new(ErrorKind::UndefinedObject, format!("session {id} {what}"))
                 .with_hint("alluvia.sessions lists the open sessions, and what they run")
         };
         let entry = entry.ok_or_else(|| missing("is not open"))?;
-        may(&entry.client.lock().user)?;
+        may(&entry.who())?;
         if entry.running.lock().is_none() {
             return Err(missing("runs nothing"));
         }

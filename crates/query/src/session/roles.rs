@@ -160,7 +160,8 @@ impl Session {
     }
 }
 
-/// What is kept of a password. One that comes as what would be kept is kept as it is.
+/// What is kept of a password. One that comes as what would be kept is kept as it is, if it costs no more than ours do by much:
+/// everybody sets their own.
 async fn verifier(password: Secret) -> Result<Secret> {
     let text = password.reveal();
     if text.is_empty() {
@@ -168,7 +169,7 @@ async fn verifier(password: Secret) -> Result<Secret> {
             Error::new(ErrorKind::InvalidValue, "an empty password is none").with_hint("PASSWORD NULL takes it away")
         );
     }
-    if let Some(known) = Verifier::parse(text) {
+    if let Some(known) = Verifier::given(text)? {
         return Ok(Secret::new(known.to_string()));
     }
     // Takes milliseconds, on purpose.

@@ -72,7 +72,9 @@ impl Record {
     pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
         let clock = engine.store().clock();
         let (start_micros, start) = (clock.wall_micros(), clock.monotonic());
-        let id = engine.queries().begin(session.id, &session.client.lock().user, text, start_micros);
+        let user = session.client.lock().user.clone();
+        let who = session.who();
+        let id = engine.queries().begin((session.id, user.as_str(), who), text, start_micros);
         let sql = cut(text).to_owned();
         let span = info_span!(
             "statement",

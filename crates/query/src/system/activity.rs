@@ -105,7 +105,12 @@ pub(crate) fn predicates(context: &StatementContext) -> Vec<Vec<Cell>> {
 
 pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
     let named = |shape: &Shape| {
-        let def = &context.snapshot.catalog.by_id(shape.table)?.def;
+        let entry = context.snapshot.catalog.by_id(shape.table)?;
+        // Cells tell how many values there are, and shapes what others ask.
+        if !context.authoriser.may_read(entry) {
+            return None;
+        }
+        let def = &entry.def;
         Some([def.name.as_str().into(), shape.show_levels(def).into(), shape.show_measures(def).into()])
     };
     let resident = context.cuboids.list().into_iter().filter_map(|cuboid| {
@@ -145,10 +150,7 @@ pub(crate) fn sessions(context: &StatementContext) -> Vec<Vec<Cell>> {
             running.map_or(Cell::Null, |now| Cell::Time(now.start_micros)),
         ]
     };
-    let seen = |session: &&std::sync::Arc<crate::session::Entry>| {
-        let user = session.client.lock().user.clone();
-        context.authoriser.sees(&user)
-    };
+    let seen = |session: &&std::sync::Arc<crate::session::Entry>| context.authoriser.sees(&session.who());
     context.sessions.list().iter().filter(seen).map(row).collect()
 }
 
@@ -181,7 +183,7 @@ pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
         ]
     };
     // Statements tell of rows, by their constants.
-    let seen = |query: &QueryRow| all || context.authoriser.sees(&query.user);
+    let seen = |query: &QueryRow| all || context.authoriser.sees(&query.who);
     context.queries.rows().into_iter().filter(seen).map(row).collect()
 }
 

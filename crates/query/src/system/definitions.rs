@@ -55,6 +55,8 @@ pub(crate) fn tables(context: &StatementContext) -> Vec<Vec<Cell>> {
     }
     let row = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let def = &entry.def;
+        // Definitions are everybody's; how many rows there are is for those who may read them.
+        let may_read = context.authoriser.may_read(entry);
         let (rows, bytes) = sizes.get(&def.id).copied().unwrap_or_default();
         let measures: Vec<&str> = def.measures.iter().map(|&id| column_name(def, id)).collect();
         vec![
@@ -66,8 +68,8 @@ pub(crate) fn tables(context: &StatementContext) -> Vec<Vec<Cell>> {
             curve(def.options.curve).into(),
             def.options.freshness.clone().into(),
             def.options.ladder.name().into(),
-            rows.into(),
-            bytes.into(),
+            may_read.then_some(rows).into(),
+            may_read.then_some(bytes).into(),
             (!is_waiting(entry.changed_at)).then_some(entry.changed_at.0).into(),
         ]
     };

@@ -4,6 +4,7 @@
 //! - Memory is bounded: at most the capacity given, each text cut to [`SQL_BYTES_MAX`].
 //! - A statement is in the ring from its start, as `running`; it ends exactly once, whatever becomes of its stream.
 
+use crate::rights::Who;
 use crate::system::figures::outcome;
 use crate::table::{Used, UsedCounters};
 use parking_lot::Mutex;
@@ -30,8 +31,10 @@ pub struct QueryRow {
     pub id: u64,
     /// The session that ran it.
     pub session: u64,
-    /// Who that was for.
+    /// Who that was for, by name.
     pub user: String,
+    /// And by the role's id.
+    pub(crate) who: Who,
     /// Its text, perhaps cut.
     pub sql: String,
     /// When it began, microseconds since 1970.
@@ -75,8 +78,8 @@ impl QueryLog {
         Arc::new(QueryLog { capacity: capacity.max(1), state: Mutex::default() })
     }
 
-    /// A statement begins; the returned id ends it.
-    pub fn begin(&self, session: u64, user: &str, sql: &str, start_micros: i64) -> u64 {
+    /// A statement of a session, its user and who that is begins; the returned id ends it.
+    pub(crate) fn begin(&self, (session, user, who): (u64, &str, Who), sql: &str, start_micros: i64) -> u64 {
         let sql = cut(sql).to_owned();
         let mut state = self.state.lock();
         state.last_id += 1;
@@ -88,6 +91,7 @@ impl QueryLog {
             id,
             session,
             user: user.to_owned(),
+            who,
             sql,
             start_micros,
             duration: None,
@@ -104,14 +108,14 @@ impl QueryLog {
     /// A statement began and was done at once.
     pub(crate) fn ran(
         &self,
-        (session, user): (u64, &str),
+        by: (u64, &str, Who),
         sql: &str,
         start_micros: i64,
         duration: Duration,
         rows: u64,
         used: &UsedCounters,
     ) {
-        let id = self.begin(session, user, sql, start_micros);
+        let id = self.begin(by, sql, start_micros);
         self.change(id, |running| {
             running.row.duration = Some(duration);
             running.row.rows = rows;
@@ -175,12 +179,16 @@ mod tests {
     use super::*;
     use alluvia_types::{Error, ErrorKind};
 
+    fn me() -> (u64, &'static str, Who) {
+        (1, "me", Who::Trusted("me".into()))
+    }
+
     #[test]
     fn ring_keeps_the_newest_and_ends_what_it_still_knows() {
         let log = QueryLog::new(2);
-        let first = log.begin(1, "me", "SELECT 1", 10);
-        let second = log.begin(1, "me", "SELECT 2", 20);
-        let third = log.begin(2, "you", "SELECT 3", 30);
+        let first = log.begin(me(), "SELECT 1", 10);
+        let second = log.begin(me(), "SELECT 2", 20);
+        let third = log.begin((2, "you", Who::Nobody("you".into())), "SELECT 3", 30);
         log.end(first, Duration::from_secs(1), 1, Ok(()));
         log.end(second, Duration::from_secs(2), 5, Err(&Error::new(ErrorKind::Cancelled, "the client has gone")));
         let rows = log.rows();
@@ -200,12 +208,12 @@ mod tests {
             (ErrorKind::OutOfMemory, "failed"),
             (ErrorKind::Internal, "failed"),
         ] {
-            let id = log.begin(1, "me", "SELECT 1", 0);
+            let id = log.begin(me(), "SELECT 1", 0);
             log.end(id, Duration::ZERO, 0, Err(&Error::new(kind, "why")));
             let row = log.rows().remove(0);
             assert_eq!((row.status, row.sqlstate, row.error.as_deref()), (status, Some(kind.sqlstate()), Some("why")));
         }
-        let id = log.begin(1, "me", "SELECT 1", 0);
+        let id = log.begin(me(), "SELECT 1", 0);
         log.end(id, Duration::ZERO, 1, Ok(()));
         let row = log.rows().remove(0);
         assert_eq!((row.status, row.sqlstate, row.error), ("done", None, None));
@@ -214,7 +222,7 @@ mod tests {
     #[test]
     fn long_statements_are_cut_at_a_character() {
         let log = QueryLog::new(1);
-        log.begin(1, "me", &"é".repeat(SQL_BYTES_MAX), 0);
+        log.begin(me(), &"é".repeat(SQL_BYTES_MAX), 0);
         assert!(log.rows()[0].sql.len() <= SQL_BYTES_MAX);
     }
 }

@@ -1,4 +1,6 @@
 //! `alluvia.stages`, `alluvia.segments`, `alluvia.batches`: where rows are, and how they came.
+//!
+//! Invariant: whoever may not read a table is told neither how many rows it has, nor when they came.
 
 use super::build::{Cell, Kind};
 use crate::table::StatementContext;
@@ -60,17 +62,13 @@ pub(crate) fn stages(context: &StatementContext) -> Vec<Vec<Cell>> {
             stage.parts.into(),
         ]
     };
-    context.store.stages().into_iter().map(row).collect()
+    context.store.stages().into_iter().filter(|stage| may_know_of(context, stage.table)).map(row).collect()
 }
 
 pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
     let row = |meta: alluvia_tree::SegmentMeta| {
         // A staged segment learns its version when its batch is attached.
         let version = |known: Version| Some(known.0).filter(|&version| version > 0);
-        // Keys are made of values.
-        let is_readable =
-            context.snapshot.catalog.by_id(meta.table).is_some_and(|entry| context.authoriser.may_read(entry));
-        let key = |key: u128| is_readable.then(|| format!("{key:032x}"));
         vec![
             meta.id.0.into(),
             table_name(context, meta.table),
@@ -78,8 +76,8 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
             meta.rows.into(),
             version(meta.min_version).into(),
             version(meta.max_version).into(),
-            key(meta.key_min).into(),
-            key(meta.key_max).into(),
+            format!("{:032x}", meta.key_min).into(),
+            format!("{:032x}", meta.key_max).into(),
             meta.parquet_bytes.into(),
             meta.side.len.into(),
             meta.rungs.first().map(|thickest| format!("1/{}", 1u64 << thickest.rung)).into(),
@@ -89,7 +87,7 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
     };
     let mut segments = context.store.segments();
     segments.sort_by_key(|meta| meta.id);
-    segments.into_iter().map(row).collect()
+    segments.into_iter().filter(|meta| may_know_of(context, meta.table)).map(row).collect()
 }
 
 pub(crate) fn batches(context: &StatementContext) -> Vec<Vec<Cell>> {
@@ -108,7 +106,13 @@ pub(crate) fn batches(context: &StatementContext) -> Vec<Vec<Cell>> {
             producer.map(|mark| mark.sequence).into(),
         ]
     };
-    context.store.batches(BATCHES_MAX).into_iter().map(row).collect()
+    // Its figures are of all of its tables together.
+    let is_known = |batch: &alluvia_snapshot::BatchInfo| batch.tables.iter().all(|&table| may_know_of(context, table));
+    context.store.batches(BATCHES_MAX).into_iter().filter(is_known).map(row).collect()
+}
+
+fn may_know_of(context: &StatementContext, table: TableId) -> bool {
+    context.authoriser.may_know_of(table, &context.snapshot.catalog)
 }
 
 fn table_name(context: &StatementContext, table: TableId) -> Cell {

@@ -1,6 +1,6 @@
 //! Passwords, tokens, TLS, and what may not be served without them.
 
-use crate::support::{Bare, Client, Served, serve, serve_with, state, text};
+use crate::support::{Bare, Client, Served, fetch, serve, serve_on, serve_with, state, text};
 use alluvia_access::{Access, Attempts, Passwords, Tls, Verifier};
 use alluvia_server_flight::{Server, ServerOptions};
 use alluvia_types::ErrorKind;
@@ -100,6 +100,69 @@ async fn tokens_expire_and_their_number_is_bounded() {
     tokens.dedup();
     assert_eq!(tokens.len(), 5);
     assert!(served.number("SELECT count(*) FROM alluvia.sessions WHERE user_name = 'me'").await <= 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_good_while_its_user_would_be_let_in() {
+    let served = serve_on(|db| {
+        let Access::Passwords(file) = passwords() else { unreachable!("passwords") };
+        let access = Access::Passwords(file.with_directory(db.engine().directory(["alluvia"])));
+        ServerOptions { access, ..ServerOptions::default() }
+    })
+    .await;
+    served.sql("CREATE TABLE t (v INT); GRANT SELECT ON t TO PUBLIC; CREATE ROLE ada LOGIN PASSWORD 'old'").await;
+    let mut admin = served.client().await;
+    admin.handshake("alluvia", "right \u{e4}").await.unwrap();
+    let (unknown, forbidden) =
+        ((Code::Unauthenticated, "28P01".to_owned()), (Code::PermissionDenied, "42501".to_owned()));
+    for (change, wanted, undone) in [
+        ("ALTER ROLE ada NOLOGIN", &unknown, "ALTER ROLE ada LOGIN"),
+        ("REVOKE CONNECT ON DATABASE alluvia FROM PUBLIC", &forbidden, "GRANT CONNECT ON DATABASE alluvia TO PUBLIC"),
+        ("ALTER ROLE ada RENAME TO eve", &unknown, "ALTER ROLE eve RENAME TO ada"),
+        ("ALTER ROLE ada PASSWORD NULL", &unknown, "ALTER ROLE ada PASSWORD 'old'"),
+        // The same one, set again, is another.
+        ("ALTER ROLE ada PASSWORD 'old'", &unknown, "SELECT 1"),
+        ("DROP ROLE ada", &unknown, "CREATE ROLE ada LOGIN PASSWORD 'old'"),
+    ] {
+        let mut client = served.client().await;
+        client.handshake("ada", "old").await.unwrap();
+        for _ in 0..2 {
+            assert!(text(&mut client, "SELECT count(*) AS n FROM t").await.contains("| 0 |"), "{change}");
+        }
+        client.execute_update("BEGIN".to_owned(), None).await.unwrap();
+        served.sql(change).await;
+        let refused = client.execute("SELECT count(*) FROM t".to_owned(), None).await.unwrap_err();
+        assert_eq!(&state(refused), wanted, "{change}");
+        // It has ended, with what was kept for it.
+        served.becomes("SELECT count(*) FROM alluvia.sessions WHERE user_name = 'ada'", 0).await;
+        served.sql(undone).await;
+        assert_eq!(state(client.execute("SELECT 1".to_owned(), None).await.unwrap_err()), unknown, "{change}");
+        assert!(text(&mut admin, "SELECT 1 AS a").await.contains("| 1 |"), "another's stays good");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_ends_at_its_age_however_much_it_is_used() {
+    let options = ServerOptions { token_lifetime: Duration::from_millis(500), ..ServerOptions::default() };
+    let served = serve_with(options).await;
+    let mut client = served.client().await;
+    client.handshake("me", "").await.unwrap();
+    let ends = async {
+        loop {
+            let answered = match client.execute("SELECT 1 AS a".to_owned(), None).await {
+                Ok(info) => fetch(&mut client, info).await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = answered {
+                return state(error);
+            }
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), ends).await.expect("a token has no age");
+    assert_eq!(ended, (Code::Unauthenticated, "28P01".to_owned()));
+    let mut again = served.client().await;
+    again.handshake("me", "").await.unwrap();
+    assert!(text(&mut again, "SELECT 1 AS a").await.contains("| 1 |"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,10 +34,15 @@ pub struct Served {
 
 /// A server with these options.
 pub async fn serve_with(options: ServerOptions) -> Served {
+    serve_on(|_| options).await
+}
+
+/// A server with the options that go with its database.
+pub async fn serve_on(options: impl FnOnce(&Database) -> ServerOptions) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let database = DatabaseOptions { memory_limit_bytes: 1 << 30, threads: 2, ..DatabaseOptions::default() };
     let db = Arc::new(Database::open_with(dir.path().join("db"), database).unwrap());
-    let server = Server::bind("127.0.0.1:0".parse().unwrap(), options, Arc::clone(db.engine())).await.unwrap();
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), options(&db), Arc::clone(db.engine())).await.unwrap();
     let address = server.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(server.run(async move { drop(stopped.await) }));
