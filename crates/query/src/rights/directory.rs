@@ -144,7 +144,8 @@ impl Directory for Roles {
     }
 
     fn may_log_in(&self, user: &str) -> Result<()> {
-        allowed(&self.engine()?, user)
+        let engine = self.engine()?;
+        allowed(&engine, user)
     }
 
     fn admit(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn) -> Result<()> {
