@@ -290,6 +290,36 @@ fn appending_goes_on_while_a_group_is_synced_and_followers_share_the_next_one() 
 }
 
 #[test]
+fn who_writes_a_group_is_told_of_all_of_it_before_the_fsync_and_others_of_their_own_record() {
+    let (_, gate, log) = gated_log(1 << 20);
+    let first = commit(&log, 1);
+    gate.wait_for(1);
+    for version in 2..=10 {
+        log.append(Version(version), micros(version), b"more").unwrap();
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = |version: u64| {
+        let (log, told) = (log.clone(), told.clone());
+        thread::spawn(move || {
+            let ticket = log.ticket(Version(version));
+            log.sync_telling(ticket, &mut |through| told.lock().push((version, through.0)))
+        })
+    };
+    let leader = telling(2);
+    gate.wait_for(2);
+    assert_eq!(*told.lock(), [(2, 10)], "nothing is durable yet");
+    let follower = telling(5);
+    while told.lock().len() < 2 {
+        thread::yield_now();
+    }
+    (0..2).for_each(|index| gate.release(index));
+    for thread in [first, leader, follower, telling(7)] {
+        thread.join().unwrap().unwrap();
+    }
+    assert_eq!(*told.lock(), [(2, 10), (5, 5)], "what is durable is not waited for");
+}
+
+#[test]
 fn a_full_disk_waits_for_groups_under_way_before_it_cuts() {
     let (disk, gate, log) = gated_log(1 << 20);
     let first = commit(&log, 1);
