@@ -409,8 +409,8 @@ fn a_value_that_many_rows_share_is_written_out_piece_by_piece() {
                 let taken = session.append_stream(table, stream(vec![Ok(batch(vec![("a", column)]))])).await.unwrap();
                 assert_eq!(taken.rows, rows as u64, "{shown}");
             }
-            let found = answer(&session, &format!("SELECT count(*), sum(octet_length(a)) FROM {table}")).await;
-            assert!(found.contains("| 400 ") && found.contains(&format!("| {} ", 400 * (512 << 10))), "{found}");
+            let found = answer(&session, &format!("SELECT count(*), count(DISTINCT a) FROM {table}")).await;
+            assert!(found.contains("| 400 ") && found.contains("| 1 "), "{found}");
         }
     });
 }
