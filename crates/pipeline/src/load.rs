@@ -10,7 +10,7 @@ use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, Segment, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;

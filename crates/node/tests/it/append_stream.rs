@@ -7,7 +7,7 @@ use alluvia_query::copy::{CopyOptions, Hints};
 use alluvia_query::{Ingest, Session};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, RunArray, StringArray,
+    ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, RunArray, StringArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
