@@ -199,6 +199,5 @@ pub(super) const NO_MORE_THAN_GIVEN: &[&str] = &[
     "with_metadata",
 ];
 
-/// Casts, to types whose values have no width of their own: others are refused where they are planned ([`super::rule`]).
-#[cfg(test)]
+/// Casts, to types whose values have no width of their own: others are refused where they are planned (`rule`).
 pub(super) const CASTS: &[&str] = &["arrow_cast", "arrow_try_cast", "cast_to_type", "try_cast_to_type"];

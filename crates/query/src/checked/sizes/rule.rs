@@ -7,7 +7,7 @@
 
 use super::Bounded;
 use super::joined::{is_joined, joined};
-use super::lists::BOUNDED;
+use super::lists::{BOUNDED, CASTS};
 use super::makes::Makes;
 use crate::checked::expressions::each_named;
 use crate::session::wrap;
@@ -84,7 +84,7 @@ fn concerns(expr: &Expr) -> bool {
 }
 
 fn is_cast(function: &ScalarFunction) -> bool {
-    ["arrow_cast", "arrow_try_cast", "cast_to_type", "try_cast_to_type"].contains(&function.name())
+    CASTS.contains(&function.name())
 }
 
 fn counted(expr: Expr, schema: &DFSchema, shares: usize) -> Result<Transformed<Expr>> {
