@@ -10,7 +10,7 @@ use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, Segment, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
-use arrow::array::{ArrayRef, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
@@ -175,8 +175,16 @@ fn write_run(
     writer.finish()
 }
 
-/// What the rows take by themselves, whatever larger buffers they are slices of.
+/// What the rows take by themselves, whatever larger buffers they are slices of, or share.
 fn logical_bytes(batch: &RecordBatch) -> usize {
-    let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0);
+    let bytes = |column: &ArrayRef| -> usize {
+        // Arrow counts the views of texts, and not what they are views of.
+        let viewed: usize = match column.data_type() {
+            DataType::Utf8View => column.as_string_view().lengths().map(|bytes| bytes as usize).sum(),
+            DataType::BinaryView => column.as_binary_view().lengths().map(|bytes| bytes as usize).sum(),
+            _ => 0,
+        };
+        viewed + column.to_data().get_slice_memory_size().unwrap_or(0)
+    };
     batch.columns().iter().map(bytes).sum()
 }

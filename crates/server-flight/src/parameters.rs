@@ -7,6 +7,7 @@
 
 use crate::arriving::Arriving;
 use crate::failure::malformed;
+use alluvia_query::copy::written_bytes;
 use alluvia_query::{ScalarValue, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -35,8 +36,10 @@ pub(crate) async fn take(
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     while let Some(batch) = arriving.next().await {
         let batch = batch?;
+        // Values of dictionaries and runs become as many as there are rows.
+        let written = usize::try_from(written_bytes(&batch)).unwrap_or(usize::MAX);
         bytes = bytes
-            .saturating_add(batch.get_array_memory_size())
+            .saturating_add(batch.get_array_memory_size().max(written))
             .saturating_add(batch.num_rows().saturating_mul(parameters.max(1)).saturating_mul(VALUE_BYTES));
         if bytes > bytes_max {
             let message = format!("the values for parameters take more than {bytes_max} bytes");

@@ -2,11 +2,13 @@
 //! appends log.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-use alluvia_node::Database;
+use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::copy::{CopyOptions, Hints};
 use alluvia_query::{Ingest, Session};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{
+    ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, RunArray, StringArray,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
 use arrow::util::pretty::pretty_format_batches;
@@ -383,5 +385,53 @@ fn siblings_share_settings_and_see_one_anothers_rows() {
         assert!(answer(&home, "SELECT sum(a) AS s FROM t").await.contains("| 3 "));
         home.sql("SET producer = 'loader'").await.unwrap();
         assert_eq!(home.sibling().map(|_| ()).unwrap_err().kind(), ErrorKind::NotSupported);
+    });
+}
+
+#[test]
+fn a_value_that_many_rows_share_is_written_out_piece_by_piece() {
+    let (_scratch, db, runtime) = opened();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE texts (a TEXT)").await.unwrap();
+        session.sql("CREATE TABLE bytes (a BYTEA)").await.unwrap();
+        // 100 MB of one value of 512 KB.
+        let (rows, value) = (200, "x".repeat(512 << 10));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![value.as_str()]));
+        let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![value.as_bytes()]));
+        for (table, values) in [("texts", texts), ("bytes", bytes)] {
+            let ends = Int32Array::from(vec![rows]);
+            let run: ArrayRef = Arc::new(RunArray::<Int32Type>::try_new(&ends, values.as_ref()).unwrap());
+            let keys = Int32Array::from(vec![0; rows as usize]);
+            let dictionary: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::try_new(keys, values).unwrap());
+            for column in [run, dictionary] {
+                let shown = column.data_type().clone();
+                let taken = session.append_stream(table, stream(vec![Ok(batch(vec![("a", column)]))])).await.unwrap();
+                assert_eq!(taken.rows, rows as u64, "{shown}");
+            }
+            let found = answer(&session, &format!("SELECT count(*), count(DISTINCT a) FROM {table}")).await;
+            assert!(found.contains("| 400 ") && found.contains("| 1 "), "{found}");
+        }
+    });
+}
+
+#[test]
+fn shared_values_fit_a_transaction_by_what_they_come_to() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = DatabaseOptions { memory_limit_bytes: 128 << 20, ..DatabaseOptions::default() };
+    let db = Database::open_with(scratch.path().join("db"), options).unwrap();
+    let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    runtime.block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a TEXT)").await.unwrap();
+        session.sql("BEGIN").await.unwrap();
+        // 10 GB, if each row had its own.
+        let keys = Int32Array::from(vec![0; 10_000]);
+        let values = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
+        let column: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::try_new(keys, values).unwrap());
+        let error = session.append_stream("t", stream(vec![Ok(batch(vec![("a", column)]))])).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        session.sql("ROLLBACK").await.unwrap();
+        assert!(answer(&session, "SELECT count(*) AS n FROM t").await.contains("| 0 "));
     });
 }

@@ -42,7 +42,7 @@ pub(crate) use multisets::CountedMultisets;
 pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
 pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
-pub(crate) use sizes::StatementLimits;
+pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 
 use datafusion::common::Result;

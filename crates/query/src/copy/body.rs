@@ -4,8 +4,6 @@
 //! Arrow, which are packed inside, too, the rows in memory are bounded besides.
 
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::Int32Type;
 use std::io::{self, Read};
 
 /// What hints tell whoever sends rows to do, in the words of the way they come.
@@ -110,22 +108,6 @@ impl Bound {
     }
 }
 
-/// Bytes of the rows as they are stored: of text its own, however it is held.
-pub(crate) fn unpacked(rows: &RecordBatch) -> u64 {
-    let of_column = |column: &ArrayRef| -> u64 {
-        if let Some(texts) = column.as_string_view_opt() {
-            return texts.lengths().map(u64::from).sum();
-        }
-        if let Some(codes) = column.as_dictionary_opt::<Int32Type>()
-            && let Some(texts) = codes.values().as_string_opt::<i32>()
-        {
-            return codes.keys().iter().flatten().map(|code| texts.value_length(code as usize) as u64).sum();
-        }
-        column.to_data().get_slice_memory_size().unwrap_or(0) as u64
-    };
-    rows.columns().iter().map(of_column).sum()
-}
-
 /// A reader that fails past its bound.
 struct Bounded {
     inner: Box<dyn Read + Send>,
@@ -168,17 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_count_as_what_they_hold_however_they_are_packed() {
-        use arrow::array::{DictionaryArray, Int64Array, StringArray, StringViewArray};
-        use std::sync::Arc;
-        let texts = vec!["a long text that is in no view itself"; 1_000];
-        let bytes = 1_000 * texts[0].len() as u64;
-        let of = |column: ArrayRef| unpacked(&RecordBatch::try_from_iter([("a", column)]).unwrap());
-        assert_eq!(of(Arc::new(StringViewArray::from(texts.clone()))), bytes);
-        assert_eq!(of(Arc::new(texts.iter().copied().collect::<DictionaryArray<Int32Type>>())), bytes);
-        assert_eq!(of(Arc::new(StringArray::from(texts))), bytes + 1_001 * 4);
-        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7; 1_000]));
-        assert_eq!(of(numbers.slice(10, 100)), 800);
+    fn rows_are_held_to_the_bound_of_what_is_packed() {
         for bound in [Bound::Body(100), Bound::File("a.parquet".to_owned(), 100)] {
             assert!(bound.check_rows(100).is_ok() && Bound::None.check_rows(u64::MAX).is_ok());
             assert_eq!(bound.check_rows(101).unwrap_err().kind(), ErrorKind::TooLarge);

@@ -4,6 +4,7 @@
 //! - Columns are found by name; a column of the file that the table lacks is an error unless the statement lists columns.
 //! - Types that can never fit are refused before the first row; values that do not fit are bad rows, as in text files.
 //! - Text columns that are levels arrive as dictionaries, as Parquet has them: each distinct value is looked at once.
+//! - What is made at a time of values that rows share is bounded ([`crate::copy::widths`]): a small file may name one value many times.
 //!
 //! A Parquet file is read by several threads that take *columns*, not row groups: all of them are in the same rows, so memory
 //! holds a few batches whatever the size of row groups, files with one row group are as fast as others, and the order of rows is
@@ -17,8 +18,9 @@ use crate::copy::files::InputFile;
 use crate::copy::options::OnError;
 use crate::copy::parallel;
 use crate::copy::rows::{Part, Place, Reject};
+use crate::copy::widths::{PIECE_BYTES, Widths, pieces};
 use crate::session::progress::{CancelToken, Progress};
-use alluvia_space::TableDef;
+use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -26,11 +28,16 @@ use arrow::ipc::reader::StreamReader;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Type as PhysicalType;
+use std::collections::VecDeque;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
 /// Rows of a batch: enough that a dictionary is worth its look-up, few enough to bound memory.
 const BATCH_ROWS: usize = 32 * 1024;
+/// Rows of a batch of Parquet that has values to be written out, of which pages and dictionaries may name one any number of times.
+const WRITTEN_ROWS: usize = 4096;
+/// What they may come to: 64 KB each.
+const WRITTEN_BYTES_MAX: u64 = 256 << 20;
 
 /// How Parquet and Arrow files become rows of one table.
 pub(crate) struct ColumnarInput {
@@ -51,15 +58,24 @@ struct Columns {
 }
 
 struct Converter {
+    table: Arc<TableDef>,
     assigner: Assigner,
+    /// The fields whose values are written out, and their columns.
+    written: Vec<(usize, usize)>,
     columns: Arc<Vec<usize>>,
     keep_source: bool,
 }
 
 impl Converter {
     fn convert(&self, batch: RecordBatch) -> Result<Columns> {
-        let (arrays, bad) = self.assigner.convert(&batch)?;
         let rows = batch.num_rows();
+        for (field, at) in &self.written {
+            let bytes = Widths::of(batch.column(*field).as_ref()).sum();
+            if bytes > WRITTEN_BYTES_MAX && rows > 1 {
+                return Err(too_wide(&batch.schema_ref().fields()[*field], &self.table.columns[*at], rows, bytes));
+            }
+        }
+        let (arrays, bad) = self.assigner.convert(&batch)?;
         Ok(Columns { columns: self.columns.clone(), arrays, bad, source: self.keep_source.then_some(batch), rows })
     }
 }
@@ -80,6 +96,7 @@ impl ColumnarInput {
         let hinted = self.hinted(&plain, &bound);
         let options = ArrowReaderOptions::new().with_schema(hinted);
         let metadata = ArrowReaderMetadata::try_new(plain.metadata().clone(), options).map_err(unreadable)?;
+        let batch_rows = self.batch_rows(metadata.schema(), &bound);
 
         let readers = share(&metadata, &bound, parallel::workers())
             .into_iter()
@@ -87,7 +104,7 @@ impl ColumnarInput {
                 let mask = ProjectionMask::roots(metadata.parquet_schema(), fields.iter().copied());
                 let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.open()?, metadata.clone())
                     .with_projection(mask)
-                    .with_batch_size(BATCH_ROWS)
+                    .with_batch_size(batch_rows)
                     .build()
                     .map_err(unreadable)?;
                 let schema = metadata.schema().project(&fields).map_err(internal)?;
@@ -136,20 +153,28 @@ impl ColumnarInput {
         }
         let schema = reader.schema().project(&fields).map_err(internal)?;
         let converter = self.converter(&schema, &fields, &bound)?;
-        let mut current: Option<RecordBatch> = None;
+        let mut current: VecDeque<RecordBatch> = VecDeque::new();
+        let mut read_rows = 0;
         let produce = move || loop {
-            if let Some(batch) = current.take().filter(|batch| batch.num_rows() > 0) {
+            if let Some(batch) = current.pop_front() {
                 let rows = batch.num_rows().min(BATCH_ROWS);
-                current = Some(batch.slice(rows, batch.num_rows() - rows));
+                if rows < batch.num_rows() {
+                    current.push_front(batch.slice(rows, batch.num_rows() - rows));
+                }
                 return Ok(Some(batch.slice(0, rows)));
             }
             match caught(|| reader.next().transpose()) {
                 Ok(None) => return Ok(None),
-                Ok(Some(batch)) => current = Some(batch),
+                Ok(Some(batch)) => {
+                    let batch = batch.project(&fields).map_err(internal)?;
+                    // Before anything is cast: of a few bytes dictionaries and runs make any number.
+                    current.extend(pieces(&batch, Some(read_rows)).map_err(|error| error.at(name))?);
+                    read_rows += batch.num_rows() as u64;
+                }
                 Err(error) => return Err(unreadable_batch(name, "Arrow", &error)),
             }
         };
-        let worker = || |batch: RecordBatch| converter.convert(batch.project(&fields).map_err(internal)?);
+        let worker = || |batch: RecordBatch| converter.convert(batch);
         let mut done_rows = 0;
         parallel::in_order(parallel::workers(), cancel, produce, worker, |columns| {
             let rows = columns.rows as u64;
@@ -164,8 +189,21 @@ impl ColumnarInput {
         self.wanted.by_name(&self.table, schema.fields().iter().map(|field| field.name().as_str()), name)
     }
 
-    /// The file's schema, with dictionaries for level columns and microseconds for the old 96-bit timestamps (nanoseconds would
-    /// not reach beyond the year 2262).
+    /// How many rows are read at a time: few, where values are written out as they are read or cast. All threads read as many.
+    fn batch_rows(&self, schema: &Schema, bound: &[Option<usize>]) -> usize {
+        let rows = |(field, column): (&FieldRef, &Option<usize>)| -> Option<usize> {
+            let to = self.table.columns[(*column)?].data_type;
+            match field.data_type() {
+                ArrowType::FixedSizeBinary(bytes) => Some(PIECE_BYTES as usize / usize::try_from(*bytes).ok()?.max(1)),
+                from => is_written_out(from, to).then_some(WRITTEN_ROWS),
+            }
+        };
+        let fewest = schema.fields().iter().zip(bound).filter_map(rows).min();
+        fewest.map_or(BATCH_ROWS, |rows| rows.clamp(1, BATCH_ROWS))
+    }
+
+    /// The file's schema, with dictionaries for level columns, views of texts and bytes, which share what pages and dictionaries
+    /// hold, and microseconds for the old 96-bit timestamps (nanoseconds would not reach beyond the year 2262).
     fn hinted(&self, file: &ArrowReaderMetadata, bound: &[Option<usize>]) -> SchemaRef {
         let schema = microseconds(file);
         let hint = |(field, column): (&FieldRef, &Option<usize>)| {
@@ -176,6 +214,7 @@ impl ColumnarInput {
                     ArrowType::Dictionary(Box::new(ArrowType::Int32), Box::new(ArrowType::Utf8))
                 }
                 true => ArrowType::Utf8View,
+                false if is_bytes(field.data_type()) => ArrowType::BinaryView,
                 false => return field.clone(),
             };
             Arc::new(field.as_ref().clone().with_data_type(wanted))
@@ -189,7 +228,12 @@ impl ColumnarInput {
         let columns: Vec<usize> = fields.iter().filter_map(|field| bound[*field]).collect();
         let sources: Vec<Option<usize>> = (0..fields.len()).map(Some).collect();
         let assigner = Assigner::for_columns(schema, &self.table, &columns, &sources, TextAs::Dictionary)?;
-        Ok(Converter { assigner, columns: Arc::new(columns), keep_source: self.on_error == OnError::Skip })
+        let is_written = |(field, at): &(usize, usize)| {
+            is_written_out(schema.field(*field).data_type(), self.table.columns[*at].data_type)
+        };
+        let written = columns.iter().copied().enumerate().filter(is_written).collect();
+        let keep_source = self.on_error == OnError::Skip;
+        Ok(Converter { table: self.table.clone(), assigner, written, columns: Arc::new(columns), keep_source })
     }
 
     /// Puts the columns of the same rows together; those that the file lacks are NULL.
@@ -211,7 +255,7 @@ impl ColumnarInput {
         }
         bad.sort_by_key(|bad| (bad.row, bad.column));
         bad.dedup_by_key(|bad| bad.row);
-        let fill = |(array, column): (Option<ArrayRef>, &alluvia_space::Column)| {
+        let fill = |(array, column): (Option<ArrayRef>, &Column)| {
             array.unwrap_or_else(|| new_null_array(&column.data_type.to_arrow(), rows))
         };
         let arrays = arrays.into_iter().zip(&self.table.columns).map(fill).collect();
@@ -233,6 +277,41 @@ impl ColumnarInput {
             raw: raw_row(shares, bad.row),
         }
     }
+}
+
+/// Whether these are bytes of any length, or a dictionary of such.
+fn is_bytes(from: &ArrowType) -> bool {
+    match from {
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => true,
+        ArrowType::Dictionary(_, values) => is_bytes(values),
+        _ => false,
+    }
+}
+
+/// Whether values of a column are written out, each by itself, on their way from the file into this type. Views and texts of dictionaries
+/// go on pointing to what they share.
+fn is_written_out(from: &ArrowType, to: DataType) -> bool {
+    match from {
+        ArrowType::Utf8View => to == DataType::Binary,
+        ArrowType::BinaryView => to == DataType::Text,
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Binary | ArrowType::LargeBinary => true,
+        ArrowType::Dictionary(_, values) => match values.as_ref() {
+            ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => to != DataType::Text,
+            values => is_written_out(values, to) || is_bytes(values),
+        },
+        ArrowType::RunEndEncoded(_, values) => is_written_out(values.data_type(), to),
+        _ => false,
+    }
+}
+
+fn too_wide(field: &Field, to: &Column, rows: usize, bytes: u64) -> Error {
+    let (name, sql_type) = (field.name(), to.sql_type());
+    let message = format!(
+        "{rows} rows of field {name} come to {bytes} bytes, which are too many to be made {sql_type} at a time"
+    );
+    Error::new(ErrorKind::TooLarge, message).with_hint(
+        "load it into a column of its own type, bytes into BYTEA and text into TEXT, or write shorter values",
+    )
 }
 
 /// A row as it is in the file, as a JSON object.

@@ -16,7 +16,7 @@
 
 use crate::copy::CopyReport;
 use crate::copy::bind::Wanted;
-use crate::copy::body::{BodyOptions, Bound, Hints, unpacked};
+use crate::copy::body::{BodyOptions, Bound, Hints};
 use crate::copy::columnar::ColumnarInput;
 use crate::copy::csv_in::CsvInput;
 use crate::copy::destination::Destination;
@@ -31,10 +31,12 @@ use crate::copy::rows::Part;
 use crate::copy::statement::Source;
 use crate::copy::text_in::TextInput;
 use crate::copy::tight::compact;
+use crate::copy::widths::{Pieces, written_bytes};
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
 use std::io::Read;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
@@ -220,10 +222,10 @@ impl LoadJob {
 /// `emit` within the bound of what rows may come to: text is bounded as it comes, Parquet and Arrow unpack to any number of rows only here.
 fn within(bound: Bound, format: Format, mut emit: impl FnMut(Part) -> Result<()>) -> impl FnMut(Part) -> Result<()> {
     let is_packed_inside = matches!(format, Format::Parquet | Format::Arrow) && bound != Bound::None;
-    let mut bytes = 0;
+    let mut bytes: u64 = 0;
     move |part| {
         if is_packed_inside {
-            bytes += unpacked(&part.rows);
+            bytes = bytes.saturating_add(written_bytes(&part.rows));
             bound.check_rows(bytes)?;
         }
         emit(part)
@@ -280,9 +282,18 @@ impl Committer {
                 self.report.skipped += part.rejects.len() as u64;
             }
         }
-        let mut rows = part.rows;
-        let part_rows = rows.num_rows();
+        let part_rows = part.rows.num_rows();
         self.progress.add_rows(part_rows as u64);
+        // What rows share is in the part once, and written out where they go.
+        for range in Pieces::of(part.rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
+            self.append(part.rows.slice(range.start, range.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Adds some of a part's rows to the batches that they belong to.
+    fn append(&mut self, mut rows: RecordBatch) -> Result<()> {
+        let piece_rows = rows.num_rows();
         while rows.num_rows() > 0 {
             let room = self.batch_rows.map_or(u64::MAX, |batch_rows| batch_rows - self.rows_in_batch);
             let count = rows.num_rows().min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -294,7 +305,7 @@ impl Committer {
                 if self.rows_in_batch == 0 {
                     self.begin()?;
                 }
-                self.destination.append(if count < part_rows { compact(&now)? } else { now })?;
+                self.destination.append(if count < piece_rows { compact(&now)? } else { now })?;
             }
             self.rows_in_batch += count as u64;
             if self.batch_rows == Some(self.rows_in_batch) {

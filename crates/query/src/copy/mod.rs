@@ -53,6 +53,7 @@ mod text;
 mod text_in;
 mod tight;
 mod values;
+mod widths;
 
 pub use arrow_frames::{caught, check_message};
 pub(crate) use assign::{Assigner, assign};
@@ -77,6 +78,8 @@ pub(crate) use text::value_text;
 pub(crate) use tight::{compact, tight_batch};
 pub use values::bytes_of_text;
 pub(crate) use values::{Bad, parse_bool, parse_bytes, parse_decimal, parse_i64, parse_timestamp, shown};
+pub use widths::written_bytes;
+pub(crate) use widths::{Widths, pieces};
 
 use crate::session::progress::{CancelToken, Phase, Progress};
 use alluvia_catalog::TableEntry;

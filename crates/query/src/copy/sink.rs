@@ -6,6 +6,7 @@
 //!   one, until a batch has taken them: whoever waits for the end of staging may be gone when it comes.
 
 use crate::copy::tight::compact;
+use crate::copy::widths::written_bytes;
 use alluvia_snapshot::{Load, NewBatch, NewRows, StagedLoad, Store};
 use alluvia_space::TableDef;
 use alluvia_types::{Result, Version};
@@ -72,7 +73,9 @@ impl Sink {
         if let Some(load) = &mut self.load {
             return load.append(rows);
         }
-        self.held_bytes += rows.get_array_memory_size();
+        // What a batch in the log holds is written out, whatever rows share here.
+        let written = usize::try_from(written_bytes(&rows)).unwrap_or(usize::MAX);
+        self.held_bytes = self.held_bytes.saturating_add(rows.get_array_memory_size().max(written));
         self.held.push(rows);
         if self.held_bytes > self.inline_bytes_max {
             let mut load = self.store.begin_load(&self.table, self.checked_at)?;

@@ -19,18 +19,19 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Views whose buffers have much that none of them points to get buffers of their own, and so do small pieces of large arrays. Others stay
 /// as they are.
 fn tight(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    fn is_loose<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> bool {
+    /// What the views' buffers hold, and how much of it they point to; what several point to counts as often, as a copy would have it.
+    fn held_and_used<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> (usize, usize) {
         let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-        let used = views.total_buffer_bytes_used();
-        held > used + used / 4
+        (held, views.total_buffer_bytes_used())
     }
-    let is_loose = match array.data_type() {
-        DataType::Utf8View => is_loose(array.as_string_view()),
-        DataType::BinaryView => is_loose(array.as_binary_view()),
-        _ => false,
+    let (viewed, used) = match array.data_type() {
+        DataType::Utf8View => held_and_used(array.as_string_view()),
+        DataType::BinaryView => held_and_used(array.as_binary_view()),
+        _ => (0, 0),
     };
+    let is_loose = viewed > used + used / 4;
     let held = array.get_buffer_memory_size();
-    let is_piece = || Ok::<_, ArrowError>(held / PIECE_TIMES > array.to_data().get_slice_memory_size()?);
+    let is_piece = || Ok::<_, ArrowError>(held / PIECE_TIMES > used + array.to_data().get_slice_memory_size()?);
     if is_loose || held > PIECE_BYTES && is_piece()? { copied(array) } else { Ok(Arc::clone(array)) }
 }
 
@@ -111,5 +112,16 @@ mod tests {
         assert_eq!(slice.column(0).as_string_view().value(1), texts[5_001]);
         assert_eq!(slice.column(0), slice.column(1));
         assert_eq!(slice.column(2).as_ref(), &Int64Array::from(vec![5_000, 5_001]) as &dyn Array);
+    }
+
+    #[test]
+    fn a_text_that_many_rows_share_stays_one() {
+        let mut builder = arrow::array::StringViewBuilder::new();
+        let text = "x".repeat(1 << 20);
+        builder.try_append_value_n(&text, 1_000).unwrap();
+        let shared: ArrayRef = Arc::new(builder.finish());
+        let batch = RecordBatch::try_from_iter([("a", shared)]).unwrap();
+        assert!(tight_batch(batch.clone()).get_array_memory_size() < 4 << 20, "a copy is of a thousand texts");
+        assert_eq!(tight_batch(batch.clone()).column(0), batch.column(0));
     }
 }

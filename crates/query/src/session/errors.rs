@@ -104,6 +104,9 @@ fn told_by_words(message: &str) -> Option<Error> {
         let error = Error::new(ErrorKind::TooManyRows, "a subquery that is used as a value has more than one row");
         return Some(error.with_hint("take one of them: an aggregate, or LIMIT 1"));
     }
+    if is_overflow(message) {
+        return Some(overflow());
+    }
     // "Regular expression did not compile: Syntax(... error: unclosed group ...)"
     let is_pattern = ["expression did not compile", "regex parse error"].iter().any(|words| message.contains(words));
     is_pattern.then(|| {
@@ -111,6 +114,18 @@ fn told_by_words(message: &str) -> Option<Error> {
         let reason = reason.map(|reason| format!(": {}", reason.trim())).unwrap_or_default();
         Error::new(ErrorKind::InvalidPattern, format!("the pattern is no regular expression{reason}"))
     })
+}
+
+/// Whether Arrow tells that the texts or lists of a batch are longer together than a column can hold: 2 GB, or 2^31 elements.
+pub(super) fn is_overflow(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("offset overflow")
+}
+
+/// What is told of that.
+pub(super) fn overflow() -> Error {
+    Error::new(ErrorKind::TooLarge, "a value, or the values of one batch of rows, come to more than 2 GB").with_hint(
+        "make fewer of them at a time: SET batch_size to less, shorten the values, or aggregate fewer rows into one value",
+    )
 }
 
 /// The error that a stream of rows ended with.
@@ -420,6 +435,20 @@ mod tests {
         assert_eq!(pattern.message(), "the pattern is no regular expression: unclosed group");
         let many = error_of(&DataFusionError::Execution("Scalar subquery returned more than one row".into()));
         assert_eq!(many.kind(), ErrorKind::TooManyRows);
+    }
+
+    #[test]
+    fn what_no_column_can_hold_is_told_with_what_to_do() {
+        for error in [
+            DataFusionError::ArrowError(Box::new(ArrowError::OffsetOverflowError(3 << 30)), None),
+            DataFusionError::ArrowError(
+                Box::new(ArrowError::InvalidArgumentError("offset overflow: data".into())),
+                None,
+            ),
+        ] {
+            let told = error_of(&error);
+            assert_eq!((told.kind().sqlstate(), told.hint().is_some()), ("54000", true), "{error}");
+        }
     }
 
     #[test]

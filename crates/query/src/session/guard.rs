@@ -6,7 +6,7 @@
 //!   whole single-row INSERT. (`dialect::depth` bounds what walking and dropping a statement's tree can need.)
 //! - A panic while a statement plans or runs ends that statement with `Internal`, and nothing else.
 
-use crate::session::errors::{error_of, wrap};
+use crate::session::errors::{error_of, is_overflow, overflow, wrap};
 use alluvia_types::{Error, Result};
 use datafusion::common::DataFusionError;
 use std::any::Any;
@@ -23,8 +23,15 @@ const RED_ZONE_BYTES: usize = 8 << 20;
 
 /// Turns a panic into an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .map_err(|panic| Error::internal(format!("the statement panicked: {}", panic_message(panic.as_ref()))))
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| of_panic(panic.as_ref()))
+}
+
+/// A defect, unless it is how Arrow tells that a column is too long.
+fn of_panic(panic: &(dyn Any + Send)) -> Error {
+    match panic_message(panic) {
+        message if is_overflow(message) => overflow(),
+        message => Error::internal(format!("the statement panicked: {message}")),
+    }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
@@ -86,10 +93,7 @@ pub(crate) fn guarded_poll<T>(
 ) -> Poll<Option<Result<T, DataFusionError>>> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(poll) => poll.map(|item| item.map(|result| result.map_err(|error| wrap(error_of(&error))))),
-        Err(panic) => {
-            let message = format!("the statement panicked: {}", panic_message(panic.as_ref()));
-            Poll::Ready(Some(Err(wrap(Error::internal(message)))))
-        }
+        Err(panic) => Poll::Ready(Some(Err(wrap(of_panic(panic.as_ref()))))),
     }
 }
 
@@ -103,6 +107,8 @@ mod tests {
         let error = guarded(|| -> u8 { panic!("oh {}", "no") }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal);
         assert!(error.message().contains("oh no"));
+        let error = guarded(|| -> u8 { panic!("byte array offset overflow") }).unwrap_err();
+        assert_eq!((error.kind().sqlstate(), error.hint().is_some()), ("54000", true));
     }
 
     #[tokio::test]

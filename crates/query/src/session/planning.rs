@@ -10,9 +10,9 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BytesOfLiterals, CheckedIntegers, CountedMultisets, GroupingSetsOfUnknownRows, JoinsKeepingNulls, KeysOfOneKind,
-    ListedText, LosslessCasts, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
-    WrittenBytes,
+    BytesOfLiterals, CheckedIntegers, CountedFunctions, CountedMultisets, GroupingSetsOfUnknownRows, HeldConstants,
+    JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, PushDownKeepingConstants, RoundedFloats,
+    SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -92,6 +92,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.push(Arc::new(BytesOfLiterals));
     analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(CheckedIntegers));
+    analyzers.push(Arc::new(CountedFunctions));
     // The last: what it makes of subqueries has its types.
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
     let mut optimizers = Optimizer::new().rules;
@@ -108,6 +109,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     }
     // What `JoinsKeepingNulls` made of keys is keys again.
     optimizers.push(Arc::new(KeysOfOneKind::default()));
+    optimizers.push(Arc::new(HeldConstants));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
     physical.push(Arc::new(StoppableJoins));
@@ -227,9 +229,11 @@ mod tests {
         let physical = expected.len() - plain.physical_optimizers().len();
         expected.push(StoppableJoins.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
+        expected.insert(physical, "held_constants true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
+        expected.insert(coerced + 1, CountedFunctions.name().to_owned());
         expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());

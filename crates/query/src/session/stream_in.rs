@@ -6,9 +6,11 @@
 //! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded. Whatever is wrong with them, or with
 //!   their schema or their table, fails it, as an INSERT's error does: all of it is looked at within the statement.
 //! - Rows with a producer's number of their own are a batch of its own: outside of a transaction, whose COMMIT has its number.
+//! - Rows that share their values come in pieces, which are bounded by what they come to when each is written out: however often a batch
+//!   names one value, no more memory is taken at a time.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
-use crate::copy::{Assigner, Sink, TextAs, Wanted, compact, infer_schema};
+use crate::copy::{Assigner, Sink, TextAs, Wanted, compact, infer_schema, pieces};
 use crate::dialect::definitions::{WithOptions, define};
 use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, blocking};
@@ -238,13 +240,16 @@ impl Session {
             if next.num_rows() == 0 {
                 continue;
             }
-            let next = matched.assign(&next)?;
-            run.progress.add_rows(next.num_rows() as u64);
-            sink = blocking(move || {
-                sink.append(next)?;
-                Ok(sink)
-            })
-            .await?;
+            for piece in pieces(&next, Some(matched.rows))? {
+                run.token.check()?;
+                let piece = matched.assign(&piece)?;
+                run.progress.add_rows(piece.num_rows() as u64);
+                sink = blocking(move || {
+                    sink.append(piece)?;
+                    Ok(sink)
+                })
+                .await?;
+            }
         }
         // A batch may have to wait until what statements hold is given back: not for its own source.
         drop(rows);
@@ -269,9 +274,10 @@ impl Session {
         while let Some(next) = rows.next().await {
             let next = next?;
             run.token.check()?;
-            if next.num_rows() > 0 {
+            for piece in pieces(&next, Some(matched.rows))? {
+                run.token.check()?;
                 // Copied: until COMMIT whoever sent it may do as they please with its memory.
-                held.push(compact(&matched.assign(&next)?)?)?;
+                held.push(compact(&matched.assign(&piece)?)?)?;
             }
         }
         Ok((matched.rows, held.batches))

@@ -2,7 +2,8 @@
 
 use crate::support::{Served, database, serve, serve_with};
 use alluvia_server_http::{Server, ServerOptions};
-use arrow::array::{Int32Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, BinaryArray, DictionaryArray, Int32Array, RecordBatch, RunArray, StringArray};
+use arrow::datatypes::Int32Type;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
@@ -303,4 +304,46 @@ async fn a_small_file_that_unpacks_to_many_rows_is_refused_at_the_bound() {
         assert!(answer.text().contains("unpacks to more than 1048576 bytes"), "{}", answer.text());
     }
     assert_eq!(count(&served).await, json!(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_a_small_body_names_many_times_counts_as_often() {
+    let served = serve_with(ServerOptions { body_bytes_max: 4 << 20, ..ServerOptions::default() }).await;
+    served.query("CREATE TABLE texts (b TEXT)").await;
+    served.query("CREATE TABLE bytes (b BYTEA)").await;
+    // Written out it would be 100 GB.
+    let rows = 100_000;
+    let value = "x".repeat(1 << 20);
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![value.as_str()]));
+    let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![value.as_bytes()]));
+    for (table, values) in [("texts", &texts), ("bytes", &bytes), ("bytes", &texts), ("texts", &bytes)] {
+        let keys = Int32Array::from(vec![0; rows]);
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::try_new(keys, Arc::clone(values)).unwrap());
+        let ends = Int32Array::from(vec![rows as i32]);
+        let run: ArrayRef = Arc::new(RunArray::<Int32Type>::try_new(&ends, values.as_ref()).unwrap());
+        for column in [dictionary, run] {
+            let shown = format!("{} into {table}", column.data_type());
+            let batch = RecordBatch::try_from_iter([("b", column)]).unwrap();
+            let mut stream = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            stream.write(&batch).unwrap();
+            let body = stream.into_inner().unwrap();
+            assert!(body.len() < 2 << 20, "{shown}: {}", body.len());
+            let ask = served.ask("POST", &format!("/ingest/{table}"));
+            let answer = ask.header("content-type", "application/vnd.apache.arrow.stream").body(body).send().await;
+            assert_eq!(answer.error(), (413, "54000".to_owned()), "{shown}: {}", answer.text());
+        }
+        // A dictionary's page of Parquet does the same.
+        let short = &value[..64 << 10];
+        let column: ArrayRef = Arc::new(vec![short; 500].into_iter().collect::<DictionaryArray<Int32Type>>());
+        let batch = RecordBatch::try_from_iter([("b", column)]).unwrap();
+        let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        parquet.write(&batch).unwrap();
+        let body = parquet.into_inner().unwrap();
+        assert!(body.len() < 200_000, "{}", body.len());
+        let ask = served.ask("POST", &format!("/ingest/{table}"));
+        let answer = ask.header("content-type", "application/vnd.apache.parquet").body(body).send().await;
+        assert_eq!(answer.error(), (413, "54000".to_owned()), "{table}: {}", answer.text());
+    }
+    assert_eq!(served.rows("SELECT count(*) AS n FROM texts").await, json!([{"n": 0}]));
+    assert_eq!(served.rows("SELECT count(*) AS n FROM bytes").await, json!([{"n": 0}]));
 }
