@@ -10,7 +10,6 @@
 use super::moments::{Moments, moments};
 use super::strata::Run;
 use super::tally::{Samples, Tally};
-use super::threads::in_threads;
 use super::{Asked, Source};
 use crate::answer::{
     Answer, BoxQuery, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
@@ -24,6 +23,7 @@ use crate::side::{Value, value_at};
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, Result, Version};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Rows below which a second thread costs more than it saves.
@@ -93,7 +93,7 @@ pub(super) fn draw(
         rungs.push(of_rung_of(asked, &question, source, apart, runs, of_rung)?);
     }
     let drawing = Drawing { asked, question: &question, keys: &into.keys, frames: tally.strata.len() };
-    for part in parts_of(&drawing, &rungs, asked.threads)? {
+    for part in in_threads(&drawing, &rungs, asked.threads)? {
         drawn += part.drawn;
         for (run, frame, moments) in part.all {
             tally.strata[frame][run].draw_many(moments.count, moments.sum, moments.squares);
@@ -211,7 +211,7 @@ struct Part {
 /// The pieces of one block.
 type Task<'a> = (&'a OfRung, &'a [Piece]);
 
-fn parts_of(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result<Vec<Part>> {
+fn in_threads(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result<Vec<Part>> {
     let tasks: Vec<Task<'_>> = rungs
         .iter()
         .flat_map(|of| of.pieces.chunk_by(|a, b| a.block == b.block).map(move |pieces| (of, pieces)))
@@ -228,7 +228,24 @@ fn parts_of(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result<V
             start = at + 1;
         }
     }
-    in_threads(&chunks, |tasks| drawing.run(tasks))
+    let Some((first, others)) = chunks.split_first() else { return Ok(Vec::new()) };
+    if others.is_empty() {
+        return Ok(vec![drawing.run(first)?]);
+    }
+    let panicked = || Error::internal("a thread that drew rows panicked");
+    let mut parts: Vec<Result<Part>> = others.iter().map(|_| Err(panicked())).collect();
+    // Threads that stay: one that is begun for this takes longer to get its first memory than to draw.
+    let own = rayon_core::in_place_scope(|scope| {
+        for (part, tasks) in parts.iter_mut().zip(others) {
+            scope.spawn(move |_| {
+                if let Ok(drawn) = catch_unwind(AssertUnwindSafe(|| drawing.run(tasks))) {
+                    *part = drawn;
+                }
+            });
+        }
+        drawing.run(first)
+    });
+    std::iter::once(own).chain(parts).collect()
 }
 
 /// What all threads share.

@@ -5,7 +5,6 @@
 use super::Asked;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
-use super::threads::in_threads;
 use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, NodeTree, SegmentRows};
 use crate::estimate::Known;
 use alluvia_types::Result;
@@ -39,11 +38,6 @@ impl Facts {
         self.cut.height > 0 && self.rows as f64 * rate >= least
     }
 }
-
-/// Nodes below which a second thread costs more than it saves.
-const NODES_PER_THREAD: usize = 128;
-/// Nodes that are looked at before it is asked whether to go on.
-const NODES_AT_ONCE: usize = 1024;
 
 /// What is known of the nodes that may be strata, and what must be read.
 pub(super) struct Gathered {
@@ -88,21 +82,18 @@ pub(super) fn gather(
         }
         let summaries = Summaries::new(asked.shape(), rows)?;
         let mut unknown = Vec::new();
-        // A part at a time: of groups there may be too many to go on.
-        for nodes in of_segment.chunks(NODES_AT_ONCE) {
-            for (&cut, found) in nodes.iter().zip(facts_of_nodes(asked, &possible, &summaries, nodes, into)?) {
-                match found {
-                    Found::Facts(facts) => match cells_left.checked_sub(facts.groups.len()) {
-                        Some(left) => {
-                            cells_left = left;
-                            gathered.facts.push(facts);
-                        }
-                        None => return Ok(None),
-                    },
-                    Found::Unknown if cut.height == 0 => gathered.exact.push(cut),
-                    Found::Unknown => unknown.push(cut),
-                    Found::TooManyGroups => return Ok(None),
-                }
+        for &cut in of_segment {
+            match facts_of(asked, &possible, &summaries, cut, None, into) {
+                Found::Facts(facts) => match cells_left.checked_sub(facts.groups.len()) {
+                    Some(left) => {
+                        cells_left = left;
+                        gathered.facts.push(facts);
+                    }
+                    None => return Ok(None),
+                },
+                Found::Unknown if cut.height == 0 => gathered.exact.push(cut),
+                Found::Unknown => unknown.push(cut),
+                Found::TooManyGroups => return Ok(None),
             }
         }
         for cut in unknown {
@@ -111,21 +102,6 @@ pub(super) fn gather(
     }
     gathered.facts.sort_by_key(|facts| (facts.cut.segment, facts.blocks.start));
     Ok(Some(gathered))
-}
-
-/// What is known of each of some nodes of a segment.
-fn facts_of_nodes(
-    asked: &Asked<'_>,
-    possible: &Possible<'_>,
-    summaries: &Summaries<'_>,
-    nodes: &[CutNode],
-    into: &Answer,
-) -> Result<Vec<Found>> {
-    let threads = asked.threads.min(nodes.len() / NODES_PER_THREAD).max(1);
-    let chunks: Vec<&[CutNode]> = nodes.chunks(nodes.len().div_ceil(threads)).collect();
-    let of_node = |&cut: &CutNode| facts_of(asked, possible, summaries, cut, None, into);
-    let found = in_threads(&chunks, |chunk| Ok(chunk.iter().map(of_node).collect::<Vec<Found>>()))?;
-    Ok(found.into_iter().flatten().collect())
 }
 
 /// Looks into those nodes of which so many rows are drawn at a rate that this costs less than what it spares.

@@ -32,7 +32,6 @@ mod possible;
 mod refine;
 mod strata;
 mod tally;
-mod threads;
 
 use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, FANOUT, SegmentRows, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
@@ -44,7 +43,6 @@ pub(crate) use knowns::NodeKnowns;
 pub(crate) use moments::moments;
 use strata::Strata;
 use tally::Look;
-use threads::in_threads;
 
 pub use cost::{Kind, Work};
 pub use foresee::Foreseen;
@@ -59,9 +57,6 @@ pub const SAMPLE_ROWS_MIN: u64 = 64 * crate::layout::BLOCK_ROWS as u64;
 /// Groups in nodes are looked for up to so many times as many as were foreseen, and this many always.
 const CELLS_TIMES: f64 = 2.0;
 const CELLS_MIN: f64 = 4096.0;
-
-/// Blocks of segments below which a second thread that walks them costs more than it saves.
-const BLOCKS_WALKED_MIN: usize = 2048;
 
 /// One value of each group of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -208,44 +203,10 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
 /// Answers what summaries can; the nodes that are cut.
 fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
     let mut cut = Vec::new();
-    let parts = walked_together(asked, segments);
-    if parts.len() < 2 {
-        for (at, rows) in segments.iter().enumerate() {
-            asked.boxes.walk(at, rows, stop_height(asked, rows), into, &mut cut)?;
-        }
-        return Ok(cut);
-    }
-    let (parts, keys) = (parts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &into.keys);
-    let walked = in_threads(&parts, |part| {
-        let (mut own, mut cut) = (Answer::new(asked.shape(), keys.clone()), Vec::new());
-        for &at in part {
-            asked.boxes.walk(at, &segments[at], stop_height(asked, &segments[at]), &mut own, &mut cut)?;
-        }
-        Ok((own, cut))
-    })?;
-    for (own, mut of_part) in walked {
-        into.add(&own);
-        cut.append(&mut of_part);
+    for (at, rows) in segments.iter().enumerate() {
+        asked.boxes.walk(at, rows, stop_height(asked, rows), into, &mut cut)?;
     }
     Ok(cut)
-}
-
-/// Segments, by the thread that walks them: of questions without groups, whose answers are soon added up, about as many blocks each.
-fn walked_together(asked: &Asked<'_>, segments: &[SegmentRows]) -> Vec<Vec<usize>> {
-    let blocks = |at: &usize| segments[*at].segment.blocks();
-    let all: usize = (0..segments.len()).map(|at| blocks(&at)).sum();
-    let threads = if asked.shape().groups.is_empty() { asked.threads.min(all / BLOCKS_WALKED_MIN) } else { 1 };
-    let mut parts: Vec<Vec<usize>> = Vec::new();
-    let mut before = 0;
-    for at in 0..segments.len() {
-        // In the order of the segments, so that what is cut is, too.
-        if parts.is_empty() || parts.len() < threads && before * threads >= all * parts.len() {
-            parts.push(Vec::new());
-        }
-        before += blocks(&at);
-        parts.last_mut().expect("there is one").push(at);
-    }
-    parts
 }
 
 /// The height that a segment is walked to at first: blocks only where they must be told apart.
