@@ -59,7 +59,7 @@ impl OptimizerRule for HeldConstants {
         let bytes = all.saturating_sub(kept);
         let options = config.options();
         let limit = options.extensions.get::<StatementLimits>().map_or(u64::MAX, |limits| limits.memory_bytes);
-        if bytes.saturating_mul(options.execution.batch_size as u64) <= limit {
+        if bytes.saturating_mul(options.execution.batch_size.get() as u64) <= limit {
             return Ok(Transformed::no(plan));
         }
         let names = NamePreserver::new(&plan);
@@ -72,7 +72,7 @@ impl OptimizerRule for HeldConstants {
                 if let Expr::AggregateFunction(call) = &expr
                     && call.params.args.iter().skip(1).any(is_held)
                 {
-                    let rows = options.execution.batch_size as u128;
+                    let rows = options.execution.batch_size.get() as u128;
                     within_limit(call.func.name(), u128::from(bytes) * rows, 1, &options)?;
                 }
                 let is_long = long_bytes(&expr).is_some();

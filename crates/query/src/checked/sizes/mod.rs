@@ -174,7 +174,7 @@ mod tests {
         let mut state = context().state();
         let options = state.config_mut().options_mut();
         options.extensions.insert(StatementLimits { memory_bytes });
-        options.execution.batch_size = 1_000;
+        options.execution.batch_size = "1000".parse().unwrap();
         SessionContext::new_with_state(state)
     }
 
