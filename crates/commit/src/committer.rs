@@ -117,7 +117,7 @@ impl Committer {
         if !batch.rows.is_empty() {
             self.views.wait_room(body.len() as u64)?;
         }
-        let sequenced = self.sequence_or_rewind(batch, body, None)?;
+        let sequenced = self.sequence(batch, body, None)?;
         if durability == Durability::Sync {
             self.finish(sequenced)?;
         }
@@ -139,7 +139,7 @@ impl Committer {
             }
         };
         let mut done = Some(done);
-        let sequenced = self.sequence_or_rewind(batch, body, Some(&mut done));
+        let sequenced = self.sequence(batch, body, Some(&mut done));
         if let Some(done) = done {
             // Refused, or the threads have just stopped.
             done(sequenced.and_then(|batch| {
@@ -163,19 +163,6 @@ impl Committer {
         Ok(body)
     }
 
-    /// Sequences a batch. If the log had failed for want of room, whoever meets that first makes it writable again, and this
-    /// batch is refused.
-    fn sequence_or_rewind(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
-        let sequenced = self.sequence(batch, body, done);
-        if let Err(error) = &sequenced
-            && error.kind() == ErrorKind::DiskFull
-        {
-            let generation = self.sequencer.lock().generation;
-            self.drop_not_durable(generation)?;
-        }
-        sequenced
-    }
-
     /// Makes everything that was sequenced durable and visible.
     pub fn flush(&self) -> Result<()> {
         let last = {
@@ -194,15 +181,23 @@ impl Committer {
     }
 
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
-    /// taken then.
+    /// taken then. If the log had failed for want of room, whoever meets that first makes it writable again, and this batch is refused.
     fn sequence(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
         let batch = Prepared::new(batch, body.len() as u64)?;
         let mut sequencer = self.sequencer.lock();
-        let sequenced = self.sequence_locked(&mut sequencer, batch, body)?;
-        if let Some(done) = done {
-            *done = done.take().and_then(|taken| self.waiting.push(sequenced, taken));
+        // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
+        let generation = sequencer.generation;
+        let sequenced = self.sequence_locked(&mut sequencer, batch, body);
+        if let (Ok(sequenced), Some(done)) = (&sequenced, done) {
+            *done = done.take().and_then(|taken| self.waiting.push(*sequenced, taken));
         }
-        Ok(sequenced)
+        drop(sequencer);
+        if let Err(error) = &sequenced
+            && error.kind() == ErrorKind::DiskFull
+        {
+            self.drop_not_durable(generation)?;
+        }
+        sequenced
     }
 
     fn sequence_locked(&self, sequencer: &mut Sequencer, prepared: Prepared, body: Vec<u8>) -> Result<Sequenced> {
@@ -265,11 +260,16 @@ impl Committer {
     /// Publishes every pending batch that is durable, in order.
     fn publish_durable(&self) -> Result<()> {
         let _order = self.publisher.lock();
-        let batches = {
+        let mut batches = {
             let mut sequencer = self.sequencer.lock();
             sequencer.take_through(self.log.durable())
         };
-        self.views.publish(batches, false)
+        let published = self.views.publish(&mut batches, false);
+        // What could not be published is durable all the same: whoever comes next tries again.
+        if published.is_err() {
+            self.sequencer.lock().put_back(batches);
+        }
+        published
     }
 
     /// After a full disk, once for each failure: publishes what did become durable, drops the rest, and gives its versions
@@ -281,8 +281,11 @@ impl Committer {
             return Ok(());
         }
         let durable = self.log.rewind();
-        let batches = sequencer.take_through(durable);
-        self.views.publish(batches, false)?;
+        let mut batches = sequencer.take_through(durable);
+        if let Err(error) = self.views.publish(&mut batches, false) {
+            sequencer.put_back(batches);
+            return Err(error);
+        }
         let (visible, catalog, producers) = self.views.committed();
         assert_eq!(visible, durable, "C2: what is durable is published");
         let taken_back: Vec<Published> = sequencer.pending.drain(..).collect();
@@ -304,6 +307,11 @@ impl Sequencer {
     fn take_through(&mut self, version: Version) -> Vec<Published> {
         let count = self.pending.partition_point(|pending| pending.info.version <= version);
         self.pending.drain(..count).collect()
+    }
+
+    /// Gives back what was taken last.
+    fn put_back(&mut self, batches: Vec<Published>) {
+        batches.into_iter().rev().for_each(|batch| self.pending.push_front(batch));
     }
 
     /// C3: the version of the batch that a producer has sent before; `None` if it is its next one.

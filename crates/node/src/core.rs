@@ -93,7 +93,7 @@ impl Core {
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
             let published = Committer::replay(&record, &views.catalog(), &spaces)?;
-            views.publish(vec![published], true)
+            views.publish(&mut vec![published], true)
         })?;
         let log = Arc::new(log);
 

@@ -186,14 +186,15 @@ impl Views {
         self.state.read().published
     }
 
-    /// Makes durable batches visible, in version order (V1). While recovering, they count as visible for ever.
-    pub fn publish(&self, batches: Vec<Published>, recovering: bool) -> Result<()> {
+    /// Makes durable batches visible, in version order (V1), and takes them; where a segment of theirs cannot be opened they stay, and
+    /// none is visible. While recovering, they count as visible for ever.
+    pub fn publish(&self, batches: &mut Vec<Published>, recovering: bool) -> Result<()> {
         if batches.is_empty() {
             return Ok(());
         }
         // Segments are opened before the lock is taken.
         let mut opened = Vec::with_capacity(batches.len());
-        for batch in &batches {
+        for batch in batches.iter() {
             let mut tables = Vec::with_capacity(batch.loads.len());
             for load in &batch.loads {
                 tables.push((load.table, self.open_load(batch.info.version, load)?));
@@ -202,7 +203,7 @@ impl Views {
         }
         let now = self.clock.monotonic();
         let mut state = self.state.write();
-        for (batch, loads) in batches.into_iter().zip(opened) {
+        for (batch, loads) in batches.drain(..).zip(opened) {
             let version = batch.info.version;
             assert_eq!(version, state.visible.next(), "V1: versions are published in order, without gaps");
             if let Some(catalog) = batch.catalog {

@@ -8,6 +8,8 @@ use alluvia_types::{ErrorKind, ManualClock, SystemClock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A database with its threads, which make batches durable for writers that do not wait themselves, and a table `t`.
 async fn served(disk: &Arc<FaultDisk>) -> (Arc<Database>, tempfile::TempDir) {
@@ -67,6 +69,45 @@ async fn writers_that_do_not_wait_themselves_keep_what_was_acknowledged_on_a_ful
     disk.limit_bytes(None);
     db.session().sql("INSERT INTO t VALUES (9, 'resumed')").await.expect("there is room again");
     kept.push("9|resumed".into());
+    kept.sort();
+    assert_eq!(contents(db.core())["t"], kept, "nothing refused is there, and nothing acknowledged is missing");
+    assert_eq!(contents(&reopened(db, &disk))["t"], kept, "and all of it was durable");
+}
+
+/// Writers go on while others are still being refused: then a refusal is handled when the next batches are on their way already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_disk_that_is_full_for_moments_loses_nothing_that_was_acknowledged() {
+    let disk = FaultDisk::new();
+    let (db, _spill) = served(&disk).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = |writer: u64| {
+        let (session, is_over) = (db.session(), Arc::clone(&is_over));
+        async move {
+            let mut kept = Vec::new();
+            for id in writer * 10_000_000.. {
+                match session.sql(&format!("INSERT INTO t VALUES ({id}, 'row')")).await {
+                    Ok(_) => kept.push(format!("{id}|row")),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}"),
+                }
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            kept
+        }
+    };
+    let writers: Vec<_> = (1..=16).map(|at| tokio::spawn(writer(at))).collect();
+    for _ in 0..400 {
+        disk.limit_bytes(Some(0));
+        tokio::time::sleep(Duration::from_micros(700)).await;
+        disk.limit_bytes(None);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let mut kept = Vec::new();
+    for writer in writers {
+        kept.extend(writer.await.expect("a writer ends"));
+    }
     kept.sort();
     assert_eq!(contents(db.core())["t"], kept, "nothing refused is there, and nothing acknowledged is missing");
     assert_eq!(contents(&reopened(db, &disk))["t"], kept, "and all of it was durable");

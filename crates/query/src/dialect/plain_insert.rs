@@ -82,8 +82,8 @@ pub(crate) fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
         return None;
     }
     let first = scan.ident()?;
-    // A word with a meaning of its own there.
-    if ["table", "function", "local", "directory"].contains(&name_of(&first).as_str()) {
+    // A word with a meaning of its own there, or one behind which the parser looks for secrets.
+    if ["table", "function", "local", "directory", "copy", "grant", "revoke"].contains(&name_of(&first).as_str()) {
         return None;
     }
     let table = match scan.byte(b'.') {
@@ -100,8 +100,8 @@ pub(crate) fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
     if !scan.word("values") {
         return None;
     }
-    let text: Arc<str> = Arc::from(trimmed);
     let (literals, width) = scan.rows()?;
+    let text: Arc<str> = Arc::from(trimmed);
     let rows = LiteralRows { text: Arc::clone(&text), literals, width };
     Some((text, Kind::Insert(Insert { table: name_of(&table), columns, source: InsertSource::Literals(rows) })))
 }

@@ -89,9 +89,25 @@ fn expand(expr: &mut Expr) -> Result<()> {
             not_supported(format!("{pattern} in a template of {name}"))
                 .with_hint("write the template in the forms of strftime: '%Y-%m-%d %H:%M:%S%.6f'")
         })?;
+        if name == "to_timestamp" && !tells_a_time(&form) {
+            return Err(not_supported(
+                "a time without its minutes, its seconds, or its AM or PM in a template of to_timestamp",
+            )
+            .with_hint("write them, or none of the time: 'YYYY-MM-DD HH24:MI:SS', 'YYYY-MM-DD'"));
+        }
         *template = Expr::Value(Value::SingleQuotedString(form).into());
     }
     Ok(())
+}
+
+/// Whether a form has all of a time of day, or nothing of it: of a part alone DataFusion takes the date, and says nothing.
+fn tells_a_time(form: &str) -> bool {
+    let has = |letter: &str| form.contains(&format!("%{letter}")) || form.contains(&format!("%-{letter}"));
+    let half = has("p") || has("P");
+    let hour = has("H") || has("I") && half;
+    let fraction = has("3f") || has("6f");
+    let any = has("H") || has("I") || half || has("M") || has("S") || fraction;
+    !any || hour && has("M") && (has("S") || !fraction)
 }
 
 /// A template as a form, or the pattern that has none.

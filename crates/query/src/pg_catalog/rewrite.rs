@@ -38,7 +38,8 @@ pub(crate) fn prepare(
     if !names.found {
         return Ok(false);
     }
-    match visit_mut(query, &mut Rewrite { catalog, authoriser, settings: &settings() }) {
+    let has_xmin = !versions::is_named(query);
+    match visit_mut(query, &mut Rewrite { catalog, authoriser, settings: &settings(), has_xmin }) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
@@ -115,6 +116,8 @@ pub(super) struct Rewrite<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) authoriser: &'a Authoriser,
     settings: &'a SettingsNow,
+    /// Whether `xmin` is the hidden column.
+    has_xmin: bool,
 }
 
 impl VisitorMut for Rewrite<'_> {
@@ -203,7 +206,7 @@ impl Rewrite<'_> {
         if is_current_role(expr) {
             *expr = call("current_role", Vec::new());
         }
-        if versions::is_xmin(expr, self.catalog) {
+        if self.has_xmin && versions::is_xmin(expr, self.catalog) {
             return Ok(Some(versions::xmin(self.catalog)));
         }
         Ok(match expr {

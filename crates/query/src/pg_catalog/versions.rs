@@ -6,8 +6,12 @@
 use super::constants::number_expr;
 use super::rewrite::cast;
 use crate::dialect::names::name_of;
+use crate::dialect::visit;
 use alluvia_catalog::Catalog;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, Expr, Query, Select, SelectItem, TableFactor, Visitor,
+};
+use std::ops::ControlFlow;
 
 /// The hidden column that PostgreSQL's tables have.
 const XMIN: &str = "xmin";
@@ -22,6 +26,58 @@ pub(super) fn is_xmin(expr: &Expr, catalog: &Catalog) -> bool {
     // A user's column of that name is one like others.
     let is_users = || catalog.tables().any(|entry| entry.def.columns.iter().any(|known| known.name == XMIN));
     column == XMIN && !is_users()
+}
+
+/// Whether a derived table or a WITH table of a query has a column that the statement itself calls so: then that is meant.
+pub(super) fn is_named(query: &Query) -> bool {
+    visit(query, &mut Named::default()).is_break()
+}
+
+/// Looks for columns that are called `xmin`.
+#[derive(Default)]
+struct Named {
+    /// Queries around what is visited.
+    depth: usize,
+}
+
+impl Named {
+    fn look(&self, mut names: impl Iterator<Item = String>) -> ControlFlow<()> {
+        if names.any(|name| name == XMIN) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl Visitor for Named {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.look(tables.flat_map(|table| &table.alias.columns).map(|column| name_of(&column.name)))
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        // What the statement gives is nobody's table.
+        if self.depth < 2 {
+            return ControlFlow::Continue(());
+        }
+        self.look(select.projection.iter().filter_map(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(name_of(alias)),
+            _ => None,
+        }))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let alias = match factor {
+            TableFactor::Derived { alias, .. } | TableFactor::Table { alias, .. } => alias.as_ref(),
+            _ => None,
+        };
+        self.look(alias.into_iter().flat_map(|alias| &alias.columns).map(|column| name_of(&column.name)))
+    }
 }
 
 /// What stands for `xmin`.
@@ -43,7 +99,7 @@ pub(super) fn age(of: &Expr, catalog: &Catalog) -> Option<Expr> {
 mod tests {
     use super::*;
     use crate::dialect::{Kind, parse};
-    use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
+    use datafusion::sql::sqlparser::ast::SetExpr;
 
     fn expr(sql: &str) -> Expr {
         let Kind::Query(query) = parse(&format!("SELECT {sql} FROM t")).unwrap().remove(0).kind else {
@@ -53,6 +109,25 @@ mod tests {
         match select.projection.into_iter().next() {
             Some(SelectItem::UnnamedExpr(expr)) => expr,
             _ => panic!("an item"),
+        }
+    }
+
+    #[test]
+    fn columns_that_the_statement_calls_so_are_meant() {
+        let named = |sql: &str| {
+            let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };
+            is_named(&query)
+        };
+        for sql in [
+            "SELECT b.xmin FROM (SELECT name, min(x) AS xmin FROM points GROUP BY name) b",
+            "WITH b AS (SELECT min(x) AS XMIN FROM points) SELECT xmin FROM b",
+            "WITH b (xmin) AS (SELECT min(x) FROM points) SELECT xmin FROM b",
+            "SELECT xmin FROM (SELECT min(x) FROM points) AS b (xmin)",
+        ] {
+            assert!(named(sql), "{sql}");
+        }
+        for sql in ["SELECT n.xmin AS xmin FROM pg_namespace n", "SELECT x FROM (SELECT xmin AS x FROM pg_class) c"] {
+            assert!(!named(sql), "{sql}");
         }
     }
 
