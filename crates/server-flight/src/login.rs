@@ -213,8 +213,8 @@ impl Login {
         if held.prepared.len() >= PREPARED_MAX {
             return Err(full("prepared statements", PREPARED_MAX, "close those that are not needed"));
         }
-        let texts: usize = held.prepared.values().map(|kept| kept.text_bytes()).sum();
-        if texts + kept.text_bytes() > PREPARED_BYTES_MAX {
+        let others: usize = held.prepared.values().map(|kept| kept.bytes()).sum();
+        if others + kept.bytes() > PREPARED_BYTES_MAX {
             return Err(full("bytes of prepared statements", PREPARED_BYTES_MAX, "close those that are not needed"));
         }
         held.prepared.insert(name.clone(), Arc::new(kept));

@@ -15,14 +15,14 @@ use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Prepared statements that a connection may have: their texts, and what is known of their columns.
+/// Prepared statements that a connection may have: their texts and trees, and what is known of their columns.
 pub(crate) const PREPARED: Bounds = Bounds {
     what: "prepared statements",
     count_max: 10_000,
     bytes_max: 16 << 20,
     hint: "DEALLOCATE (or Close) those that are done with; the bytes of a statement without a name do not count",
 };
-/// Portals that a connection may have: the texts of their statements, and their values.
+/// Portals that a connection may have: the texts and trees of their statements, and their values.
 pub(crate) const PORTALS: Bounds = Bounds {
     what: "portals",
     count_max: 1_000,
@@ -67,9 +67,9 @@ impl Connection {
                 format!("there is a prepared statement {name} already"),
             ));
         }
-        let bytes = sql.len() + size_of_val(types.as_slice());
-        let with_name = name.len() + bytes;
-        self.prepared.check(&name, with_name)?;
+        let of_types = size_of_val(types.as_slice());
+        // A text that there is no room for is not parsed.
+        self.prepared.check(&name, name.len() + sql.len() + of_types)?;
         let mut statements = self.session.parse(sql)?;
         if statements.len() > 1 {
             return Err(Error::new(
@@ -78,6 +78,9 @@ impl Connection {
             ));
         }
         let statement = statements.pop();
+        let bytes = of_types + statement.as_ref().map_or(0, |statement| statement.bytes());
+        let with_name = name.len() + bytes;
+        self.prepared.check(&name, with_name)?;
         let prepared = Prepared { statement, types, bytes, described: Mutex::new(None) };
         self.prepared.insert(name, with_name, Arc::new(prepared));
         self.io.out.plain(b'1');

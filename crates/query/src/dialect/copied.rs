@@ -3,19 +3,16 @@
 //! Invariant: it is cut out of what was written: no tree is printed, and hints, which follow a SELECT, are within. What stands before the
 //! COPY stays before the query, so that lines keep their numbers.
 
-use crate::dialect::grammar::Grammar;
 use crate::dialect::parse::Offsets;
-use alluvia_types::{Error, ErrorKind, Result};
+use crate::dialect::tokens;
+use alluvia_types::{Error, Result};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// The query of a text that is one COPY ... TO: the one in brackets, or one of the table and its columns.
 pub(crate) fn copied_text(text: &str) -> Result<String> {
     let lost = || Error::internal("a COPY ... TO has no query");
-    let mut tokens = Vec::new();
-    Tokenizer::new(&Grammar::for_tokens(0), text)
-        .tokenize_with_location_into_buf(&mut tokens)
-        .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
+    let tokens = tokens::of(text)?;
     let mut offsets = Offsets::new(text);
     let mut tokens = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::SemiColon));
     let before = &text[..offsets.at(tokens.next().ok_or_else(lost)?.span.start)];

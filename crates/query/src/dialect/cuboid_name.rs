@@ -4,6 +4,7 @@ use crate::dialect::depth::DEPTH_MAX;
 use crate::dialect::grammar::Grammar;
 use crate::dialect::names::{parts_of, user_table};
 use crate::dialect::statement::text_of;
+use crate::dialect::tokens;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -78,8 +79,8 @@ fn list_of<T>(
         Error::new(ErrorKind::Syntax, error.to_string()).at(format!("the argument '{text}' of {procedure}"))
     };
     let grammar = Grammar::for_tokens(text.len());
-    let parser = Parser::new(&grammar).with_recursion_limit(DEPTH_MAX).try_with_sql(text);
-    let mut parser = parser.map_err(wrong)?;
+    let tokens = tokens::of(text).map_err(|error| error.at(format!("an argument of {procedure}")))?;
+    let mut parser = Parser::new(&grammar).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     if parser.peek_token().token == Token::EOF {
         return Ok(Vec::new());
     }

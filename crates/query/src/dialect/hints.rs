@@ -5,9 +5,9 @@
 
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use crate::dialect::grammar::Grammar;
+use crate::dialect::tokens;
 
 /// What a statement's hints ask for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -57,8 +57,9 @@ fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
         Error::new(ErrorKind::Syntax, format!("the hint {:?} cannot be read", text.trim()))
             .with_hint("write SELECT /*+ freshness('5s') */ or SELECT /*+ sample_fraction(0.3) */")
     };
-    let tokens = Tokenizer::new(&Grammar::for_tokens(0), text).tokenize().map_err(|_| wrong())?;
-    let tokens: Vec<&Token> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    let tokens = tokens::of(text).map_err(|_| wrong())?;
+    let tokens = tokens.iter().map(|token| &token.token);
+    let tokens: Vec<&Token> = tokens.filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     let mut rest = tokens.as_slice();
     if rest.is_empty() {
         return Err(wrong());
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     fn hints(sql: &str) -> Result<Hints> {
-        read(&Tokenizer::new(&Grammar::for_tokens(0), sql).tokenize_with_location().unwrap())
+        read(&tokens::of(sql).unwrap())
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) mod statement;
 mod sureness;
 mod templates;
 mod text_casts;
+mod tokens;
 mod urls;
 mod visit;
 

@@ -1,7 +1,8 @@
 //! From SQL text to statements.
 //!
 //! Invariants:
-//! - The text is cut into tokens once and parsed once; a tree is never printed and parsed again.
+//! - The text is cut into tokens once and parsed once; a tree is never printed and parsed again. How many tokens there may be,
+//!   [`tokens`](super::tokens) bounds.
 //! - No tree is deeper than [`depth::DEPTH_MAX`], and none is built on a stack that could overflow.
 //! - A syntax error refuses the whole script; a statement that is merely not built is refused when its turn comes.
 
@@ -19,7 +20,7 @@ use crate::dialect::roles::{is_role_statement, parse_role_statement, secrets};
 use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, Statement, TableName};
 use crate::dialect::{
     arrays, depth, hints, labels, mirror, parameters, patterns, plain_insert, released, repeated, row_lists, templates,
-    text_casts, urls,
+    text_casts, tokens, urls,
 };
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -30,7 +31,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use std::str::{Chars, FromStr};
 use std::sync::Arc;
 
@@ -42,11 +43,6 @@ const PARSE_STACK_BYTES: usize = 32 << 20;
 const SHALLOW_DEPTH_MAX: usize = 16;
 const SHALLOW_TOKENS_MAX: usize = 128;
 const SHALLOW_STACK_BYTES: usize = 1 << 20;
-
-/// Bytes of text that a token takes, about: there is room for so many from the start.
-const BYTES_PER_TOKEN: usize = 6;
-/// Tokens for which there is room from the start, at most: of a long text it is not known whether it is one token or many.
-const ROOM_TOKENS_MAX: usize = 1 << 16;
 
 /// All statements of a script.
 pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
@@ -63,16 +59,13 @@ pub(crate) fn parse_by_tokens(sql: &str) -> Result<Vec<Statement>> {
 fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
     if let Some((text, kind)) = plain_insert::read(sql) {
         each(sql);
-        return Ok(vec![Statement { text, hints: Hints::default(), kind, parameters: 0 }]);
+        return Ok(vec![Statement { text, hints: Hints::default(), kind, parameters: 0, tokens: 0 }]);
     }
     cut_by_tokens(sql, each)
 }
 
 fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
-    let mut tokens = Vec::with_capacity((sql.len() / BYTES_PER_TOKEN).min(ROOM_TOKENS_MAX));
-    Tokenizer::new(&Grammar::for_tokens(0), sql)
-        .tokenize_with_location_into_buf(&mut tokens)
-        .map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
+    let tokens = tokens::of(sql)?;
     let mut offsets = Offsets::new(sql);
     let mut statements = Vec::new();
     for tokens in tokens.split(|token| token.token == Token::SemiColon) {
@@ -145,7 +138,9 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
             },
             Err(refused) => Ok(Kind::Refused(refused)),
         })?;
-        statements.push(Statement { text, hints, kind, parameters });
+        // White space leaves nothing in a tree.
+        let tokens = tokens.iter().filter(meaning).count();
+        statements.push(Statement { text, hints, kind, parameters, tokens });
     }
     Ok(statements)
 }
@@ -578,6 +573,36 @@ mod tests {
         assert_eq!(texts, ["SELECT 'ü', 1", "SELECT \"é\n2\"", "SELECT\n\n3", "SELECT '4\n'", "SELECT 5"]);
         let statements = parse(&"SELECT 'é';".repeat(20_000)).unwrap();
         assert!(statements.len() == 20_000 && statements.iter().all(|statement| statement.sql() == "SELECT 'é'"));
+    }
+
+    #[test]
+    fn what_a_statement_holds_follows_its_tokens_and_not_its_spaces() {
+        let bytes = |sql: &str| one(sql).bytes() - one(sql).sql().len();
+        assert_eq!(bytes("SELECT 'a,b,c'"), bytes(" /* 1, 2 */ SELECT   'd'; "));
+        let list = |many: usize| bytes(&format!("SELECT 1 IN ({})", vec!["1"; many].join(", ")));
+        assert_eq!((list(10) - list(9), list(1_010) - list(10)), (list(3) - list(2), 1_000 * (list(3) - list(2))));
+        assert!(list(1_000) > 400_000);
+        // Places in the text.
+        let rows = |many: usize| bytes(&format!("INSERT INTO t VALUES {}", vec!["(1, 'a')"; many].join(",")));
+        assert!((1..100_000).contains(&rows(1_000)) && rows(1_000) == 1_000 * rows(1));
+        // Those of one script are counted each for itself.
+        let script = parse("SELECT 1; SELECT 1, 2").unwrap();
+        assert_eq!(
+            script.iter().map(Statement::bytes).collect::<Vec<_>>(),
+            ["SELECT 1", "SELECT 1, 2"].map(|sql| one(sql).bytes())
+        );
+    }
+
+    #[test]
+    fn dense_texts_are_refused_and_rows_of_literals_are_not() {
+        let ones = vec!["1"; 600_000].join(",");
+        for dense in
+            [format!("SELECT {ones}"), format!("SELECT 1 IN ({ones})"), format!("INSERT INTO t VALUES (1 + 1,{ones})")]
+        {
+            assert_eq!(parse(&dense).unwrap_err().kind(), ErrorKind::TooLarge);
+        }
+        let rows = format!("INSERT INTO t VALUES {}", vec!["(1)"; 600_000].join(","));
+        assert!(matches!(one(&rows).kind, Kind::Insert(Insert { source: InsertSource::Literals(_), .. })));
     }
 
     #[test]

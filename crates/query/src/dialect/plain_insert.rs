@@ -61,6 +61,11 @@ impl LiteralRows {
         self.width
     }
 
+    /// Bytes that the places take; the text is another's, too.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.literals.as_slice())
+    }
+
     /// The literal at a place of a row.
     pub(crate) fn at(&self, row: usize, place: usize) -> Literal<'_> {
         match &self.literals[row * self.width + place] {

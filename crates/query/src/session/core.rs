@@ -368,7 +368,7 @@ impl Session {
     }
 
     pub(super) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
-        let Statement { kind, hints, text: _, parameters } = statement;
+        let Statement { kind, hints, text: _, parameters, tokens: _ } = statement;
         self.check_transaction(&kind)?;
         of_statement(&self.authoriser(), &kind)?;
         if let Transaction::Open(open) = &mut self.state.lock().transaction {

@@ -75,6 +75,11 @@ async fn what_is_kept_for_a_login_is_bounded() {
         }
     };
     assert_eq!((waiting, state(failed).0), (100, Code::ResourceExhausted));
+    // Trees count: 40 kB of text, and 10 MB.
+    let dense = format!("SELECT 1 IN ({})", vec!["1"; 20_000].join(","));
+    let prepared = client.prepare(dense.clone(), None).await.unwrap();
+    assert_eq!(state(client.prepare(dense, None).await.map(drop).unwrap_err()).0, Code::ResourceExhausted);
+    drop(prepared);
 }
 
 #[tokio::test(flavor = "multi_thread")]

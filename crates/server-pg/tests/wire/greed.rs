@@ -118,6 +118,29 @@ async fn prepared_statements_have_a_bound_in_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn trees_of_prepared_statements_count_and_texts_too_dense_are_refused() {
+    let served = serve().await;
+    let mut bare = Bare::start(&served).await;
+    let parse = async |bare: &mut Bare, name: &str, numbers: usize| {
+        let sql = format!("{name}\0SELECT 1 IN ({})\0\0\0", vec!["1"; numbers].join(","));
+        bare.send_raw(&[message(b'P', sql.as_bytes()), message(b'S', b"")].concat()).await;
+        bare.until_ready().await
+    };
+    // 100 kB of text.
+    let refused = parse(&mut bare, "a", 50_000).await;
+    let told = refusal(&refused);
+    assert!(told.contains("\0C54000\0") && told.contains("16777216") && told.contains("DEALLOCATE"), "{told}");
+    // What was refused takes no room.
+    for (name, numbers) in [("", 50_000), ("a", 20_000), ("", 50_000)] {
+        assert_eq!(parse(&mut bare, name, numbers).await[0].0, b'1', "{name:?}");
+    }
+    // 1.2 MB of text, with or without a name.
+    let refused = parse(&mut bare, "", 600_000).await;
+    let told = refusal(&refused);
+    assert!(told.contains("\0C54000\0") && told.contains("1000000 tokens") && told.contains("COPY"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn values_of_portals_have_a_bound_in_bytes() {
     let served = serve().await;
     let mut bare = Bare::start(&served).await;
