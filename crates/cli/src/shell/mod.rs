@@ -142,11 +142,15 @@ impl Shell {
     }
 
     /// Runs every statement and every backslash command of a text, in order; the first error ends it, and a syntax error
-    /// refuses all statements up to the next command. Returns whether `\q` ended it.
+    /// refuses all statements up to the next command, or of half a megabyte of a longer text. Returns whether `\q` ended it.
     async fn script(&mut self, text: &str) -> Result<bool> {
         for piece in pieces(text) {
             match piece {
                 Piece::Sql(sql) => self.statements(&sql).await?,
+                Piece::From(line, sql) => {
+                    let ran = self.statements(&sql).await;
+                    ran.map_err(|error| error.at(format_args!("what follows from line {line} on")))?;
+                }
                 Piece::Command(line) => {
                     if self.meta(line).await? {
                         return Ok(true);
@@ -163,7 +167,7 @@ impl Shell {
         let Some(mut written) = self.written.filter(|_| format.is_file()) else { return Ok(()) };
         for piece in texts.iter().flat_map(|text| pieces(text)) {
             let sql = match piece {
-                Piece::Sql(sql) => sql,
+                Piece::Sql(sql) | Piece::From(_, sql) => sql,
                 Piece::Command(line) => match Meta::parse(line) {
                     Ok(Meta::Sql(sql) | Meta::Copy(sql)) => sql,
                     Ok(Meta::Format(other)) => {
