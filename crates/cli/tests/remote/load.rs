@@ -154,11 +154,16 @@ fn files_and_streams_of_this_machine_are_copied_alike() {
 #[test]
 fn what_is_copied_to_a_file_is_never_estimated() {
     let (scratch, dir) = scratch();
-    let rows = "CREATE TABLE many (k TEXT, n BIGINT) WITH (dimensions = 'k', measures = 'n'); \
-        INSERT INTO many SELECT 'k' || (value * 7919 % 1000), value % 100 FROM generate_series(1, 700000); CALL alluvia.merge()";
+    let rows = "CREATE TABLE sales (city TEXT, item TEXT, shelf TEXT, a BIGINT NOT NULL, b BIGINT NOT NULL, c BIGINT NOT NULL) \
+        WITH (dimensions = 'city; item; shelf', measures = 'a, b, c'); \
+        INSERT INTO sales SELECT 'city ' || (value * 104729 / 7 % 200), 'item ' || (value * 7919 % 300), \
+        'shelf ' || (value * 31 / 11 % 700), value * 13 % 5000, value * 17 % 3000, value * 19 % 7000 FROM generate_series(1, 1200000); \
+        CALL alluvia.merge()";
     good(&["sql", &dir, "-c", rows], "");
-    let sql = "SELECT count(*) AS c, sum(n) AS s FROM many WHERE k < 'k7'";
-    let exact = csv(&dir, sql);
+    let items: Vec<String> = (0..150).map(|item| format!("'item {item}'")).collect();
+    let sums = "SELECT count(*) AS n, sum(a) AS a, sum(b) AS b, sum(c) AS c FROM sales";
+    let sql = format!("{sums} WHERE item IN ({})", items.join(", "));
+    let exact = csv(&dir, &sql);
     let file = scratch.path().join("out.csv");
     let copied = |place: &str, setting: &str| {
         let script = format!("SET cuboids = off;\nSET {setting};\n\\copy ({sql}) TO '{}'\n", file.display());
