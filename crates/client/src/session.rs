@@ -27,7 +27,7 @@ use tonic::{Request, Status, Streaming};
 
 /// How often the server hears of a session that is held.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// Asks for bounds of estimates.
+/// Says how estimates and their bounds are wanted.
 const BOUNDS: &str = "alluvia-bounds";
 /// Actions of ours.
 const STATE: &str = "alluvia.session";
@@ -41,6 +41,8 @@ pub(crate) enum Bounds {
     None,
     Columns,
     Refinements,
+    /// Nothing is estimated.
+    Exact,
 }
 
 impl Bounds {
@@ -50,6 +52,7 @@ impl Bounds {
             Bounds::None => None,
             Bounds::Columns => Some("columns"),
             Bounds::Refinements => Some("refinements"),
+            Bounds::Exact => Some("exact"),
         }
     }
 }
@@ -138,6 +141,11 @@ impl Session {
     /// As [`Session::execute`], without bounds: an estimate may then be made of fewer rows.
     pub async fn execute_plainly(&self, sql: &str) -> Result<Answer> {
         self.begin_text(sql, Bounds::None).await?.answer()
+    }
+
+    /// As [`Session::execute`], without estimates, whatever the session's `max_error` is: for rows that are written somewhere.
+    pub async fn execute_exactly(&self, sql: &str) -> Result<Answer> {
+        self.begin_text(sql, Bounds::Exact).await?.answer()
     }
 
     pub(crate) async fn begin_text(&self, sql: &str, bounds: Bounds) -> Result<Begun> {

@@ -4,7 +4,8 @@
 //! - No rows and no names are told, no session made and no message read ([`crate::gate`]) before a call has shown its user's password,
 //!   or a token that was given for one.
 //! - Wrong passwords are slowed down with those of all other protocols.
-//! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's.
+//! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's,
+//!   while its user's name is the same role's ([`crate::places`]).
 //! - Either is let in by what holds now: a password is compared with each call, and so is what a token was given for ([`crate::tokens`]).
 
 use crate::login::{Caller, Login};

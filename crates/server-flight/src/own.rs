@@ -22,10 +22,11 @@ pub(crate) const DUPLICATE: &str = "alluvia-duplicate";
 pub(crate) const PRODUCER_NAME: &str = "producer";
 pub(crate) const PRODUCER_EPOCH: &str = "producer_epoch";
 pub(crate) const PRODUCER_SEQUENCE: &str = "producer_sequence";
-/// The header of a call of GetFlightInfo that says how bounds of estimates are wanted, and what it may say.
+/// The header of a call of GetFlightInfo that says how estimates and their bounds are wanted, and what it may say.
 const BOUNDS: &str = "alluvia-bounds";
 const AS_COLUMNS: &str = "columns";
 const OF_REFINEMENTS: &str = "refinements";
+const WITHOUT_ESTIMATES: &str = "exact";
 
 /// How bounds of estimates are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ pub(crate) enum Bounds {
     Columns,
     /// Likewise, of every refinement on the way to the answer.
     Refinements,
+    /// Nothing is estimated, so there are none.
+    Exact,
 }
 
 /// How bounds of estimates are wanted.
@@ -44,8 +47,9 @@ pub(crate) fn wanted_bounds(metadata: &MetadataMap) -> Result<Bounds> {
         None => Ok(Bounds::None),
         Some(Ok(AS_COLUMNS)) => Ok(Bounds::Columns),
         Some(Ok(OF_REFINEMENTS)) => Ok(Bounds::Refinements),
+        Some(Ok(WITHOUT_ESTIMATES)) => Ok(Bounds::Exact),
         Some(_) => Err(Error::new(ErrorKind::NotSupported, format!("the header {BOUNDS} asks for what is not there"))
-            .with_hint(format!("it is {AS_COLUMNS} or {OF_REFINEMENTS}, or left out"))),
+            .with_hint(format!("it is {AS_COLUMNS}, {OF_REFINEMENTS} or {WITHOUT_ESTIMATES}, or left out"))),
     }
 }
 
@@ -93,6 +97,7 @@ mod tests {
         assert_eq!(wanted_bounds(&MetadataMap::new()).unwrap(), Bounds::None);
         assert_eq!(asked("columns").unwrap(), Bounds::Columns);
         assert_eq!(asked("refinements").unwrap(), Bounds::Refinements);
+        assert_eq!(asked("exact").unwrap(), Bounds::Exact);
         assert_eq!(asked("rows").unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }

@@ -1,4 +1,8 @@
 //! What is kept for each connection that is open; which of them makes room is in [`alluvia_access::Places`].
+//!
+//! Invariant: a login is kept by its user's name, and is of the role that had the name when it was made. Once the name is another's, or may
+//! not log in, nobody gets at it: the next call under the name ends it, once the calls that it has under way have ended, and what was open is
+//! rolled back.
 
 use crate::login::Login;
 use alluvia_access::Place;
@@ -30,6 +34,11 @@ impl Connection {
 
     /// The login of calls of this user that come without a token.
     pub(crate) fn login(&self, user: &str, new: impl FnOnce() -> Result<Arc<Login>>) -> Result<Arc<Login>> {
+        let is_anothers = |login: &Arc<Login>| !login.lane.session.is_still(user);
+        let ended: Vec<_> =
+            self.logins.lock().extract_if(|known, login| known.as_str() == user && is_anothers(login)).collect();
+        // Without the lock: to end one takes its time.
+        drop(ended);
         let mut logins = self.logins.lock();
         if let Some(login) = logins.get(user) {
             return Ok(Arc::clone(login));

@@ -136,6 +136,7 @@ async fn once(lane: &Lane, prepared: &Prepared, values: &[ScalarValue], bounds: 
     let outcome = match bounds {
         Bounds::None => lane.session.execute_prepared(prepared, values).await?,
         Bounds::Columns => lane.session.answer_prepared(prepared, values).await?.with_bounds()?,
+        Bounds::Exact => lane.session.execute_exactly(prepared, values).await?,
         Bounds::Refinements => match lane.session.refine_prepared(prepared, values).await? {
             Refining::Rows(outcome) => outcome,
             Refining::Looks(refinements) => {

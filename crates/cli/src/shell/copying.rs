@@ -8,6 +8,7 @@
 //! Invariants:
 //! - A batch is one ingest: what is broken off, refused or stopped applies nothing, and is told to the server before the next statement.
 //! - Batches of BATCH_ROWS have numbers, so one whose answer was lost is not applied again by the next run.
+//! - What is written to files is exact, as in a directory, whatever the session's `max_error` is.
 //! - Whatever ends a COPY with an error fails the session's transaction, as in a directory: also what the server would not have heard of.
 
 use super::connection::GOODBYE;
@@ -63,7 +64,7 @@ pub async fn run(session: &Arc<Session>, watched: Watched, copy: CopyHere, strea
             copied
         }
         CopyHere::To { query, target, options } => {
-            let answer = session.execute_plainly(&query).await?;
+            let answer = session.execute_exactly(&query).await?;
             let (told, schema) = (answer.told(), Arc::clone(answer.schema()));
             let rows = copy_to(context, schema, answer.into_rows(), target, options).await?;
             let notices = told.lock().notices.clone();

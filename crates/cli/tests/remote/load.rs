@@ -151,6 +151,39 @@ fn files_and_streams_of_this_machine_are_copied_alike() {
     assert_eq!(csv(&server.url, "SELECT count(*) AS n, sum(a) AS a FROM t"), "n,a\n6,21\n");
 }
 
+#[test]
+fn what_is_copied_to_a_file_is_never_estimated() {
+    let (scratch, dir) = scratch();
+    let rows = "CREATE TABLE sales (city TEXT, item TEXT, shelf TEXT, a BIGINT NOT NULL, b BIGINT NOT NULL, c BIGINT NOT NULL) \
+        WITH (dimensions = 'city; item; shelf', measures = 'a, b, c'); \
+        INSERT INTO sales SELECT 'city ' || (value * 104729 / 7 % 200), 'item ' || (value * 7919 % 300), \
+        'shelf ' || (value * 31 / 11 % 700), value * 13 % 5000, value * 17 % 3000, value * 19 % 7000 FROM generate_series(1, 1200000); \
+        CALL alluvia.merge()";
+    good(&["sql", &dir, "-c", rows], "");
+    let items: Vec<String> = (0..150).map(|item| format!("'item {item}'")).collect();
+    let sums = "SELECT count(*) AS n, sum(a) AS a, sum(b) AS b, sum(c) AS c FROM sales";
+    let sql = format!("{sums} WHERE item IN ({})", items.join(", "));
+    let exact = csv(&dir, &sql);
+    let file = scratch.path().join("out.csv");
+    let copied = |place: &str, setting: &str| {
+        let script = format!("SET cuboids = off;\nSET {setting};\n\\copy ({sql}) TO '{}'\n", file.display());
+        let output = run(&["sql", place], &script);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let copied = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        (told(&output), copied)
+    };
+    let settings = ["max_error = 0.2", "sample_fraction = 0.25"];
+    let here = settings.map(|setting| copied(&dir, setting));
+    let server = serve(&dir, ANYWHERE, &[]);
+    // It would be estimated if it were shown.
+    let plan = csv(&server.url, &format!("SET cuboids = off; SET max_error = 0.2; EXPLAIN ANALYZE {sql}"));
+    assert!(plan.contains("interval: look "), "{plan}");
+    assert_eq!(settings.map(|setting| copied(&server.url, setting)), here);
+    assert_eq!(here[0].1, exact);
+    assert_ne!(here[1].1, exact, "a part of the rows was asked for");
+}
+
 /// A load from a pipe, of which the server has taken rows, and its open pipe.
 fn under_way(server: &Served) -> (Child, ChildStdin) {
     good(&["sql", &server.url, "-c", "CREATE TABLE IF NOT EXISTS t (a BIGINT, b TEXT)"], "");

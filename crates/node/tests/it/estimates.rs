@@ -280,6 +280,19 @@ async fn exact_and_near(db: &Database) -> (Session, Session) {
     (exact, near)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_statement_can_be_exact_whatever_its_session_allows() {
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = format!("SELECT count(*), sum(cents) FROM sales WHERE {}", some_items(150));
+    let prepared = near.prepare(&sql).expect("parses");
+    let mut outcome = near.execute_exactly(&prepared, &[]).await.expect("runs");
+    let rows: Vec<RecordBatch> = outcome.rows.take().expect("rows").try_collect().await.expect("gives them");
+    assert!(outcome.used().expect("it reads").sample.is_none());
+    assert_eq!(rows[0].columns(), ask(&exact, &sql).await.0.columns());
+    assert!(ask(&near, &sql).await.1.sample.is_some(), "the session's next one is estimated");
+}
+
 /// What columns are called, and of which types they are.
 fn columns_of(batch: &RecordBatch) -> Vec<(String, DataType)> {
     batch.schema().fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()

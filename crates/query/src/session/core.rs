@@ -6,7 +6,7 @@
 //! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
 
-use crate::answer::Aim;
+use crate::answer::{Accuracy, Aim};
 use crate::dialect::definitions::TableChange;
 use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
@@ -108,6 +108,8 @@ pub(crate) struct Run {
     pub(crate) progress: Arc<Progress>,
     /// The settings it runs with, whatever it changes.
     pub(crate) settings: Settings,
+    /// How exact its answer must be; `None` is exact.
+    pub(crate) accuracy: Option<Accuracy>,
     /// Its text.
     pub(crate) text: Arc<str>,
     /// Its place in `alluvia.queries`.
@@ -178,6 +180,12 @@ impl Session {
                 tracing::warn!(%error, name, "a setting of the role is left as it is");
             }
         }
+    }
+
+    /// Whether a server that lets somebody in under this name lets in whom the session is for: names go from role to role.
+    pub fn is_still(&self, user: &str) -> bool {
+        let now = self.engine.trust().who(user, &self.engine);
+        self.state.lock().who == now
     }
 
     /// Who the session is for, to others.
@@ -325,6 +333,7 @@ impl Session {
         let run = Arc::new(Run {
             token: token.clone(),
             progress: Arc::clone(&progress),
+            accuracy: settings.accuracy(),
             settings,
             text: cut(text).into(),
             query_id: record.id(),

@@ -45,6 +45,7 @@ impl Session {
             let run = Run {
                 token: beside.token.clone(),
                 progress: Arc::new(Progress::default()),
+                accuracy: settings.accuracy(),
                 settings,
                 text: "".into(),
                 // No statement has it: what describing reads is nobody's.

@@ -135,7 +135,7 @@ impl Session {
             return Ok(None);
         }
         // Planning tells an exact answer's HAVING, and its order by what is not shown.
-        let may_look_further = run.settings.accuracy().is_some() || run.telling.get().is_some();
+        let may_look_further = run.accuracy.is_some() || run.telling.get().is_some();
         let may_be = |statement: &Statement| may_look_further || !statement.looks_further();
         let known = run.aim.lock().take();
         let recognised = match &known {
@@ -189,7 +189,7 @@ impl Session {
         let used = UsedCounters::new(snapshot);
         self.engine.queries().reads(this.query_id, &used);
         let (kept, threads, version) = (Arc::clone(self.engine.kept()), this.settings.threads, snapshot.version);
-        let accuracy = this.settings.accuracy();
+        let accuracy = this.accuracy;
         let found = blocking(move || match accuracy {
             Some(accuracy) => run_within(&bound, &read, version, &kept, threads, &schema, &accuracy),
             None => {

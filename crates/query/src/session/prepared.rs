@@ -8,7 +8,7 @@
 
 use crate::answer::{Aim, Literal, Statement as Recognised, recognise};
 use crate::dialect::{Kind, Statement};
-use crate::session::core::Session;
+use crate::session::core::{Run, Session};
 use crate::session::guard::guarded;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
@@ -18,6 +18,7 @@ use alluvia_types::{Error, ErrorKind, Result, Stage};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +111,24 @@ impl Session {
             };
         }
         Ok(outcome)
+    }
+
+    /// As [`Session::execute_prepared`], without estimates, whatever `max_error` is: for rows that are written somewhere, as those of COPY.
+    pub fn execute_exactly<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        values: &'a [ScalarValue],
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let statement = prepared.bind(values)?;
+            let text = Arc::clone(&statement.text);
+            let work = |mut run: Arc<Run>| async move {
+                let own = Arc::get_mut(&mut run);
+                own.ok_or_else(|| Error::internal("a statement was shared before it ran"))?.accuracy = None;
+                self.dispatch(&run, statement).await
+            };
+            self.run(&text, work).await
+        })
     }
 
     /// The answer to a statement that a cuboid has answered before, if one can again; then nothing was waited for.

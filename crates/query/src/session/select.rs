@@ -361,7 +361,7 @@ pub(super) struct Brought {
 
 /// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined for exact.
 fn accuracy_of(run: &Run) -> Option<Accuracy> {
-    run.settings.accuracy().filter(|_| run.telling.get().is_none())
+    run.accuracy.filter(|_| run.telling.get().is_none())
 }
 
 /// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.

@@ -23,7 +23,7 @@ impl Session {
                         "verify of anything but a SELECT is not supported",
                     ));
                 };
-                let Some(accuracy) = run.settings.accuracy() else {
+                let Some(accuracy) = run.accuracy else {
                     return Err(Error::new(ErrorKind::InvalidSetting, "verify wants a max_error above 0")
                         .with_hint("SET max_error = 0.01, or give --max-error"));
                 };

@@ -288,6 +288,11 @@ async fn bounds_of_estimates_come_to_whoever_asks_for_them() {
             assert!(value as f64 / wanted as f64 > 0.7 && (value as f64 / wanted as f64) < 1.3, "{value} {wanted}");
         }
     }
+    // What is to be written somewhere is not estimated.
+    let written = session.execute_exactly(ESTIMATED).await.unwrap();
+    assert!(!written.is_estimate());
+    assert_eq!(rows(written).await.unwrap()[0].columns(), exact[0].columns());
+    assert!(session.execute(ESTIMATED).await.unwrap().is_estimate(), "only that statement is exact");
     // Other clients see the statement's columns, and one that asks wrongly is told.
     let mut other = served.client().await;
     other.execute("SET max_error = 0.3".to_owned(), None).await.unwrap();
