@@ -73,6 +73,7 @@ fn the_commands_of_the_tour_do_what_they_say() {
             "make sql DIR=./tour",
             "alluvia load ./tour sales more.csv",
             "alluvia serve ./tour",
+            "alluvia serve ./tour --set authentication=password",
             "curl localhost:8080/query -d \"SELECT count(*) FROM sales\"",
             "alluvia sql --host 127.0.0.1",
             // The wheel is made and tested by `make test`.
@@ -125,4 +126,12 @@ fn the_commands_of_the_tour_do_what_they_say() {
     let flight = server.url.strip_prefix("grpc://").unwrap();
     let args = ["sql", "--host", flight, "--format", "csv"];
     assert_eq!(good_in(folder, &args, "SELECT count(*) AS n FROM sales;\n"), "n\n6\n");
+
+    drop(server);
+    let server =
+        ready(command(&["serve", "./tour", "--set", "authentication=password"]).current_dir(folder).spawn().unwrap());
+    assert!(server.said.starts_with("the password of user alluvia, shown this once: "), "{}", server.said);
+    let flight = server.url.strip_prefix("grpc://").unwrap();
+    let refused = command(&["sql", "--host", flight, "-c", "SELECT 1"]).current_dir(folder).output().unwrap();
+    assert!(!refused.status.success() && stderr(&refused).contains("password"), "{}", stderr(&refused));
 }

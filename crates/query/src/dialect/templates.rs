@@ -40,7 +40,7 @@ const PATTERNS: [(&str, Option<&str>); 19] = [
 ];
 
 /// Patterns whose case is that of what they write; whole names are filled with blanks, unless FM says that they are not.
-const WORDS: [(&str, Option<&str>); 10] = [
+const WORDS: [(&str, Option<&str>); 12] = [
     ("FMMonth", Some("%B")),
     ("Month", None),
     ("FMDay", Some("%A")),
@@ -51,6 +51,9 @@ const WORDS: [(&str, Option<&str>); 10] = [
     ("PM", Some("%p")),
     ("am", Some("%P")),
     ("pm", Some("%P")),
+    // Every time with a zone is shown in this one. (PostgreSQL writes nothing for a time without; here nobody knows which it is.)
+    ("TZ", Some("UTC")),
+    ("tz", Some("utc")),
 ];
 
 /// Whether a statement of these tokens may have a template.
@@ -170,6 +173,7 @@ mod tests {
             ("yyyy-mm-dd\"T\"hh24:mi:ss.ms", Ok("%Y-%m-%dT%H:%M:%S.%3f")),
             ("FMDD Mon YY, HH12:MI AM", Ok("%-d %b %y, %I:%M %p")),
             ("FMMonth IYYY-IW DDD Q", Ok("%B %G-%V %j %q")),
+            ("HH24 TZ", Ok("%H UTC")),
             ("", Ok("")),
             ("ä-DD", Ok("ä-%d")),
             ("YYYY Month", Err("Month")),
