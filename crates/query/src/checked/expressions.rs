@@ -10,9 +10,20 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// What becomes of an expression, whose parts have been changed.
 type Change = fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
+/// The same, by how many expressions of its node are concerned.
+type SharedChange = fn(Expr, &DFSchema, usize) -> Result<Transformed<Expr>>;
 
 /// Changes expressions of a plan and its subqueries, the innermost first, in nodes that have one which `concerns` is true of.
 pub(super) fn changed(plan: LogicalPlan, concerns: fn(&Expr) -> bool, change: Change) -> Result<LogicalPlan> {
+    replaced(plan, concerns, |expr, schema, _| change(expr, schema), LogicalPlan::recompute_schema)
+}
+
+/// The same, with the number of a node's expressions that have such a one.
+pub(super) fn changed_together(
+    plan: LogicalPlan,
+    concerns: fn(&Expr) -> bool,
+    change: SharedChange,
+) -> Result<LogicalPlan> {
     replaced(plan, concerns, change, LogicalPlan::recompute_schema)
 }
 
@@ -23,17 +34,18 @@ pub(super) fn changed_as_written(
     concerns: fn(&Expr) -> bool,
     change: Change,
 ) -> Result<LogicalPlan> {
-    replaced(plan, concerns, change, Ok)
+    replaced(plan, concerns, |expr, schema, _| change(expr, schema), Ok)
 }
 
 fn replaced(
     plan: LogicalPlan,
     concerns: fn(&Expr) -> bool,
-    change: Change,
+    change: impl Fn(Expr, &DFSchema, usize) -> Result<Transformed<Expr>>,
     finish: fn(LogicalPlan) -> Result<LogicalPlan>,
 ) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|plan| {
-        if !has_any(&plan, concerns)? {
+        let concerned = concerned(&plan, concerns)?;
+        if concerned == 0 {
             return Ok(Transformed::no(plan));
         }
         let mut schema = merge_schema(&plan.inputs());
@@ -41,7 +53,7 @@ fn replaced(
             schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
         }
         let names = NamePreserver::new(&plan);
-        let change = |expr: Expr| expr.transform_up(|expr| change(expr, &schema));
+        let change = |expr: Expr| expr.transform_up(|expr| change(expr, &schema, concerned));
         let changed = plan.map_expressions(|expr| each_named(&names, expr, &change))?;
         // The schema names what there was before; names are kept, so it is the same.
         changed.map_data(finish)
@@ -49,15 +61,19 @@ fn replaced(
     Ok(changed.data)
 }
 
-fn has_any(plan: &LogicalPlan, concerns: fn(&Expr) -> bool) -> Result<bool> {
-    let mut found = false;
+/// How many expressions of a node have one which `concerns` is true of.
+fn concerned(plan: &LogicalPlan, concerns: fn(&Expr) -> bool) -> Result<usize> {
+    let mut count = 0;
     plan.apply_expressions(|expr| {
-        expr.apply(|expr| {
-            found |= concerns(expr);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
+        count += usize::from(expr.exists(|expr| Ok(concerns(expr)))?);
+        Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(found)
+    Ok(count)
+}
+
+/// The name of a function that gives what it is given: as that is called.
+pub(super) fn name_of_given(args: &[Expr]) -> String {
+    args.iter().map(|arg| arg.schema_name().to_string()).collect()
 }
 
 /// Changes an expression, or all those of grouping sets, which themselves have no name.

@@ -5,8 +5,8 @@
 //!   parameter, a second statement, a mistake) leaves all of it to the parser, which says what is wrong.
 //! - A literal is a place in the text; nothing is copied but a string with a quote in it, when it is looked at.
 //!
-//! For the parser a literal is a token, an expression and several allocations. Here one of a single row costs a twentieth, and of the
-//! INSERTs of thousands of rows that other databases' dumps are made of nothing is held twice.
+//! For the parser a literal is a token, an expression and several allocations. Here it is a place, also in the INSERTs of thousands of rows
+//! that other databases' dumps are made of.
 
 use crate::dialect::names::{PUBLIC, name_of};
 use crate::dialect::statement::{Insert, InsertSource, Kind};

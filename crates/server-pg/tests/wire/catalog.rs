@@ -1,9 +1,8 @@
 //! The catalog as tools ask for it: what psql 15 sends, as its `-E` shows it, and what drivers send.
 
 use crate::bare::Bare;
-use crate::support::{serve, texts};
+use crate::support::{rows, serve, texts};
 use crate::tools;
-use tokio_postgres::SimpleQueryMessage;
 
 /// Queries of psql 15 for its commands, recorded with `psql -E` against PostgreSQL 15; `16384` was the number of a table.
 const PSQL: &str = include_str!("psql15.txt");
@@ -68,17 +67,6 @@ async fn what_was_used_is_told_of_tables_alone() {
         let query = query.trim().replace("16384", &oid);
         assert!(notices(&query).await.is_empty(), "{query}");
     }
-}
-
-async fn rows(client: &tokio_postgres::Client, sql: &str) -> Vec<Vec<String>> {
-    let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{error:?}\n{sql}"));
-    let row = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => {
-            Some((0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect::<Vec<String>>())
-        }
-        _ => None,
-    };
-    messages.iter().filter_map(row).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

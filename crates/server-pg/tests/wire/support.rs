@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 /// A server that stops when it is dropped.
 pub struct Served {
@@ -74,12 +74,19 @@ pub fn state(error: &tokio_postgres::Error) -> String {
     error.code().map(|code| code.code().to_owned()).unwrap_or_else(|| error.to_string())
 }
 
-/// The first column of all rows, as text.
-pub async fn texts(client: &Client, sql: &str) -> Vec<String> {
-    let messages = client.simple_query(sql).await.unwrap();
-    let row = |message: tokio_postgres::SimpleQueryMessage| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
+/// The rows of a simple query, as text.
+pub async fn rows(client: &Client, sql: &str) -> Vec<Vec<String>> {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{error:?}\n{sql}"));
+    let row = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect::<Vec<String>>())
+        }
         _ => None,
     };
-    messages.into_iter().filter_map(row).collect()
+    messages.iter().filter_map(row).collect()
+}
+
+/// The first column of all rows, as text.
+pub async fn texts(client: &Client, sql: &str) -> Vec<String> {
+    rows(client, sql).await.into_iter().filter_map(|row| row.into_iter().next()).collect()
 }

@@ -4,6 +4,7 @@
 //! - They are called what they stand for: a column keeps its name.
 //! - [`Decimal`] is what is right of a place; the float's own arithmetic is asked first, and believed where its error cannot matter.
 
+use crate::checked::expressions::name_of_given;
 use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
 use arrow::compute::kernels::arity::try_binary;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
@@ -53,8 +54,7 @@ impl ScalarUDFImpl for Rounded {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        // As what is cast.
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+        Ok(name_of_given(args))
     }
 
     fn signature(&self) -> &Signature {

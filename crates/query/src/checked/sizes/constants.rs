@@ -7,7 +7,7 @@
 
 use super::makes::constant_bytes;
 use super::{StatementLimits, within_limit};
-use crate::checked::expressions::each_named;
+use crate::checked::expressions::{each_named, name_of_given};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::utils::take_function_args;
@@ -135,8 +135,7 @@ impl ScalarUDFImpl for Held {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        // As the constant.
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+        Ok(name_of_given(args))
     }
 
     fn signature(&self) -> &Signature {

@@ -9,16 +9,14 @@ use super::Bounded;
 use super::joined::{is_joined, joined};
 use super::lists::{BOUNDED, CASTS};
 use super::makes::Makes;
-use crate::checked::expressions::each_named;
+use crate::checked::expressions::changed_together;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::sync::Arc;
@@ -36,25 +34,7 @@ impl AnalyzerRule for CountedFunctions {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let counted = plan.transform_up_with_subqueries(|plan| {
-            let mut shares = 0;
-            plan.apply_expressions(|expr| {
-                shares += usize::from(expr.exists(|expr| Ok(concerns(expr)))?);
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            if shares == 0 {
-                return Ok(Transformed::no(plan));
-            }
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-            }
-            let names = NamePreserver::new(&plan);
-            let change = |expr: Expr| expr.transform_up(|expr| counted(expr, &schema, shares));
-            let changed = plan.map_expressions(|expr| each_named(&names, expr, &change))?;
-            changed.map_data(LogicalPlan::recompute_schema)
-        })?;
-        Ok(counted.data)
+        changed_together(plan, concerns, counted)
     }
 }
 

@@ -9,9 +9,9 @@ mod bi;
 mod ides;
 mod libraries;
 
-use crate::support::{Served, serve, texts};
+use crate::support::{Served, rows, serve, texts};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, SimpleQueryMessage};
+use tokio_postgres::{Client, Row};
 
 const DATAGRIP: &str = include_str!("datagrip.txt");
 const DBEAVER: &str = include_str!("dbeaver.txt");
@@ -88,18 +88,6 @@ fn statement_for(file: &'static str, purpose: &str) -> &'static str {
         told == Some(purpose)
     };
     statements(file).map(|(_, sql)| sql).find(is_it).unwrap_or_else(|| panic!("no statement for {purpose}"))
-}
-
-/// The rows of a simple query, as text.
-async fn rows(client: &Client, sql: &str) -> Vec<Vec<String>> {
-    let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{error:?}\n{sql}"));
-    let row = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => {
-            Some((0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect::<Vec<String>>())
-        }
-        _ => None,
-    };
-    messages.iter().filter_map(row).collect()
 }
 
 /// A parameter with the type that its driver states.
