@@ -16,3 +16,12 @@ if ! command -v cargo >/dev/null 2>&1; then
   echo "alluvia: please install Rust with rustup (https://rustup.rs); rust-toolchain.toml names the version" >&2
   exit 1
 fi
+# Checkouts share a target folder, for DataFusion's sake. Cargo names the workspace's crates by their paths within it and compares
+# times: what another checkout built later would be taken for ours, so the crates (not what they need) are built anew.
+here=$(cd "$(dirname "$0")/.." && pwd -P)
+built_by="${CARGO_TARGET_DIR:-$here/target}/alluvia-checkout"
+if [ -d "$(dirname "$built_by")" ] && [ "$(cat "$built_by" 2>/dev/null)" != "$here" ]; then
+  rm -rf "$(dirname "$built_by")"/*/.fingerprint/alluvia* "$(dirname "$built_by")"/*/.fingerprint/xtask*
+fi
+mkdir -p "$(dirname "$built_by")"
+printf '%s\n' "$here" > "$built_by"
