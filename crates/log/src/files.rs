@@ -58,6 +58,8 @@ pub(crate) struct CurrentFile {
     pub path: PathBuf,
     /// Where the next group goes; groups under way lie before it.
     pub len: u64,
+    /// From `len` to here the file has zeros, if this is behind `len`.
+    pub room_end: u64,
     /// One handle for each group that may be under way. Each is an open file of its own, because the operating system
     /// reports a failed write-back once *per open file*: on a shared one, the fsync of one group could swallow the error
     /// that another's would have returned.
@@ -65,12 +67,12 @@ pub(crate) struct CurrentFile {
 }
 
 impl CurrentFile {
-    /// Opens an existing file for appending at `len`.
-    pub fn open(disk: &dyn Disk, dir: &Path, number: u64, len: u64) -> Result<CurrentFile> {
+    /// Opens an existing file for appending at `len`, with room up to `room_end`.
+    pub fn open(disk: &dyn Disk, dir: &Path, number: u64, len: u64, room_end: u64) -> Result<CurrentFile> {
         let path = file_path(dir, number);
         let handles: io::Result<Vec<_>> = (0..GROUPS_IN_FLIGHT_MAX).map(|_| disk.open(&path)).collect();
         let handles = handles.map_err(|e| Error::io(&path, "opening", &e))?;
-        Ok(CurrentFile { number, path, len, handles })
+        Ok(CurrentFile { number, path, len, room_end, handles })
     }
 
     /// Begins a new file: durable, and empty but for its header.
@@ -92,7 +94,8 @@ impl CurrentFile {
         file.write_all_at(&header.encode(salt), 0).map_err(|e| undo(Error::io(&path, "writing", &e), true))?;
         file.sync_data().map_err(|e| poisoned(Error::io(&path, "syncing", &e)))?;
         disk.sync_dir(dir).map_err(|e| poisoned(Error::io(dir, "syncing", &e)))?;
-        CurrentFile::open(disk, dir, header.file, FILE_HEADER_BYTES as u64).map_err(poisoned)
+        let len = FILE_HEADER_BYTES as u64;
+        CurrentFile::open(disk, dir, header.file, len, len).map_err(poisoned)
     }
 }
 

@@ -11,7 +11,7 @@
 //!   before anyone is told, so a batch that was refused cannot come back after a crash.
 //! - **Poison.** After a failed fsync, or a write error other than a full disk, nothing is acknowledged until reopened.
 //! - **New files are durable before they are used** (header, then name), and a file is begun only when the one before it
-//!   is durable to its end. So only the newest file can be torn.
+//!   is durable to its end, and cut there. So only the newest file can be torn, and only it has room behind its end.
 //!
 //! Shape: the room is synchronous and owns no threads. Whoever waits first does the I/O for all that wait
 //! (leader/followers), so a simulation can run it with a manual clock and a disk that fails. `format` is the bytes,

@@ -12,6 +12,7 @@ use crate::format::Position;
 use crate::group::{Body, Group, Outcome, SHARED_BYTES_MAX};
 use crate::recovery::{Recovered, recover};
 use crate::scan::{self, LogSummary, Record};
+use crate::writer::ROOM_BYTES_MAX;
 use alluvia_storage::Disk;
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, Version};
 use parking_lot::{Condvar, Mutex};
@@ -27,14 +28,17 @@ pub struct LogOptions {
     pub salt: u64,
     /// A file that has reached this length is closed, and a new one begun. A group is never split.
     pub file_bytes_max: u64,
+    /// Zeros that are written ahead of small groups, so that the fsync of a group has only its own bytes to write, and no new
+    /// length: half the time on ext4. At most 256 KiB; 0 writes none.
+    pub room_bytes: u64,
     /// Paces groups by the time that fsyncs take; with a clock that stands still nothing ever waits to be paced.
     pub clock: Arc<dyn Clock>,
 }
 
 impl LogOptions {
-    /// Files of 64 MiB, the machine's clock.
+    /// Files of 64 MiB, room of 256 KiB, the machine's clock.
     pub fn new(salt: u64) -> LogOptions {
-        LogOptions { salt, file_bytes_max: 64 << 20, clock: Arc::new(SystemClock::default()) }
+        LogOptions { salt, file_bytes_max: 64 << 20, room_bytes: ROOM_BYTES_MAX as u64, clock: Arc::new(SystemClock::default()) }
     }
 }
 
@@ -354,10 +358,10 @@ impl Log {
         self.state.lock().last_sequence
     }
 
-    /// Length of all files, with what is being written.
+    /// Length of all files, with what is being written and the room for what will be.
     pub fn bytes_on_disk(&self) -> u64 {
         let state = self.state.lock();
-        state.closed.iter().map(|file| file.len).sum::<u64>() + state.current.len
+        state.closed.iter().map(|file| file.len).sum::<u64>() + state.current.len.max(state.current.room_end)
     }
 
     /// Ends a [`ErrorKind::DiskFull`] failure: what was not durable is gone, and appending goes on after the version

@@ -53,7 +53,8 @@ pub(crate) fn recover(
     remove_leftovers(disk, &found)?;
     match (end, found.files.last()) {
         (Some(end), Some(newest)) => {
-            let current = CurrentFile::open(disk, dir, newest.header.file, end.good_len)?;
+            let room_end = if end.has_room { newest.len } else { end.good_len };
+            let current = CurrentFile::open(disk, dir, newest.header.file, end.good_len, room_end)?;
             repair(disk, dir, newest, &end, &*current.handles[0])?;
             Ok(Recovered {
                 closed: closed_files(&found.files),
@@ -91,11 +92,11 @@ fn remove_leftovers(disk: &dyn Disk, found: &FoundFiles) -> Result<()> {
 
 fn repair(disk: &dyn Disk, dir: &Path, newest: &FoundFile, end: &ScanEnd, file: &dyn DiskFile) -> Result<()> {
     let has_stated_records = end.stated_len > FILE_HEADER_BYTES as u64;
-    let is_whole = newest.len == end.good_len && end.records_end <= end.stated_len;
+    let is_whole = (newest.len == end.good_len || end.has_room) && end.records_end <= end.stated_len;
     if is_whole && has_stated_records {
         return Ok(());
     }
-    if newest.len > end.good_len {
+    if newest.len > end.good_len && !end.has_room {
         file.set_len(end.good_len).map_err(|e| Error::io(&newest.path, "cutting", &e))?;
     }
     // Without a statement even the header's own sync may have failed.

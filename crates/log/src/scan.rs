@@ -41,7 +41,8 @@ pub struct LogSummary {
     pub first_version: Version,
     /// The last version.
     pub last_version: Version,
-    /// Bytes after the last whole record that an interrupted write left; recovery cuts them.
+    /// Bytes after the last whole record that an interrupted write left; recovery cuts them. Zeros to the end are room for records
+    /// to come, and not counted.
     pub torn_bytes: u64,
 }
 
@@ -69,6 +70,8 @@ pub(crate) struct FoundFiles {
 pub(crate) struct ScanEnd {
     /// End of the last whole record or empty group of the newest file.
     pub good_len: u64,
+    /// Whether nothing but zeros follows.
+    pub has_room: bool,
     /// Everything before this offset of the newest file is stated to be durable.
     pub stated_len: u64,
     /// End of the newest file's last record; its header's end when it has none.
@@ -206,6 +209,7 @@ impl<'a> FileScanner<'a> {
         let start = FILE_HEADER_BYTES as u64;
         let end = ScanEnd {
             good_len: start,
+            has_room: true,
             stated_len: start,
             records_end: start,
             last_version: Version(found.header.first_version.0.saturating_sub(1)),
@@ -312,6 +316,7 @@ impl<'a> FileScanner<'a> {
             return Err(damaged(&self.found.path, at.offset, "a bad frame, and newer files exist"));
         }
         refuse_if_stated(self.reader.file, &self.found.path, self.found.len, self.salt, at)?;
+        self.end.has_room = self.reader.is_zero_from(at.offset)?;
         Ok(self.end)
     }
 }
@@ -376,6 +381,18 @@ impl<'a> FileReader<'a> {
         Ok(&self.buffer[start..start + wanted])
     }
 
+    /// Whether every byte from `offset` to the end is zero.
+    fn is_zero_from(&mut self, mut offset: u64) -> Result<bool> {
+        while offset < self.len {
+            let window = self.peek(offset, READ_BYTES)?;
+            if window.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            offset += window.len() as u64;
+        }
+        Ok(true)
+    }
+
     /// Fills `into` with exactly `len` bytes from `offset`, which lie within the file.
     fn read(&mut self, offset: u64, len: u64, into: &mut Vec<u8>) -> Result<()> {
         let len = usize::try_from(len).map_err(|_| damaged(self.path, offset, "a body larger than memory"))?;
@@ -412,7 +429,7 @@ pub(crate) fn check(
             false => Ok(()),
         })?;
         summary.last_version = end.last_version;
-        summary.torn_bytes = newest.len - end.good_len;
+        summary.torn_bytes = if end.has_room { 0 } else { newest.len - end.good_len };
         if end.last_version < after {
             let what = format!("the log ends at version {}, the database at version {after}", end.last_version);
             return Err(damaged(&newest.path, end.good_len, what));

@@ -4,7 +4,11 @@
 //! - Groups are written one after the other, each behind the last; their fsyncs may overlap. A group is durable when its
 //!   own fsync and those of all groups before it have succeeded, so a later group's success never covers up an earlier
 //!   group's failure.
-//! - A new file is begun only when every group of the current one is durable.
+//! - A new file is begun only when every group of the current one is durable, and the room behind them is cut off.
+//!
+//! Room. The fsync of a file that grew makes its new length durable, too, by a commit of the file system's journal; of one that was
+//! overwritten it only writes data. So behind a small group that reaches past the file's end zeros are written, in which the next
+//! ones lie. Reading takes zeros for what they are: no group. Without space for them, groups grow the file as they come.
 //!
 //! Pacing. With one fsync at a time, writers fall into two camps, one waiting for the fsync under way and one for the
 //! next, and each commits once every *two* fsyncs. So several may overlap; the next group starts when nothing is under
@@ -19,11 +23,16 @@ use alluvia_storage::DiskFile;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::MutexGuard;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Sleeping for less than this costs more than the fsync it would save.
 const PACE_MIN: Duration = Duration::from_micros(50);
+
+/// What is written as room at once.
+pub(crate) const ROOM_BYTES_MAX: usize = 256 << 10;
+static ZEROS: [u8; ROOM_BYTES_MAX] = [0; ROOM_BYTES_MAX];
 
 /// What the leader of the pending group does next.
 enum Next {
@@ -131,13 +140,15 @@ impl Log {
         });
         state.last_sequence = header.sequence;
         state.current.len += group.bytes();
+        let room = self.room_behind(&state.current, &group);
+        state.current.room_end = state.current.room_end.max(room.end);
         let file = state.current.handles.pop().expect("as many handles as groups in flight");
         state.is_writing = true;
         drop(state);
 
         taken(group.last_version());
         group.set_header(&header, self.options.salt);
-        if let Err(error) = write_chunks(&*file, group.chunks(), header.at.offset) {
+        if let Err(error) = write_chunks(&*file, group.chunks(), header.at.offset).and_then(|()| write_room(&*file, room)) {
             return self.withdraw(file, &header, stated_before, &outcome, &error);
         }
         let spare = group.into_spare();
@@ -170,6 +181,14 @@ impl Log {
         outcome.wait()
     }
 
+    /// Where zeros are written behind `group`, which ends the file: nowhere if it is large, lies in room, or is only a statement.
+    fn room_behind(&self, file: &CurrentFile, group: &Group) -> Range<u64> {
+        let bytes = self.options.room_bytes.min(ROOM_BYTES_MAX as u64);
+        let is_wanted = file.len > file.room_end && !group.is_empty() && group.bytes() <= bytes / 8;
+        let end = (file.len + bytes).min(self.options.file_bytes_max);
+        file.len..if is_wanted { end.max(file.len) } else { file.len }
+    }
+
     /// Takes back a group whose write failed. If the disk is full, its bytes are cut off and the cut is synced before
     /// anyone is told; groups before it finish first, so that nothing else happens to the file meanwhile.
     fn withdraw(
@@ -196,6 +215,7 @@ impl Log {
                     state.in_flight.clear();
                     state.last_sequence = header.sequence - 1;
                     state.current.len = header.at.offset;
+                    state.current.room_end = header.at.offset;
                     state.stated_len = stated_before;
                     state.current.handles.push(file);
                     outcome.decide(Err(error));
@@ -224,10 +244,15 @@ impl Log {
             previous_len: state.current.len,
         };
         state.is_writing = true;
+        let has_room = state.current.room_end > header.previous_len;
+        let (file, path) = (Arc::clone(&state.current.handles[0]), state.current.path.clone());
         drop(state);
-        let begun = CurrentFile::begin(&*self.disk, &self.dir, &header, self.options.salt);
+        let cut = || file.set_len(header.previous_len).and_then(|()| file.sync_data());
+        let cut = if has_room { cut().map_err(|e| poisoned(Error::io(&path, "cutting", &e))) } else { Ok(()) };
+        let begun = cut.and_then(|()| CurrentFile::begin(&*self.disk, &self.dir, &header, self.options.salt));
         let mut state = self.state.lock();
         state.is_writing = false;
+        state.current.room_end = header.previous_len;
         let begun = begun.map(|current| {
             let old = std::mem::replace(&mut state.current, current);
             let last_version = state.durable;
@@ -239,6 +264,18 @@ impl Log {
         });
         self.progress.notify_all();
         (state, begun)
+    }
+}
+
+/// Writes zeros. Without space for all of them none are left there; that is no error, since nothing depends on them.
+fn write_room(file: &dyn DiskFile, room: Range<u64>) -> io::Result<()> {
+    let zeros = &ZEROS[..(room.end - room.start) as usize];
+    if zeros.is_empty() {
+        return Ok(());
+    }
+    match file.write_all_at(zeros, room.start) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => file.set_len(room.start),
+        written => written,
     }
 }
 

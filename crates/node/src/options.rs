@@ -139,7 +139,7 @@ impl DatabaseOptions {
     }
 
     pub(crate) fn log(&self, database: u64, clock: &Arc<dyn Clock>) -> LogOptions {
-        LogOptions { salt: database, file_bytes_max: self.log_file_bytes_max, clock: Arc::clone(clock) }
+        LogOptions { file_bytes_max: self.log_file_bytes_max, clock: Arc::clone(clock), ..LogOptions::new(database) }
     }
 }
 

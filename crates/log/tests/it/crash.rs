@@ -1,17 +1,21 @@
 //! Power is lost at every I/O call of a workload, and again at every call of the recovery that follows.
 
-use crate::common::{Model, open};
+use crate::common::{Model, open, open_with, options};
+use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const FILE_BYTES_MAX: u64 = 3000;
+/// Groups grow the file, and groups of up to an eighth of this are written over zeros.
+const ROOMS: [u64; 2] = [0, 8000];
 
 /// Everything that a log does: groups of one and of many, bodies empty, small and large, several files, a full disk in
 /// the middle of a group and while a file is begun, removal, a clean end, reopening.
-fn workload(disk: &Arc<FaultDisk>, model: &mut Model) -> Result<()> {
-    let (log, found) = open(disk, FILE_BYTES_MAX, 0)?;
+fn workload(disk: &Arc<FaultDisk>, model: &mut Model, room_bytes: u64) -> Result<()> {
+    let open = |after| open_with(disk.clone(), LogOptions { room_bytes, ..options(FILE_BYTES_MAX) }, after);
+    let (log, found) = open(0)?;
     assert!(found.is_empty());
     for sizes in [&[0][..], &[700, 1, 600], &[512, 512], &[1500]] {
         for &size in sizes {
@@ -42,13 +46,24 @@ fn workload(disk: &Arc<FaultDisk>, model: &mut Model) -> Result<()> {
     log.seal()?;
     drop(log);
 
-    let (log, found) = open(disk, FILE_BYTES_MAX, model.removed)?;
+    let (log, found) = open(model.removed)?;
     model.check(&found);
     model.append(&log, 40)?;
+    model.sync(&log)?;
+    // The first group of a file fits, the zeros behind it do not, and what lies in that place must not come back.
+    model.append(&log, 2000)?;
+    model.sync(&log)?;
+    disk.limit_bytes(Some(log.bytes_on_disk() + 700));
+    for size in [300, 60] {
+        model.append(&log, size)?;
+        model.sync(&log)?;
+    }
+    disk.limit_bytes(None);
+    model.append(&log, 90)?;
     model.sync(&log)
 }
 
-fn refused(log: &alluvia_log::Log, model: &mut Model, sizes: &[usize]) -> Result<()> {
+fn refused(log: &Log, model: &mut Model, sizes: &[usize]) -> Result<()> {
     for &size in sizes {
         model.append(log, size)?;
     }
@@ -66,11 +81,11 @@ fn survivals(torn: u64) -> impl Iterator<Item = Survival> {
 }
 
 /// The disk after a power loss at the `n`-th call of the workload; `None` if it has fewer.
-fn crashed_at(n: u64) -> Option<(Arc<FaultDisk>, Model)> {
+fn crashed_at(n: u64, room_bytes: u64) -> Option<(Arc<FaultDisk>, Model)> {
     let disk = FaultDisk::new();
     disk.fail_after(n);
     let mut model = Model::default();
-    match workload(&disk, &mut model) {
+    match workload(&disk, &mut model, room_bytes) {
         Ok(()) => None,
         Err(error) => {
             assert_ne!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -81,19 +96,21 @@ fn crashed_at(n: u64) -> Option<(Arc<FaultDisk>, Model)> {
 
 #[test]
 fn every_call_of_a_workload_and_of_its_recovery() {
-    let mut seen = HashSet::new();
-    let (mut calls, mut recoveries) = (0, 0);
-    while let Some((disk, model)) = crashed_at(calls + 1) {
-        calls += 1;
-        for survival in survivals(400) {
-            let left = disk.after_power_loss(survival);
-            if seen.insert((left.fingerprint(), model.acknowledged, model.attempted.len(), model.removed)) {
-                recoveries += 1 + crash_recovery(&left, &model);
+    for room_bytes in ROOMS {
+        let mut seen = HashSet::new();
+        let (mut calls, mut recoveries) = (0, 0);
+        while let Some((disk, model)) = crashed_at(calls + 1, room_bytes) {
+            calls += 1;
+            for survival in survivals(400) {
+                let left = disk.after_power_loss(survival);
+                if seen.insert((left.fingerprint(), model.acknowledged, model.attempted.len(), model.removed)) {
+                    recoveries += 1 + crash_recovery(&left, &model);
+                }
             }
         }
+        assert!(calls > 40, "the workload has {calls} calls");
+        assert!(recoveries > 1000, "{recoveries} recoveries");
     }
-    assert!(calls > 40, "the workload has {calls} calls");
-    assert!(recoveries > 1000, "{recoveries} recoveries");
 }
 
 /// Loses power at every call of the recovery from `left`, and recovers from that. Returns the number of recoveries.

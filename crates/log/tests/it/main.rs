@@ -6,3 +6,4 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod room;

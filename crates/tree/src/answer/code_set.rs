@@ -210,13 +210,6 @@ impl CodeSet {
         }
     }
 
-    /// The set's bits from a code on.
-    fn window(&self, from: u32) -> Window<'_> {
-        let bit = i64::from(from) - i64::from(self.first);
-        // Places before the bitmap wrap around, and lie beyond its end.
-        Window { bitmap: &self.bitmap, place: bit.div_euclid(64) as usize, shift: bit.rem_euclid(64) as u32 }
-    }
-
     /// Whether it has a bitmap, so that [`CodeSet::words`] can be had.
     pub(crate) fn has_bitmap(&self) -> bool {
         !self.bitmap.is_empty() || self.runs.is_empty()
@@ -248,23 +241,29 @@ impl CodeSet {
         out.resize(count, 0);
     }
 
-    /// The share of codes within `min..=max` that are in it; of those that are there, if their bits from `min` on are known.
-    pub(crate) fn share(&self, min: u32, max: u32, present: Option<&[u8]>) -> f64 {
-        let Some(bits) = present.filter(|_| self.has_bitmap() && min > 0) else {
-            return self.count_in(min, max) as f64 / (f64::from(max - min) + 1.0);
-        };
-        let window = self.window(min);
-        let (mut inside, mut all) = (0, 0);
-        for (at, there) in words_of(bits).enumerate() {
-            inside += (there & window.word(at)).count_ones();
-            all += there.count_ones();
-        }
-        f64::from(inside) / f64::from(all.max(1))
+    /// The bitmap's words beside so many words of other codes, the first of which has a bit for the code `min`; 0 beyond its ends.
+    #[inline]
+    fn beside<'a>(&'a self, min: u32, words: &'a [u64]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        // Places before the bitmap wrap around, and lie beyond its end.
+        let place = ((min / 64) as usize).wrapping_sub((self.first / 64) as usize);
+        let own = move |at: usize| self.bitmap.get(place.wrapping_add(at)).copied().unwrap_or(0);
+        words.iter().enumerate().map(move |(at, &there)| (there, own(at)))
     }
 
-    /// How codes that are all within `min..=max` lie to it; `present` are the bits of those that are there, from `min` on, as
-    /// bytes, if they are known.
-    pub(crate) fn overlap(&self, min: u32, max: u32, has_null: bool, present: Option<&[u8]>) -> Overlap {
+    /// The share of codes within `min..=max` that are in it; of those that are there, if their words are known, as of
+    /// [`CodeSet::overlap`], and how many they are.
+    pub(crate) fn share(&self, min: u32, max: u32, present: Option<(&[u64], u32)>) -> f64 {
+        let Some((words, codes)) = present.filter(|_| self.has_bitmap()) else {
+            return self.count_in(min, max) as f64 / (f64::from(max - min) + 1.0);
+        };
+        let inside: u32 = self.beside(min, words).map(|(there, wanted)| (there & wanted).count_ones()).sum();
+        f64::from(inside) / f64::from(codes.max(1))
+    }
+
+    /// How codes that are all within `min..=max` lie to it. `present` are the bits of those that are there, if they are known: in words that
+    /// begin at multiples of 64, the first of them with the bit of `min`.
+    #[inline]
+    pub(crate) fn overlap(&self, min: u32, max: u32, has_null: bool, present: Option<&[u64]>) -> Overlap {
         // A block of NULL alone has min and max 0.
         let null = match has_null || min == 0 {
             false => None,
@@ -273,16 +272,10 @@ impl CodeSet {
         if min == 0 {
             return if self.has_null { Overlap::Covered } else { Overlap::Disjoint };
         }
-        let span = u64::from(max - min) + 1;
-        let inside = self.count_in(min, max);
-        let others = match (inside, present) {
-            (0, _) => Overlap::Disjoint,
-            _ if inside == span => Overlap::Covered,
-            (_, Some(bits)) if self.has_bitmap() => {
-                let window = self.window(min);
+        let others = match present {
+            Some(words) if self.has_bitmap() => {
                 let (mut any, mut missing) = (0, 0);
-                for (at, there) in words_of(bits).enumerate() {
-                    let wanted = window.word(at);
+                for (there, wanted) in self.beside(min, words) {
                     any |= there & wanted;
                     missing |= there & !wanted;
                     // Most nodes of a scattered set are cut by their first codes.
@@ -296,7 +289,11 @@ impl CodeSet {
                     _ => Overlap::Cut,
                 }
             }
-            _ => Overlap::Cut,
+            _ => match self.count_in(min, max) {
+                0 => Overlap::Disjoint,
+                inside if inside == u64::from(max - min) + 1 => Overlap::Covered,
+                _ => Overlap::Cut,
+            },
         };
         match (others, null) {
             (others, None) => others,
@@ -307,29 +304,9 @@ impl CodeSet {
     }
 }
 
-/// Bits of a set from some code on.
-struct Window<'a> {
-    bitmap: &'a [u64],
-    place: usize,
-    shift: u32,
-}
-
-impl Window<'_> {
-    /// The 64 bits at a place.
-    #[inline]
-    fn word(&self, at: usize) -> u64 {
-        let get = |place: usize| self.bitmap.get(place).copied().unwrap_or(0);
-        let place = self.place.wrapping_add(at);
-        match self.shift {
-            0 => get(place),
-            shift => get(place) >> shift | get(place.wrapping_add(1)) << (64 - shift),
-        }
-    }
-}
-
 /// Bits that are kept as bytes, 64 at a time; what is missing of the last 64 is 0.
 #[inline]
-fn words_of(bits: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(super) fn words_of(bits: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (whole, rest) = bits.as_chunks::<8>();
     let last = (!rest.is_empty()).then(|| {
         let mut word = [0; 8];
@@ -414,8 +391,8 @@ mod tests {
             prop_assert_eq!(rest.complement(last), set.intersect(&CodeSet::of_range(1, last)).union(&set.only_null()));
 
             let (min, max) = (*present.first().unwrap(), *present.last().unwrap());
-            let mut bits = vec![0u8; (max - min) as usize / 8 + 1];
-            present.iter().for_each(|code| bits[(code - min) as usize / 8] |= 1 << ((code - min) % 8));
+            let mut bits = vec![0u64; (max / 64 - min / 64 + 1) as usize];
+            present.iter().for_each(|code| bits[(code / 64 - min / 64) as usize] |= 1 << (code % 64));
             let mut all = present.clone();
             if null {
                 all.insert(0);
@@ -428,7 +405,10 @@ mod tests {
             };
             prop_assert_eq!(set.overlap(min, max, null, Some(&bits)), expected);
             let by_range = set.overlap(min, max, null, None);
+            let by_count = set.share(min, max, None);
             prop_assert!(by_range == expected || by_range == Overlap::Cut);
+            let share = present.intersection(&a).count() as f64 / present.len() as f64;
+            prop_assert_eq!(set.share(min, max, Some((&bits, present.len() as u32))), if set.has_bitmap() { share } else { by_count });
             prop_assert_eq!(set.count_in(min, max), a.range(min.max(1)..=max).count() as u64);
         }
     }

@@ -8,7 +8,7 @@
 //! This is the directory of VOLAP's Hilbert PDC tree (Dehne, Robillard, Rau-Chaplin, Burke, IEEE Cluster 2016), packed instead of linked:
 //! segments are immutable, so nodes are arrays, and a node's children are found by arithmetic.
 
-use super::code_set::{CodeSet, Overlap};
+use super::code_set::{CodeSet, Overlap, words_of};
 use crate::side::CodeBounds;
 use crate::summary::BlockSummaries;
 use arrow::array::Array;
@@ -18,20 +18,34 @@ pub(crate) const FANOUT: usize = 16;
 /// Codes that a node's bitmap spans at most.
 const SPAN_MAX: usize = 4096;
 
-/// Codes of one level below the nodes of one height.
-#[derive(Debug)]
+/// What is known of a level's codes below one node.
+#[derive(Clone, Copy, Debug)]
 struct NodeCodes {
-    mins: Vec<u32>,
-    maxs: Vec<u32>,
-    nulls: Vec<bool>,
-    /// From `mins` on; `None` where they span too much.
-    present: Vec<Option<Vec<u8>>>,
+    /// The least and the greatest beside NULL; both 0 where there is nothing else.
+    min: u32,
+    max: u32,
+    /// Where its words begin among those of its height and level.
+    at: u32,
+    /// How many codes there are beside NULL, where they are known.
+    codes: u16,
+    /// How many words it has; none where its codes span too much to be known.
+    words: u8,
+    has_null: bool,
+}
+
+/// Codes of one level below the nodes of one height.
+#[derive(Debug, Default)]
+struct LevelCodes {
+    nodes: Vec<NodeCodes>,
+    /// Of each node the bits of its codes, from the multiple of 64 before its least one on: a walk lays them over those of a set, which
+    /// begin at such a code, too. Behind one another, since neighbours are asked one after the other.
+    words: Vec<u64>,
 }
 
 /// The nodes of a segment, by height above the blocks and by level.
 #[derive(Debug)]
 pub(crate) struct NodeTree {
-    heights: Vec<Vec<NodeCodes>>,
+    heights: Vec<Vec<LevelCodes>>,
     blocks: usize,
 }
 
@@ -40,21 +54,18 @@ impl NodeTree {
     pub(crate) fn new(summaries: &BlockSummaries) -> NodeTree {
         let blocks = summaries.blocks();
         let leaves = summaries.levels.iter().map(|level| {
-            let bounds = (0..blocks).map(|block| level.bounds.code_bounds(block));
-            NodeCodes {
-                mins: bounds.clone().map(|bounds| bounds.min).collect(),
-                maxs: bounds.clone().map(|bounds| bounds.max).collect(),
-                nulls: bounds.map(|bounds| bounds.has_null).collect(),
-                present: (0..blocks)
-                    .map(|block| level.bits.is_valid(block).then(|| level.bits.value(block).to_vec()))
-                    .collect(),
+            let mut codes = LevelCodes::default();
+            for block in 0..blocks {
+                let bits = level.bits.is_valid(block).then(|| level.bits.value(block));
+                codes.push_leaf(level.bounds.code_bounds(block), bits);
             }
+            codes
         });
         let mut heights = vec![leaves.collect::<Vec<_>>()];
         let mut nodes = blocks;
         while nodes > 1 {
             let below = heights.last().expect("there are leaves");
-            let above = below.iter().map(NodeCodes::above).collect();
+            let above = below.iter().map(LevelCodes::above).collect();
             heights.push(above);
             nodes = nodes.div_ceil(FANOUT);
         }
@@ -78,46 +89,49 @@ impl NodeTree {
     }
 
     /// How the rows below a node lie to a set of codes of a level.
+    #[inline]
     pub(crate) fn overlap(&self, height: usize, node: usize, level: usize, set: &CodeSet) -> Overlap {
-        let codes = &self.heights[height][level];
-        set.overlap(codes.mins[node], codes.maxs[node], codes.nulls[node], codes.present[node].as_deref())
+        let (codes, present) = self.heights[height][level].of(node);
+        set.overlap(codes.min, codes.max, codes.has_null, present)
     }
 
     /// The least and the greatest code below a node at a level, and whether there is NULL beside them; both 0 for NULL alone.
     pub(crate) fn bounds(&self, height: usize, node: usize, level: usize) -> (u32, u32, bool) {
-        let codes = &self.heights[height][level];
-        (codes.mins[node], codes.maxs[node], codes.nulls[node])
+        let codes = self.heights[height][level].nodes[node];
+        (codes.min, codes.max, codes.has_null)
     }
 
     /// Bounds of a level's codes in a block whose codes are as different as those of the whole segment.
     pub(crate) fn whole(&self, level: usize) -> CodeBounds {
         match self.heights.last().filter(|_| self.blocks > 0).map(|top| &top[level]) {
-            Some(codes) => CodeBounds { min: codes.mins[0], max: codes.maxs[0], has_null: codes.nulls[0] },
+            Some(codes) => {
+                let NodeCodes { min, max, has_null, .. } = codes.nodes[0];
+                CodeBounds { min, max, has_null }
+            }
             None => CodeBounds { min: 0, max: 0, has_null: false },
         }
     }
 
     /// The share of a node's codes beside NULL at a level that are in a set, as if rows were spread evenly over codes.
     pub(crate) fn share(&self, height: usize, node: usize, level: usize, set: &CodeSet) -> f64 {
-        let codes = &self.heights[height][level];
-        set.share(codes.mins[node], codes.maxs[node], codes.present[node].as_deref())
+        let (codes, present) = self.heights[height][level].of(node);
+        set.share(codes.min, codes.max, present.map(|words| (words, u32::from(codes.codes))))
     }
 
     /// The codes that a node's rows have at a level, NULL included; `None` where they span too much to be known.
     pub(crate) fn codes_of(&self, height: usize, node: usize, level: usize) -> Option<Vec<u32>> {
-        let codes = &self.heights[height][level];
-        let (min, max) = (codes.mins[node], codes.maxs[node]);
+        let (NodeCodes { min, max, has_null, .. }, words) = self.heights[height][level].of(node);
         let mut present = Vec::new();
-        if codes.nulls[node] || min == 0 {
+        if has_null || min == 0 {
             present.push(0);
         }
-        match &codes.present[node] {
+        match words {
             _ if min == 0 => {}
             _ if min == max => present.push(min),
-            Some(bits) => {
-                for (at, &byte) in bits.iter().enumerate() {
-                    let set = (0..8u32).filter(|bit| byte >> bit & 1 == 1);
-                    present.extend(set.map(|bit| min + 8 * at as u32 + bit));
+            Some(words) => {
+                for (at, &word) in words.iter().enumerate() {
+                    let first = first_of(min) + 64 * at as u32;
+                    present.extend((0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| first + bit));
                 }
             }
             None => return None,
@@ -127,50 +141,74 @@ impl NodeTree {
 
     /// Bytes in memory, about.
     pub(crate) fn bytes(&self) -> u64 {
-        let level = |codes: &NodeCodes| {
-            let present: usize = codes.present.iter().flatten().map(Vec::len).sum();
-            present + codes.mins.len() * (4 + 4 + 1 + 24)
-        };
+        let level = |codes: &LevelCodes| size_of_val(codes.nodes.as_slice()) + size_of_val(codes.words.as_slice());
         self.heights.iter().flatten().map(level).sum::<usize>() as u64
     }
 }
 
-impl NodeCodes {
-    /// The nodes one height up.
-    fn above(&self) -> NodeCodes {
-        let mut above = NodeCodes { mins: Vec::new(), maxs: Vec::new(), nulls: Vec::new(), present: Vec::new() };
-        for first in (0..self.mins.len()).step_by(FANOUT) {
-            let children = first..(first + FANOUT).min(self.mins.len());
-            // Bounds of 0 mean NULL alone.
-            let known = children.clone().filter(|&child| self.mins[child] > 0);
-            let min = known.clone().map(|child| self.mins[child]).min().unwrap_or(0);
-            let max = known.clone().map(|child| self.maxs[child]).max().unwrap_or(0);
-            let has_null = children.clone().any(|child| self.nulls[child] || self.mins[child] == 0);
-            above.mins.push(min);
-            above.maxs.push(max);
-            above.nulls.push(has_null && max > 0);
-            above.present.push(self.union(known, min, max));
-        }
-        above
+/// The code that the first of a node's words begins with.
+fn first_of(min: u32) -> u32 {
+    min / 64 * 64
+}
+
+impl LevelCodes {
+    /// What is known of a node, and its words, if its codes are known one by one.
+    #[inline]
+    fn of(&self, node: usize) -> (NodeCodes, Option<&[u64]>) {
+        let codes = self.nodes[node];
+        let at = codes.at as usize;
+        (codes, (codes.words > 0).then(|| &self.words[at..at + usize::from(codes.words)]))
     }
 
-    fn union(&self, children: impl Iterator<Item = usize>, min: u32, max: u32) -> Option<Vec<u8>> {
-        let span = (max - min) as usize;
-        if span >= SPAN_MAX {
-            return None;
-        }
-        let mut bits = vec![0u8; span / 8 + 1];
-        for child in children {
-            let from = (self.mins[child] - min) as usize;
-            let (place, shift) = (from / 8, from % 8);
-            for (at, &byte) in self.present[child].as_ref()?.iter().enumerate() {
-                bits[place + at] |= byte << shift;
-                let over = u16::from(byte) << shift >> 8;
-                if over > 0 {
-                    bits[place + at + 1] |= over as u8;
-                }
+    /// Adds a node; the words returned, none unless its codes are known one by one, are to get their bits.
+    fn push(&mut self, CodeBounds { min, max, has_null }: CodeBounds, is_known: bool) -> &mut [u64] {
+        let at = self.words.len();
+        let is_known = is_known && min > 0 && u32::try_from(at).is_ok();
+        let words = if is_known { (max / 64 - min / 64 + 1) as usize } else { 0 };
+        self.words.resize(at + words, 0);
+        self.nodes.push(NodeCodes { min, max, at: at as u32, codes: 0, words: words as u8, has_null });
+        &mut self.words[at..]
+    }
+
+    /// Counts the codes of the node that was added last.
+    fn count(&mut self) {
+        let Some(last) = self.nodes.last_mut() else { return };
+        last.codes = self.words[last.at as usize..].iter().map(|word| word.count_ones() as u16).sum();
+    }
+
+    /// Adds a block whose codes have these bits from the least one on, if they are known.
+    fn push_leaf(&mut self, bounds: CodeBounds, bits: Option<&[u8]>) {
+        let words = self.push(bounds, bits.is_some());
+        let shift = bounds.min % 64;
+        for (at, bits) in words_of(bits.unwrap_or_default()).enumerate().take(words.len()) {
+            words[at] |= bits << shift;
+            if let (Some(next), 1..) = (words.get_mut(at + 1), shift) {
+                *next |= bits >> (64 - shift);
             }
         }
-        Some(bits)
+        self.count();
+    }
+
+    /// The nodes one height up.
+    fn above(&self) -> LevelCodes {
+        let mut above = LevelCodes::default();
+        for children in self.nodes.chunks(FANOUT) {
+            // Bounds of 0 mean NULL alone.
+            let known = || children.iter().filter(|child| child.min > 0);
+            let min = known().map(|child| child.min).min().unwrap_or(0);
+            let max = known().map(|child| child.max).max().unwrap_or(0);
+            let has_null = max > 0 && children.iter().any(|child| child.has_null || child.min == 0);
+            let is_known = ((max - min) as usize) < SPAN_MAX && known().all(|child| child.words > 0);
+            let words = above.push(CodeBounds { min, max, has_null }, is_known);
+            if !words.is_empty() {
+                for child in known() {
+                    let own = &self.words[child.at as usize..][..usize::from(child.words)];
+                    let to = &mut words[(child.min / 64 - min / 64) as usize..];
+                    to.iter_mut().zip(own).for_each(|(to, own)| *to |= own);
+                }
+            }
+            above.count();
+        }
+        above
     }
 }

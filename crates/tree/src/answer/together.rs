@@ -92,8 +92,12 @@ impl Boxes {
 
     /// The places of a box's filters that are open.
     pub(crate) fn open_of(bits: u64, open: u64) -> impl Iterator<Item = usize> {
-        let open = bits & open;
-        (0..u64::BITS as usize).filter(move |place| open >> place & 1 == 1)
+        let mut left = bits & open;
+        std::iter::from_fn(move || {
+            let place = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(place)
+        })
     }
 
     /// Filters that are tested of a cut node.

@@ -17,8 +17,9 @@ pub fn file(number: u64) -> PathBuf {
     dir().join(format!("{number:016}.log"))
 }
 
+/// Options without room, so that a log's length is that of its records.
 pub fn options(file_bytes_max: u64) -> LogOptions {
-    LogOptions { file_bytes_max, clock: Arc::new(ManualClock::default()), ..LogOptions::new(SALT) }
+    LogOptions { file_bytes_max, room_bytes: 0, clock: Arc::new(ManualClock::default()), ..LogOptions::new(SALT) }
 }
 
 /// A body of `len` bytes that tells its version, and which attempt at that version it is.
@@ -40,8 +41,12 @@ pub fn open(disk: &Arc<FaultDisk>, file_bytes_max: u64, after: u64) -> Result<(L
 }
 
 pub fn open_on(disk: Arc<dyn Disk>, file_bytes_max: u64, after: u64) -> Result<(Log, Found)> {
+    open_with(disk, options(file_bytes_max), after)
+}
+
+pub fn open_with(disk: Arc<dyn Disk>, options: LogOptions, after: u64) -> Result<(Log, Found)> {
     let mut found = Found::new();
-    let log = Log::open(disk, dir(), options(file_bytes_max), Version(after), &mut |record| {
+    let log = Log::open(disk, dir(), options, Version(after), &mut |record| {
         found.push((record.version.0, record.commit_micros, record.body.to_vec()));
         Ok(())
     })?;
