@@ -38,7 +38,12 @@ pub struct LogOptions {
 impl LogOptions {
     /// Files of 64 MiB, room of 256 KiB, the machine's clock.
     pub fn new(salt: u64) -> LogOptions {
-        LogOptions { salt, file_bytes_max: 64 << 20, room_bytes: ROOM_BYTES_MAX as u64, clock: Arc::new(SystemClock::default()) }
+        LogOptions {
+            salt,
+            file_bytes_max: 64 << 20,
+            room_bytes: ROOM_BYTES_MAX as u64,
+            clock: Arc::new(SystemClock::default()),
+        }
     }
 }
 

@@ -148,7 +148,9 @@ impl Log {
 
         taken(group.last_version());
         group.set_header(&header, self.options.salt);
-        if let Err(error) = write_chunks(&*file, group.chunks(), header.at.offset).and_then(|()| write_room(&*file, room)) {
+        if let Err(error) =
+            write_chunks(&*file, group.chunks(), header.at.offset).and_then(|()| write_room(&*file, room))
+        {
             return self.withdraw(file, &header, stated_before, &outcome, &error);
         }
         let spare = group.into_spare();
@@ -274,7 +276,9 @@ fn write_room(file: &dyn DiskFile, room: Range<u64>) -> io::Result<()> {
         return Ok(());
     }
     match file.write_all_at(zeros, room.start) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => file.set_len(room.start),
+        Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            file.set_len(room.start)
+        }
         written => written,
     }
 }

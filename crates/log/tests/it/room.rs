@@ -2,9 +2,8 @@
 
 use crate::common::{Model, SALT, dir, file, open_with, options};
 use alluvia_log::{Log, LogOptions};
-use alluvia_storage::{Disk, DiskFile, FaultDisk, Survival};
+use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Version};
-use std::sync::Arc;
 
 const FILE_BYTES_MAX: u64 = 10_000;
 const ROOM: u64 = 4096;
@@ -145,5 +144,4 @@ fn without_space_for_room_groups_grow_the_file() {
     for survival in [Survival::SyncedOnly, Survival::Everything] {
         model.check_recovery(&disk.after_power_loss(survival), FILE_BYTES_MAX);
     }
-    drop((log, Arc::clone(&disk)));
 }

@@ -12,7 +12,7 @@ use super::strata::Run;
 use super::tally::{Samples, Tally};
 use super::{Asked, Source};
 use crate::answer::{
-    Answer, BoxQuery, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
+    Answer, BoxQuery, Boxes, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
 };
 use crate::filter::Mask;
 use crate::heavy::Heavy;
@@ -204,6 +204,8 @@ struct Part {
     /// By run and frame, of the drawn rows whether they match or not; of a ladder these are known.
     all: Vec<(usize, usize, Moments)>,
     drawn: u64,
+    /// Filters of one box: the share of codes that each keeps, and its place.
+    order: Vec<(f64, usize)>,
     words: Vec<u64>,
     indices: Vec<u64>,
 }
@@ -263,6 +265,7 @@ impl Drawing<'_> {
             keys: self.keys.clone(),
             all: Vec::new(),
             drawn: 0,
+            order: Vec::new(),
             words: Vec::new(),
             indices: Vec::new(),
         };
@@ -291,7 +294,7 @@ impl Drawing<'_> {
                 Some(mask.clone())
             }
         };
-        self.keep_rows_of_boxes(of, block, low..high, &mut mask, &mut into.words);
+        self.keep_rows_of_boxes(of, block, low..high, &mut mask, into);
         let only = into.keys.only_index(self.question.groups.iter().map(|&level| {
             let bounds = reading.index.table.levels[level].code_bounds(block);
             (bounds.min, bounds.max, bounds.has_null)
@@ -313,16 +316,29 @@ impl Drawing<'_> {
     }
 
     /// Keeps the rows that are of any of the boxes, among some of a block; the first of them is row 0 of the mask.
-    fn keep_rows_of_boxes(&self, of: &OfRung, block: usize, rows: Range<usize>, mask: &mut Mask, words: &mut Vec<u64>) {
-        let reading = &of.reading;
+    fn keep_rows_of_boxes(&self, of: &OfRung, block: usize, rows: Range<usize>, mask: &mut Mask, into: &mut Part) {
+        let (reading, Part { order, words, .. }) = (&of.reading, into);
         let mut keep = |bits: u64, mask: &mut Mask| {
-            let filters = self.question.filters.iter().zip(&reading.filters).enumerate();
-            for (_, (filter, stream)) in filters.filter(|(place, _)| bits >> place & 1 == 1) {
-                let Some(stream) = stream else { continue };
-                let bounds = reading.index.table.levels[filter.level].code_bounds(block);
+            let bounds_of = |place: usize| {
+                let filter = &self.question.filters[place];
+                (&filter.codes, reading.index.table.levels[filter.level].code_bounds(block))
+            };
+            order.clear();
+            order.extend(Boxes::open_of(bits, u64::MAX).map(|place| {
+                let (codes, bounds) = bounds_of(place);
+                (codes.share(bounds.min, bounds.max, None), place)
+            }));
+            // What keeps the fewest rows first: the others then look at few.
+            order.sort_unstable_by(|(one, _), (other, _)| one.total_cmp(other));
+            for &(_, place) in order.iter() {
+                let Some(stream) = &reading.filters[place] else { continue };
+                if mask.is_empty() {
+                    return;
+                }
+                let (codes, bounds) = bounds_of(place);
                 let width = bounds.width();
                 let packed = &stream.block(block)[rows.start * width..rows.end * width];
-                filter_codes(packed, bounds, &filter.codes, mask, words);
+                filter_codes(packed, bounds, codes, mask, words);
             }
         };
         let mut boxes = self.asked.boxes.among(of.boxes);
