@@ -15,7 +15,7 @@ use alluvia_query::{Prepared, Session};
 use arrow::array::{ArrayRef, AsArray};
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 #[derive(Args)]
@@ -40,6 +40,9 @@ pub struct SampleArgs {
     /// How often intervals should hold.
     #[arg(long, default_value_t = 0.95)]
     pub confidence: f64,
+    /// Writes the boxes' statements to a file, to be asked by hand.
+    #[arg(long)]
+    write: Option<PathBuf>,
     /// Leaves the boxes out.
     #[arg(long)]
     no_boxes: bool,
@@ -69,6 +72,21 @@ struct Measured {
     drawn: Option<f64>,
     /// The largest true error of a value.
     error: f64,
+}
+
+impl Measured {
+    /// What there is to see of one box.
+    fn line(&self, question: &Question) -> String {
+        let [text, prepared] = [0, 1].map(|way| format!("{:.2} / {:.2} ms", self.exact_ms[way], self.near_ms[way]));
+        format!(
+            "{} of {} dimensions, {:.4} of the rows, text of {} bytes: exact / estimate {text} as text, {prepared} prepared; drawn {:.4}",
+            self.bin.name(),
+            question.dimensions,
+            question.coverage,
+            question.sql.len(),
+            self.drawn.unwrap_or(1.0),
+        )
+    }
 }
 
 pub async fn run(args: SampleArgs) -> Anything<Value> {
@@ -107,9 +125,15 @@ async fn boxes(args: &SampleArgs, scratch: &Path, options: DatabaseOptions, figu
     near.sql(&format!("SET max_error = '{}'", args.max_error)).await?;
     near.sql(&format!("SET confidence = '{}'", args.confidence)).await?;
     let questions = questions(args, &data, &exact)?;
+    if let Some(path) = &args.write {
+        let statements: Vec<String> = questions.iter().map(|question| format!("{};\n", question.sql)).collect();
+        std::fs::write(path, statements.concat())?;
+    }
     let mut measured = Vec::with_capacity(questions.len());
     for question in &questions {
-        measured.push(measure(args, question, &exact, &near).await?);
+        let one = measure(args, question, &exact, &near).await?;
+        eprintln!("{}", one.line(question));
+        measured.push(one);
     }
     figures["merged_s"] = ours.load_s.into();
     figures["boxes"] = report(args, &measured);

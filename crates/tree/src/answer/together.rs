@@ -131,19 +131,20 @@ impl Boxes {
         Ok(())
     }
 
-    /// Looks into a node that a walk stopped at: lists the blocks below it that are cut.
+    /// Looks into a node that a walk stopped at: lists what is cut below it, at a height.
     pub(crate) fn walk_below(
         &self,
         rows: &SegmentRows,
         from: CutNode,
+        stop: usize,
         into: &mut Answer,
         cut: &mut Vec<CutNode>,
     ) -> Result<()> {
-        if from.height == 0 {
+        if from.height <= stop {
             cut.push(from);
             return Ok(());
         }
-        self.descend(rows, from, 0, into, cut)
+        self.descend(rows, from, stop, into, cut)
     }
 
     /// What one box cuts below a node, to be read; what it covers is added.

@@ -25,8 +25,8 @@ pub(super) struct Facts {
     pub(super) groups: Vec<u64>,
 }
 
-/// Nodes of which so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
-const LOOK_INTO_DRAWN: f64 = 16_384.0;
+/// Nodes of each of whose blocks so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
+const LOOK_INTO_DRAWN: f64 = 1024.0;
 
 /// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
 const LOOK_INTO_SHARE: f64 = 0.1;
@@ -35,7 +35,7 @@ impl Facts {
     /// Whether the blocks below it are worth telling apart where its rows are drawn at a rate.
     pub(super) fn is_looked_into(&self, rate: f64) -> bool {
         let least = if self.share < LOOK_INTO_SHARE { LOOK_INTO_DRAWN / 4.0 } else { LOOK_INTO_DRAWN };
-        self.cut.height > 0 && self.rows as f64 * rate >= least
+        self.cut.height > 0 && self.rows as f64 * rate >= least * self.blocks.len() as f64
     }
 }
 
@@ -140,7 +140,7 @@ fn look_into(
     gathered: &mut Gathered,
 ) -> Result<()> {
     let mut blocks = Vec::new();
-    asked.boxes.walk_below(summaries.rows, node, into, &mut blocks)?;
+    asked.boxes.walk_below(summaries.rows, node, 0, into, &mut blocks)?;
     for cut in blocks {
         match facts_of(asked, possible, summaries, cut, Some(share), into) {
             Found::Facts(facts) => gathered.facts.push(facts),

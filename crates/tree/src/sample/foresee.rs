@@ -16,7 +16,7 @@ use super::cost::{Kind, Work};
 use super::facts::Facts;
 use super::glimpse::Reading;
 use super::{Asked, Goal, LOOKS, Otherwise, SegmentRows, draw, possible, strata};
-use crate::answer::{Answer, BLOCKS_PER_THREAD, FANOUT};
+use crate::answer::{Answer, BLOCKS_PER_THREAD};
 use crate::estimate::{Aggregate, Plan};
 use crate::ladder::rung_rate;
 use crate::layout::BLOCK_ROWS;
@@ -223,14 +223,14 @@ fn work_at(
     for facts in facts {
         let rows = facts.rows as f64;
         cells += facts.groups.len() as f64;
-        nodes += 1.0;
+        nodes += reading.nodes * rows;
         let Some(rate) = rate_of(&segments[facts.cut.segment], rung) else {
             whole += rows;
             continue;
         };
         shares += facts.share * rows * rate;
         if facts.is_looked_into(rate) {
-            work.count(Kind::Node, weight * f64::from(FANOUT as u32 * asked.boxes.tested(&facts.cut)));
+            work.count(Kind::Node, weight * facts.blocks.len() as f64 * f64::from(asked.boxes.tested(&facts.cut)));
             nodes += facts.blocks.len() as f64 * reading.cut;
             drawn += rows * rate * reading.cut;
         } else {
@@ -350,6 +350,7 @@ mod tests {
             otherwise,
             source: Source::Ladder,
             by_cost: true,
+            nodes_min: crate::sample::NODES_MIN,
             threads: 2,
         }
     }

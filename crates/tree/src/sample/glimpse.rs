@@ -5,7 +5,8 @@
 //!   deciding costs a small share of what the exact answer does, which must be given where it decides for that.
 //! - Nothing is added to the answer, and no stream is read.
 //!
-//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should.
+//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should. Of a node of nodes one child
+//! is looked at, whether it is cut or not: they stand for all that lie there.
 
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
@@ -50,6 +51,8 @@ pub(super) struct Reading {
     pub(super) blocks: f64,
     /// The share of rows that lie in cut blocks.
     pub(super) cut: f64,
+    /// Nodes that are looked at.
+    pub(super) nodes: f64,
 }
 
 /// Which of so many nodes are looked at, ascending.
@@ -72,8 +75,8 @@ pub(super) fn glimpse(
     let (mut rows_seen, mut cells) = (0.0, 0);
     let groups = possible::Possible::new(asked, &into.keys);
     for at in chosen(nodes.len()) {
-        let node = nodes[at];
-        let rows = &segments[node.segment];
+        let rows = &segments[nodes[at].segment];
+        let node = within(rows, nodes[at], seen.len())?;
         let summaries = facts::Summaries::new(asked.shape(), rows)?;
         match facts::facts_of(asked, &groups, &summaries, node, None, into) {
             Found::Facts(facts) => {
@@ -99,8 +102,21 @@ pub(super) fn glimpse(
         heavy: reading.heavy * of_row,
         blocks: reading.blocks * of_row,
         cut: reading.cut * of_row,
+        nodes: nodes.len() as f64 / rows_of_nodes as f64,
     };
     Ok(Some(Glimpse { facts: seen, weight, cells, reading }))
+}
+
+/// A node of blocks within a node, another place of each; itself, if it is one.
+fn within(rows: &SegmentRows, mut node: CutNode, turn: usize) -> Result<CutNode> {
+    let nodes = rows.segment.nodes()?;
+    while node.height > 1 {
+        let children = node.node * FANOUT..((node.node + 1) * FANOUT).min(nodes.nodes(node.height - 1));
+        // Steps of five come to every place of sixteen.
+        node.height -= 1;
+        node.node = children.start + (2 + 5 * turn) % children.len();
+    }
+    Ok(node)
 }
 
 /// Rows below a node.
@@ -117,7 +133,7 @@ pub(super) fn rows_of(segments: &[SegmentRows], node: CutNode) -> Result<u64> {
 fn look_at(asked: &Asked<'_>, rows: &SegmentRows, facts: &Facts, into: &mut Reading) -> Result<()> {
     let (shape, cut, segment) = (asked.shape(), facts.cut, &rows.segment);
     if cut.height > 0 {
-        into.exact.count(Kind::Node, f64::from(FANOUT as u32 * asked.boxes.tested(&cut)));
+        into.exact.count(Kind::Node, facts.blocks.len() as f64 * f64::from(asked.boxes.tested(&cut)));
     }
     let index = segment.index()?;
     let rows_of = |block: usize| {

@@ -17,11 +17,13 @@
 //! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
 //! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
 //! looked into, down to blocks, only where so many rows are drawn of each that this pays: where few are, walking over all blocks would cost
-//! more than the sample.
+//! more than the sample. For the same reason a large segment is walked to nodes of nodes first, and further only if a few of them have much
+//! below that is not cut (`descend`).
 //!
 //! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact answer.
 
 mod cost;
+mod descend;
 mod draw;
 mod facts;
 mod foresee;
@@ -33,10 +35,12 @@ mod refine;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, FANOUT, SegmentRows, can_answer};
+use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
+pub use descend::NODES_MIN;
+use descend::walk_all;
 use facts::Facts;
 use glimpse::{Reading, glimpse};
 pub(crate) use knowns::NodeKnowns;
@@ -111,6 +115,8 @@ pub struct Asked<'a> {
     /// Whether an estimate is only made of [`SAMPLE_ROWS_MIN`] rows and more, and where it is expected to cost less than the exact
     /// answer. If not, it is made wherever it promises to be good enough, to try how good intervals are.
     pub by_cost: bool,
+    /// Nodes of a segment that are looked at before any is looked into, at least: [`NODES_MIN`], fewer to try it on small segments.
+    pub nodes_min: usize,
     /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
 }
@@ -198,22 +204,6 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
     let (strata, few) = Strata::new(asked, segments, refined.facts, foreseen.rung)?;
     strata::read_nodes(asked, segments, refined.exact.iter().chain(&few), into)?;
     look_on(asked, segments, strata, (&foreseen, &reading), into)
-}
-
-/// Answers what summaries can; the nodes that are cut.
-fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
-    let mut cut = Vec::new();
-    for (at, rows) in segments.iter().enumerate() {
-        asked.boxes.walk(at, rows, stop_height(asked, rows), into, &mut cut)?;
-    }
-    Ok(cut)
-}
-
-/// The height that a segment is walked to at first: blocks only where they must be told apart.
-fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> usize {
-    let is_large = rows.segment.blocks() > FANOUT;
-    let may_stop = asked.shape().groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty();
-    usize::from(is_large && may_stop)
 }
 
 /// What reading takes, by a few of the cut nodes, and how many groups in nodes are worth looking for; `None` where everything is better

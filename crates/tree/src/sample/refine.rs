@@ -97,6 +97,7 @@ impl Refine {
                 Some(Reseeded { seed, identities }) => Source::Seeded { seed: *seed, identities },
             },
             by_cost: false,
+            nodes_min: super::NODES_MIN,
             threads: self.threads,
         }
     }

@@ -187,6 +187,7 @@ pub fn ask_boxes(data: &Data, boxes: &Boxes, keys: &GroupKeys, how: &How<'_>) ->
         otherwise: how.otherwise,
         source,
         by_cost: false,
+        nodes_min: 2,
         threads: 2,
     };
     let mut into = Answer::new(&boxes.each()[0], keys.clone());
@@ -456,6 +457,7 @@ fn estimates_are_made_where_they_are_expected_to_cost_less() {
             otherwise: if random.below(2) == 0 { Otherwise::Exact } else { Otherwise::Reached },
             source: Source::Ladder,
             by_cost: true,
+            nodes_min: 2,
             threads: 1 + random.below(3) as usize,
         };
         let mut into = Answer::new(&question, keys);
@@ -492,5 +494,38 @@ fn rare_groups_are_never_lost() {
         if let (Sampled::Estimates(found), _) = ask(&data, &question, &keys, &how) {
             check_groups(&found, &expected);
         }
+    }
+}
+
+/// Of more than 256 blocks nodes of nodes are looked at first. Scattered items leave all of them cut, and most of what lies below; countries
+/// are neighbours, so of theirs all are looked into.
+#[test]
+fn nodes_of_nodes_are_looked_into_where_that_spares_much() {
+    let data = data(41, &[2_400_000], 40);
+    let scattered = question(&data, &[(ITEM, (1..40).step_by(2).collect())], &[]);
+    let near = question(&data, &[(COUNTRY, vec![2])], &[]);
+    let drawn = |question: &BoxQuery, max_error: f64, otherwise: Otherwise| {
+        let keys = keys(&data, question);
+        let (sampled, answer) =
+            ask(&data, question, &keys, &How { goals: &GOALS[..4], max_error, otherwise, seed: None });
+        (sampled, answer, exact(&data, question))
+    };
+    let (sampled, _, expected) = drawn(&scattered, 0.05, Otherwise::Reached);
+    let Sampled::Estimates(coarse) = sampled else { panic!("{sampled:?}") };
+    assert!(coarse.nodes_drawn < 20, "{} nodes", coarse.nodes_drawn);
+    assert_eq!(coarse.rows_cut, 2_400_000);
+    for (goal, found) in GOALS[..4].iter().zip(&coarse.groups[0].1) {
+        let truth = truth(&expected, 0, goal);
+        let (lower, upper) = (found.interval.lower, found.interval.upper);
+        assert!(lower <= truth && truth <= upper, "{goal:?}: {truth} in {lower}..{upper}");
+    }
+    let (sampled, _, _) = drawn(&near, 0.05, Otherwise::Reached);
+    let Sampled::Estimates(fine) = sampled else { panic!("{sampled:?}") };
+    assert!(fine.rows_cut < 1_200_000, "{} rows are cut", fine.rows_cut);
+    // What is below the nodes that stay is read in full where no sample suffices.
+    for question in [&scattered, &near] {
+        let (sampled, found, expected) = drawn(question, 1e-9, Otherwise::Exact);
+        assert!(matches!(sampled, Sampled::Exact), "{sampled:?}");
+        assert_same(&found, &expected);
     }
 }
