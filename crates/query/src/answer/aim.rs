@@ -4,10 +4,11 @@
 //! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
 //!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members of
 //!   the levels that they are of.
-//! - What is kept by text is bounded, and only of statements that a cuboid has answered; the least recently used half goes.
+//! - What is kept by text is bounded; the least recently used half goes.
 
 use super::run::{Bound, bind};
 use super::statement::{Literal, Statement};
+use crate::dialect::Hints;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
 use alluvia_snapshot::{Freshness, TableRead};
 use arrow::datatypes::SchemaRef;
@@ -35,7 +36,9 @@ pub(crate) struct Aim {
     /// Held by whoever makes it anew: the others wait for that, and do not make it again.
     binding: Mutex<()>,
     pub(crate) schema: SchemaRef,
-    /// As the statement's hint asks for.
+    /// As they are written in the statement.
+    pub(crate) hints: Hints,
+    /// As they ask for.
     pub(crate) hint: Option<Freshness>,
     /// As the table asks for.
     pub(crate) own: Freshness,
@@ -51,14 +54,14 @@ impl Aim {
         statement: Arc<Statement>,
         bound: Arc<Bound>,
         schema: SchemaRef,
-        hint: Option<Freshness>,
+        (hints, hint): (Hints, Option<Freshness>),
         own: Freshness,
         by_cuboid: bool,
     ) -> Option<Aim> {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
         let (bound, binding) = (Mutex::new(bound), Mutex::default());
-        Some(Aim { catalog, entry, dictionaries, statement, bound, binding, schema, hint, own, by_cuboid })
+        Some(Aim { catalog, entry, dictionaries, statement, bound, binding, schema, hints, hint, own, by_cuboid })
     }
 
     /// The same for a statement with parameters where this one has values.
@@ -71,6 +74,7 @@ impl Aim {
             bound: Mutex::new(Arc::clone(&self.bound.lock())),
             binding: Mutex::default(),
             schema: Arc::clone(&self.schema),
+            hints: self.hints.clone(),
             hint: self.hint,
             own: self.own,
             by_cuboid: self.by_cuboid,
@@ -292,6 +296,7 @@ mod tests {
                 bound: Mutex::new(Arc::new(bound)),
                 binding: Mutex::default(),
                 schema: Arc::new(Schema::empty()),
+                hints: Hints::default(),
                 hint: None,
                 own: Freshness::Merged,
                 by_cuboid: true,

@@ -235,20 +235,42 @@ impl Session {
         parsed
     }
 
-    /// Parses and runs exactly one statement. One whose text a cuboid has answered before is not parsed again.
+    /// Parses and runs exactly one statement. One whose text the index has answered before is not parsed again.
     pub async fn sql(&self, sql: &str) -> Result<Outcome> {
-        if let Some(aim) = self.engine.aims().get(sql)
-            && let Some(outcome) = self.answer_at_once(sql, &aim, &[])?
-        {
-            tokio::task::coop::consume_budget().await;
-            return Ok(outcome);
+        if let Some(aim) = self.engine.aims().get(sql) {
+            if let Some(outcome) = self.answer_at_once(sql, &aim, &[])? {
+                tokio::task::coop::consume_budget().await;
+                return Ok(outcome);
+            }
+            return self.sql_again(sql, &aim).await;
         }
         let statement = self.parse_one(sql)?;
         let text = Arc::clone(&statement.text);
         let (outcome, aim) = self.execute_aiming(statement, None).await?;
         // What is around a statement's text may be anything.
-        if let Some(aim) = aim.filter(|aim| aim.is_by_cuboid() && *text == *sql) {
+        if let Some(aim) = aim.filter(|_| *text == *sql) {
             self.engine.aims().insert(&text, aim);
+        }
+        Ok(outcome)
+    }
+
+    /// Runs a text whose statement the index has answered before. Where it cannot be answered so again, it is parsed again.
+    async fn sql_again(&self, sql: &str, aim: &Aim) -> Result<Outcome> {
+        let made = Mutex::new(None);
+        let work = |run: Arc<Run>| {
+            let made = &made;
+            async move {
+                if let Some(outcome) = self.answer_again(&run, aim).await? {
+                    return Ok(outcome);
+                }
+                let outcome = self.dispatch(&run, self.parse_one(sql)?).await;
+                *made.lock() = run.aim.lock().take();
+                outcome
+            }
+        };
+        let outcome = self.run(sql, work).await?;
+        if let Some(made) = made.lock().take() {
+            self.engine.aims().insert(&Arc::from(sql), made);
         }
         Ok(outcome)
     }

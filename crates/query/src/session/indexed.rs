@@ -12,6 +12,7 @@ use crate::session::select::{own_freshness, sample_fraction_of};
 use crate::session::settings::parse_freshness;
 use crate::session::transaction::Transaction;
 use crate::table::UsedCounters;
+use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_tree::Counters;
 use alluvia_types::Result;
@@ -74,6 +75,30 @@ impl Session {
     /// The answer, if the index can give it.
     pub(crate) async fn answer_by_index(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
         let Some(ready) = self.ready(run, query, hints).await? else { return Ok(None) };
+        self.answer_ready(run, ready, hints).await
+    }
+
+    /// The answer to a statement that the index has answered before, outside of a transaction; `None` if what is known of it holds no more.
+    pub(super) async fn answer_again(&self, run: &Run, aim: &Aim) -> Result<Option<Outcome>> {
+        if !matches!(self.state.lock().transaction, Transaction::None) || !self.may_answer(run, &aim.hints)? {
+            return Ok(None);
+        }
+        let statement = aim.statement();
+        if statement.looks_further() && run.accuracy.is_none() {
+            return Ok(None);
+        }
+        let Some((snapshot, read)) = self.pinned(run, statement, &aim.hints).await? else { return Ok(None) };
+        let codes = |dictionaries: &Arc<Dictionaries>| aim.codes_by(dictionaries);
+        if !aim.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {
+            return Ok(None);
+        }
+        let Some(bound) = aim.bound(&[]) else { return Ok(None) };
+        let (statement, schema) = (Arc::clone(statement), Arc::clone(&aim.schema));
+        let ready = Ready { statement, snapshot, read: Arc::new(read), bound, schema };
+        self.answer_ready(run, ready, &aim.hints).await
+    }
+
+    async fn answer_ready(&self, run: &Run, ready: Ready, hints: &Hints) -> Result<Option<Outcome>> {
         let span = info_span!(
             "index answer",
             table = ready.statement.table,
@@ -129,9 +154,7 @@ impl Session {
 
     /// The statement on its snapshot; `None` if the index cannot answer it.
     pub(super) async fn ready(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
-        // The index knows all rows, and of samples nothing.
-        let may_answer = run.settings.short_path && !self.has_own_definitions();
-        if !may_answer || sample_fraction_of(&run.settings, hints)? < 1.0 {
+        if !self.may_answer(run, hints)? {
             return Ok(None);
         }
         // Planning tells an exact answer's HAVING, and its order by what is not shown.
@@ -143,10 +166,7 @@ impl Session {
             None => recognise(query).map(Arc::new),
         };
         let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
-        self.await_own_writes().await?;
-        let table = TableReference::bare(statement.table.clone());
-        let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
-        let Some(read) = snapshot.tables.values().next().cloned() else { return Ok(None) };
+        let Some((snapshot, read)) = self.pinned(run, &statement, hints).await? else { return Ok(None) };
         if let Transaction::Open(open) = &self.state.lock().transaction
             && open.has_rows(&snapshot.catalog, read.entry.def.id)?
         {
@@ -176,6 +196,26 @@ impl Session {
             }
         };
         Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
+    }
+
+    /// Whether the index may answer at all: it knows all rows, and of samples nothing.
+    fn may_answer(&self, run: &Run, hints: &Hints) -> Result<bool> {
+        let may_answer = run.settings.short_path && !self.has_own_definitions();
+        Ok(may_answer && sample_fraction_of(&run.settings, hints)? >= 1.0)
+    }
+
+    /// The snapshot that a statement reads, and its table there, once the session's own writes are visible.
+    async fn pinned(
+        &self,
+        run: &Run,
+        statement: &Statement,
+        hints: &Hints,
+    ) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
+        self.await_own_writes().await?;
+        let table = TableReference::bare(statement.table.clone());
+        let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
+        let read = snapshot.tables.values().next().cloned();
+        Ok(read.map(|read| (snapshot, read)))
     }
 
     async fn find(&self, this: &Run, ready: &Ready) -> Result<Option<Found>> {
@@ -257,7 +297,7 @@ fn aim_of(ready: Ready, hints: &Hints, by_cuboid: bool) -> Result<Option<Aim>> {
     let Ready { statement, snapshot, read, bound, schema } = ready;
     let hint = hints.freshness.as_deref().map(parse_freshness).transpose()?;
     let own = own_freshness(&read.entry)?;
-    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, hint, own, by_cuboid))
+    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, (hints.clone(), hint), own, by_cuboid))
 }
 
 /// What the schema of the answer depends on.

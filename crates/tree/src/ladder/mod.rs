@@ -24,8 +24,9 @@ pub use write::LadderWriter;
 /// The thinnest rung that there can be.
 const RUNG_LAST: u32 = 31;
 
-/// Rows that a rung is worth writing for, unless told otherwise: a block.
-pub const RUNG_ROWS_MIN: u64 = crate::layout::BLOCK_ROWS as u64;
+/// Rows that a rung is worth writing for, unless told otherwise: a quarter of a block. A table of many rows has many segments of a million or
+/// two, and an estimate of all of them needs few rows of each.
+pub const RUNG_ROWS_MIN: u64 = crate::layout::BLOCK_ROWS as u64 / 4;
 
 /// The weights of rung `rung` lie below this. Rung 0 is the segment itself, which has no limit.
 pub fn rung_limit(rung: u32) -> Option<u64> {

@@ -5,86 +5,100 @@
 //! - Groups and visible versions are told apart by block: then nodes are blocks.
 //! - Which nodes are looked into depends on the question and the segment alone, so an answer that is asked for again is the same.
 //!
-//! What a node costs, to be walked to, looked at and made a stratum of, does not fall with the rows that are drawn of it: of a segment of a
-//! hundred million rows 763 nodes of 16 blocks cost as much as drawing a million rows. Where most of what lies below larger nodes is cut
-//! anyhow, as by scattered sets of members, these say as much. So some of them are looked into, and all of them if that spares enough.
+//! What a node costs, to be walked to, looked at and made a stratum of, does not fall with the rows that are drawn of it: over a hundred
+//! million rows 763 nodes of 16 blocks cost as much as drawing a million rows. Where most of what lies below larger nodes is cut anyhow, as
+//! by scattered sets of members, these say as much. So some of them are looked into, and all of them if that spares enough.
 
 use super::Asked;
 use crate::answer::{Answer, CutNode, FANOUT, SegmentRows};
 use alluvia_types::Result;
 
-/// Nodes of a segment that are looked at before any is looked into, at least: so many strata are worth having.
-pub const NODES_MIN: usize = 32;
+/// Nodes of all segments that are looked at before any is looked into, at least: so many strata are worth having.
+pub const NODES_MIN: usize = 64;
 
 /// Of so many nodes one is looked into to see what that spares.
-const PROBE_ONE_IN: usize = 8;
+const PROBE_ONE_IN: usize = 12;
 /// At least so many are.
 const PROBES_MIN: usize = 2;
 /// Of nodes of whose blocks at most this share lies below what is cut a height lower, all are looked into.
 const WORTH_IT: f64 = 0.8;
 
-/// Answers what summaries can; the nodes that are cut.
+/// Answers what summaries can; the nodes that are cut, by segment and block.
 pub(super) fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
+    let highest = height_with_enough(asked, segments)?;
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
-        let stop = stop_height(asked, rows)?;
-        let mut nodes = Vec::new();
-        asked.boxes.walk(at, rows, stop, into, &mut nodes)?;
-        let mut coarse = Vec::new();
-        for height in (2..=stop).rev() {
-            nodes = descend(asked, rows, height, nodes, into, &mut coarse)?;
-        }
-        let first = cut.len();
-        cut.append(&mut coarse);
-        cut.append(&mut nodes);
-        cut[first..].sort_unstable_by_key(first_block);
+        asked.boxes.walk(at, rows, stop_height(asked, rows, highest)?, into, &mut cut)?;
     }
+    for height in (2..=highest).rev() {
+        cut = descend(asked, segments, height, cut, into)?;
+    }
+    let place = |node: &CutNode| (node.segment, node.node * FANOUT.pow(node.height as u32));
+    cut.sort_unstable_by_key(place);
     Ok(cut)
 }
 
-/// The height that a segment is walked to at first: blocks only where they must be told apart, and higher than nodes of blocks where there
-/// are enough of those.
-fn stop_height(asked: &Asked<'_>, rows: &SegmentRows) -> Result<usize> {
-    let is_large = rows.segment.blocks() > FANOUT;
-    let may_stop = asked.shape().groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty();
-    if !is_large || !may_stop {
+/// Whether nodes above blocks may stand for what is below them.
+fn may_stop(asked: &Asked<'_>, rows: &SegmentRows) -> bool {
+    asked.shape().groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty()
+}
+
+/// The greatest height at which segments have enough nodes; 0 if there is none above blocks.
+fn height_with_enough(asked: &Asked<'_>, segments: &[SegmentRows]) -> Result<usize> {
+    let mut nodes = Vec::new();
+    for rows in segments.iter().filter(|rows| rows.segment.blocks() > 0 && may_stop(asked, rows)) {
+        let tree = rows.segment.nodes()?;
+        let top = tree.heights() - 1;
+        nodes.resize(nodes.len().max(top + 1), 0);
+        for (height, sum) in nodes.iter_mut().enumerate() {
+            *sum += tree.nodes(height.min(top));
+        }
+    }
+    Ok(nodes.iter().rposition(|&nodes| nodes >= asked.nodes_min).unwrap_or(0))
+}
+
+/// The height that a segment is walked to at first: blocks only where they must be told apart, or are few.
+fn stop_height(asked: &Asked<'_>, rows: &SegmentRows, highest: usize) -> Result<usize> {
+    let blocks = rows.segment.blocks();
+    if blocks == 0 || !may_stop(asked, rows) {
         return Ok(0);
     }
-    let nodes = rows.segment.nodes()?;
-    Ok((2..nodes.heights()).take_while(|&height| nodes.nodes(height) >= asked.nodes_min).last().unwrap_or(1))
+    let top = rows.segment.nodes()?.heights() - 1;
+    Ok(highest.max(usize::from(blocks > FANOUT)).min(top))
 }
 
-fn first_block(node: &CutNode) -> usize {
-    node.node * FANOUT.pow(node.height as u32)
-}
-
-/// Looks into some of the nodes of a height, and into all where that spares enough. What is cut a height lower is returned; nodes that were
-/// not looked into are added to `coarse`.
+/// Looks into some of the nodes of a height, and into all where that spares enough; nodes of other heights stay.
 fn descend(
     asked: &Asked<'_>,
-    rows: &SegmentRows,
+    segments: &[SegmentRows],
     height: usize,
     nodes: Vec<CutNode>,
     into: &mut Answer,
-    coarse: &mut Vec<CutNode>,
 ) -> Result<Vec<CutNode>> {
-    let tree = rows.segment.nodes()?;
-    let blocks =
-        |nodes: &[CutNode]| nodes.iter().map(|node| tree.blocks_below(node.height, node.node).len()).sum::<usize>();
-    let every = nodes.len() / (nodes.len() / PROBE_ONE_IN).max(PROBES_MIN).min(nodes.len()).max(1);
+    let (nodes, mut found): (Vec<CutNode>, Vec<CutNode>) = nodes.into_iter().partition(|node| node.height == height);
+    let every = nodes.len() / (nodes.len() / PROBE_ONE_IN).max(PROBES_MIN).clamp(1, nodes.len().max(1));
     let (mut probed, mut others) = (Vec::new(), Vec::new());
     for (at, node) in nodes.into_iter().enumerate() {
         if at % every == every / 2 { &mut probed } else { &mut others }.push(node);
     }
     let mut below = Vec::new();
-    for node in &probed {
-        asked.boxes.walk_below(rows, *node, height - 1, into, &mut below)?;
+    for &node in &probed {
+        asked.boxes.walk_below(&segments[node.segment], node, height - 1, into, &mut below)?;
     }
-    if blocks(&below) as f64 > WORTH_IT * blocks(&probed) as f64 {
-        coarse.append(&mut others);
+    if blocks_below(segments, &below)? as f64 <= WORTH_IT * blocks_below(segments, &probed)? as f64 {
+        for node in others.drain(..) {
+            asked.boxes.walk_below(&segments[node.segment], node, height - 1, into, &mut below)?;
+        }
     }
-    for node in others {
-        asked.boxes.walk_below(rows, node, height - 1, into, &mut below)?;
+    found.append(&mut below);
+    found.append(&mut others);
+    Ok(found)
+}
+
+fn blocks_below(segments: &[SegmentRows], nodes: &[CutNode]) -> Result<usize> {
+    let mut blocks = 0;
+    for node in nodes {
+        blocks += segments[node.segment].segment.nodes()?.blocks_below(node.height, node.node).len();
     }
-    Ok(below)
+    Ok(blocks)
 }

@@ -17,7 +17,7 @@
 //! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
 //! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
 //! looked into, down to blocks, only where so many rows are drawn of each that this pays: where few are, walking over all blocks would cost
-//! more than the sample. For the same reason a large segment is walked to nodes of nodes first, and further only if a few of them have much
+//! more than the sample. For the same reason large tables are walked to nodes of nodes first, and further only if a few of these have much
 //! below that is not cut (`descend`).
 //!
 //! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact answer.
@@ -115,7 +115,7 @@ pub struct Asked<'a> {
     /// Whether an estimate is only made of [`SAMPLE_ROWS_MIN`] rows and more, and where it is expected to cost less than the exact
     /// answer. If not, it is made wherever it promises to be good enough, to try how good intervals are.
     pub by_cost: bool,
-    /// Nodes of a segment that are looked at before any is looked into, at least: [`NODES_MIN`], fewer to try it on small segments.
+    /// Nodes of all segments that are looked at before any is looked into, at least: [`NODES_MIN`], fewer to try it on small segments.
     pub nodes_min: usize,
     /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
