@@ -29,6 +29,7 @@ mod stages;
 mod stars;
 mod statements;
 mod support;
+mod texts;
 mod times;
 mod tour;
 mod transactions;
