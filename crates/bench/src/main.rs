@@ -24,6 +24,7 @@ mod tpch;
 mod trials;
 mod wire;
 
+use alluvia_node::raise_open_files_max;
 use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -94,6 +95,7 @@ impl Places {
 }
 
 fn main() -> ExitCode {
+    raise_open_files_max();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.expect("the machine can start threads");
     let result = runtime.block_on(async {

@@ -17,7 +17,7 @@ mod shell;
 mod target;
 mod verify;
 
-use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_node::{Database, DatabaseOptions, parse_bytes, raise_open_files_max};
 use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, Parser, Subcommand};
@@ -105,6 +105,7 @@ const STOPPED_WORK: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    raise_open_files_max();
     if !matches!(cli.command, Command::Serve(_)) {
         observe(None);
     }

@@ -29,5 +29,5 @@ pub use checks::{CHUNK_BYTES, FileChecks};
 pub use directory::{Directory, Named};
 pub use disk::{Disk, DiskEntry, DiskFile, DiskLock};
 pub use fault::{FaultDisk, Survival};
-pub use real_disk::{RealDisk, machine_memory_bytes};
+pub use real_disk::{RealDisk, machine_memory_bytes, raise_open_files_max};
 pub use watched_disk::{SlowSync, Watch, WatchedDisk};

@@ -12,6 +12,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is the place behind Disk that may call std::fs")]
 
 use crate::disk::{Disk, DiskEntry, DiskFile, DiskLock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -154,6 +155,20 @@ pub fn machine_memory_bytes() -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib << 10)
+}
+
+/// Open files that a program of ours asks for.
+const OPEN_FILES_MAX: u64 = 1 << 20;
+
+/// Raises this process's limit of open files as far as the system allows, to be called by a program when it begins: each segment has two
+/// files, and so has each rung of its ladder, and what shells allow is 1,024. A library leaves it to its host, some of which cannot do with
+/// more. Where it fails the limit stays, and an error says so when it is met.
+pub fn raise_open_files_max() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES_MAX, |allowed| allowed.min(OPEN_FILES_MAX));
+    if limit.current.is_some_and(|current| current < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).unwrap_or_default();
+    }
 }
 
 #[cfg(test)]

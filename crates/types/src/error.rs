@@ -261,6 +261,10 @@ struct Inner {
     hint: Option<String>,
 }
 
+/// "Too many open files", of this process and of the system, as Unix numbers them.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 impl Error {
     /// A new error. The message names the thing and the place, in one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -306,6 +310,9 @@ impl Error {
                 .with_hint("free space on this disk; writes resume by themselves");
         }
         let failed = Error::new(ErrorKind::Io, format!("{doing} {path} failed: {error}"));
+        if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
+            return failed.with_hint("allow this process more open files: ulimit -n 65536, or LimitNOFILE of its unit");
+        }
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
                 failed.with_hint("run it as the user who owns this, or give the user who runs it the right to it")
@@ -357,5 +364,7 @@ mod tests {
         assert!(denied.message().starts_with("locking /data/db/lock failed: "), "{denied}");
         assert!(denied.hint().is_some_and(|hint| hint.contains("as the user who owns this")), "{denied}");
         assert_eq!(of(std::io::ErrorKind::UnexpectedEof).hint(), None);
+        let many = Error::io("/data/db/seg-1.side", "opening", &std::io::Error::from_raw_os_error(EMFILE));
+        assert!(many.hint().is_some_and(|hint| hint.contains("ulimit -n")), "{many}");
     }
 }

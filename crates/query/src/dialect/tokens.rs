@@ -4,7 +4,7 @@
 //! - Never more than [`TOKENS_MAX`] tokens are held, however long and dense the text: the one that is too many stops the tokenizer.
 //! - What is refused here is too large, whatever its words mean; a text that is no SQL at all before it is a syntax error.
 //!
-//! Parsing is not accounted to `memory_limit`. A token of a list takes about a hundred bytes, 200 of tree, and while it is parsed up to 640 in
+//! Parsing is not accounted to `memory_limit`. A token of a list takes about a hundred bytes, 200 of tree, and while it is parsed up to 750 in
 //! all, so a text that is as long as a message may be could take tens of gigabytes. The tokenizer is given a whole text and has no way to be
 //! told to stop; so it is unwound through, which calls no panic hook. It holds nothing that could be left half done.
 
@@ -13,7 +13,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan, Tokenizer};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Tokens of a text, white space and comments among them: at this number the worst text takes about 640 MB while it is parsed.
+/// Tokens of a text, white space and comments among them: at this number the worst text takes about 750 MB while it is parsed.
 const TOKENS_MAX: usize = 1_000_000;
 /// Bytes of text that a token takes, about: there is room for so many from the start.
 const BYTES_PER_TOKEN: usize = 6;
