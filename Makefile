@@ -1,7 +1,7 @@
 # The door. Everything behind it is in xtask.
 # One target folder for all checkouts of a user: DataFusion takes minutes to build.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
-XTASK = ./xtask/setup.sh && cargo run --quiet --locked --package xtask --
+XTASK = ./xtask/setup.sh cargo run --quiet --locked --package xtask --
 
 .PHONY: demo sql test lint bench wheel docs check-data deb soak fuzz
 

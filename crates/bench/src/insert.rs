@@ -158,13 +158,12 @@ async fn bare(args: &InsertArgs, disk: &Arc<dyn Disk>, path: &Path) -> Anything<
                 let at = group.at;
                 group.at += bytes.len() as u64;
                 let end = group.at;
-                let lacks_room = end > group.room_end;
-                group.room_end = if lacks_room { end + zeros.len() as u64 } else { group.room_end };
-                drop(group);
-                if lacks_room {
-                    file.write_all_at(&zeros, end)?;
-                }
                 file.write_all_at(&bytes, at)?;
+                if end > group.room_end {
+                    file.write_all_at(&zeros, end)?;
+                    group.room_end = end + zeros.len() as u64;
+                }
+                drop(group);
                 file.sync_data()?;
                 waiting.into_iter().for_each(|done| done.send(()).unwrap_or_default());
             }

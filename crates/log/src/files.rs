@@ -58,8 +58,10 @@ pub(crate) struct CurrentFile {
     pub path: PathBuf,
     /// Where the next group goes; groups under way lie before it.
     pub len: u64,
-    /// From `len` to here the file has zeros, if this is behind `len`.
+    /// Up to here the file has zeros, or a statement that is to be overwritten, if this is behind `len`.
     pub room_end: u64,
+    /// Behind groups that end before this no zeros are written: there was no space for them.
+    pub room_from: u64,
     /// One handle for each group that may be under way. Each is an open file of its own, because the operating system
     /// reports a failed write-back once *per open file*: on a shared one, the fsync of one group could swallow the error
     /// that another's would have returned.
@@ -72,7 +74,7 @@ impl CurrentFile {
         let path = file_path(dir, number);
         let handles: io::Result<Vec<_>> = (0..GROUPS_IN_FLIGHT_MAX).map(|_| disk.open(&path)).collect();
         let handles = handles.map_err(|e| Error::io(&path, "opening", &e))?;
-        Ok(CurrentFile { number, path, len, room_end, handles })
+        Ok(CurrentFile { number, path, len, room_end, room_from: 0, handles })
     }
 
     /// Begins a new file: durable, and empty but for its header.

@@ -24,6 +24,7 @@ use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::MutexGuard;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,22 +142,25 @@ impl Log {
         state.last_sequence = header.sequence;
         state.current.len += group.bytes();
         let room = self.room_behind(&state.current, &group);
-        state.current.room_end = state.current.room_end.max(room.end);
         let file = state.current.handles.pop().expect("as many handles as groups in flight");
         state.is_writing = true;
         drop(state);
 
         taken(group.last_version());
         group.set_header(&header, self.options.salt);
-        if let Err(error) =
-            write_chunks(&*file, group.chunks(), header.at.offset).and_then(|()| write_room(&*file, room))
-        {
-            return self.withdraw(file, &header, stated_before, &outcome, &error);
-        }
+        let written = write_chunks(&*file, group.chunks(), header.at.offset).and_then(|()| write_room(&*file, &room));
+        let has_room = match written {
+            Ok(has_room) => has_room,
+            Err(error) => return self.withdraw(file, &header, stated_before, &outcome, &error),
+        };
         let spare = group.into_spare();
         let sync_started = self.options.clock.monotonic();
         let mut state = self.state.lock();
         state.spare = spare;
+        match has_room {
+            true => state.current.room_end = state.current.room_end.max(room.end),
+            false => state.current.room_from = room.end,
+        }
         state.is_writing = false;
         state.sync_started = sync_started;
         drop(state);
@@ -186,7 +190,8 @@ impl Log {
     /// Where zeros are written behind `group`, which ends the file: nowhere if it is large, lies in room, or is only a statement.
     fn room_behind(&self, file: &CurrentFile, group: &Group) -> Range<u64> {
         let bytes = self.options.room_bytes.min(ROOM_BYTES_MAX as u64);
-        let is_wanted = file.len > file.room_end && !group.is_empty() && group.bytes() <= bytes / 8;
+        let lacks_room = file.len > file.room_end && file.len >= file.room_from;
+        let is_wanted = lacks_room && !group.is_empty() && group.bytes() <= bytes / 8;
         let end = (file.len + bytes).min(self.options.file_bytes_max);
         file.len..if is_wanted { end.max(file.len) } else { file.len }
     }
@@ -234,8 +239,8 @@ impl Log {
         outcome.wait()
     }
 
-    /// Closes the current file, all of which must be durable, and begins the next. On an error the current file stays; a
-    /// full disk leaves everything as it was.
+    /// Closes the current file, all of which must be durable, and begins the next. On an error the current file stays, without room; a
+    /// full disk leaves all else as it was.
     pub(crate) fn begin_file<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, Result<()>) {
         assert!(state.is_quiet(), "a file is closed when it is durable to its end");
         assert_eq!(state.durable_at.offset, state.current.len, "a file is closed when it is durable to its end");
@@ -246,15 +251,16 @@ impl Log {
             previous_len: state.current.len,
         };
         state.is_writing = true;
-        let has_room = state.current.room_end > header.previous_len;
         let (file, path) = (Arc::clone(&state.current.handles[0]), state.current.path.clone());
         drop(state);
-        let cut = || file.set_len(header.previous_len).and_then(|()| file.sync_data());
-        let cut = if has_room { cut().map_err(|e| poisoned(Error::io(&path, "cutting", &e))) } else { Ok(()) };
+        let cut = cut_room(&*file, &path, header.previous_len);
+        let is_cut = cut.is_ok();
         let begun = cut.and_then(|()| CurrentFile::begin(&*self.disk, &self.dir, &header, self.options.salt));
         let mut state = self.state.lock();
         state.is_writing = false;
-        state.current.room_end = header.previous_len;
+        if is_cut {
+            state.current.room_end = header.previous_len;
+        }
         let begun = begun.map(|current| {
             let old = std::mem::replace(&mut state.current, current);
             let last_version = state.durable;
@@ -269,18 +275,33 @@ impl Log {
     }
 }
 
-/// Writes zeros. Without space for all of them none are left there; that is no error, since nothing depends on them.
-fn write_room(file: &dyn DiskFile, room: Range<u64>) -> io::Result<()> {
+/// Writes zeros, and returns whether they are there. Without space for all of them none are left; that is no error, since nothing depends on
+/// them.
+fn write_room(file: &dyn DiskFile, room: &Range<u64>) -> io::Result<bool> {
     let zeros = &ZEROS[..(room.end - room.start) as usize];
     if zeros.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     match file.write_all_at(zeros, room.start) {
+        Ok(()) => Ok(true),
         Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-            file.set_len(room.start)
+            file.set_len(room.start).map(|()| false)
         }
-        written => written,
+        Err(error) => Err(error),
     }
+}
+
+/// Cuts a file that is closed to its records, durably. Also where it has no room, as far as this process knows: a cut that a failed sync
+/// left may be seen without being durable, and the next file says how long this one is.
+///
+/// Errors: [`ErrorKind::DiskFull`] if it could not even be cut; then nothing has changed. [`ErrorKind::Poisoned`] if it is unknown whether
+/// the cut is durable.
+fn cut_room(file: &dyn DiskFile, path: &Path, len: u64) -> Result<()> {
+    file.set_len(len).map_err(|e| {
+        let error = Error::io(path, "cutting", &e);
+        if error.kind() == ErrorKind::DiskFull { error } else { poisoned(error) }
+    })?;
+    file.sync_data().map_err(|e| poisoned(Error::io(path, "syncing", &e)))
 }
 
 fn write_chunks(file: &dyn DiskFile, chunks: &[Vec<u8>], mut offset: u64) -> io::Result<()> {

@@ -284,7 +284,7 @@ impl Engine {
         &self.outlines
     }
 
-    /// Statements that cuboids have answered, by their texts.
+    /// Statements that the index has answered, by their texts.
     pub(crate) fn aims(&self) -> &Aims {
         &self.aims
     }

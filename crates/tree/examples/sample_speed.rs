@@ -133,7 +133,7 @@ fn compare(
             otherwise: Otherwise::Exact,
             source: Source::Ladder,
             by_cost: true,
-            nodes_min: alluvia_tree::sample::NODES_MIN,
+            strata_min: alluvia_tree::sample::STRATA_MIN,
             threads: THREADS,
         };
         let forced = Asked { by_cost: false, otherwise: Otherwise::Reached, ..asked };

@@ -127,7 +127,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
                 otherwise: Otherwise::Exact,
                 source: Source::Seeded { seed, identities: &identities },
                 by_cost: true,
-                nodes_min: alluvia_tree::sample::NODES_MIN,
+                strata_min: alluvia_tree::sample::STRATA_MIN,
                 threads: 2,
             };
             let Sampled::Estimates(found) = sample(&asked, &segments, &mut empty())? else { continue };

@@ -1,6 +1,6 @@
 //! Many writers at once: groups, overlapping fsyncs in any order of completion, power loss and failures under load.
 
-use crate::common::{Found, Model, SALT, body, dir, micros, open, open_on};
+use crate::common::{Found, Model, SALT, body, dir, micros, open, open_with, options, with_room};
 use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSync, Survival, Watch, WatchedDisk};
 use alluvia_types::{ErrorKind, Version};
@@ -40,6 +40,11 @@ fn write_from_many_threads(log: &Log, rounds: u64) -> (u64, u64) {
     (acknowledged.into_inner(), next.into_inner() - 1)
 }
 
+/// With room in every other round.
+fn options_of(round: u64, file_bytes_max: u64) -> LogOptions {
+    if round.is_multiple_of(2) { options(file_bytes_max) } else { with_room(file_bytes_max) }
+}
+
 fn check(found: &Found, acknowledged: u64, appended: u64) {
     let attempted = (1..=appended).map(|version| body(version, 0, (version * 337 % 900) as usize)).collect();
     let mut model = Model { attempted, acknowledged, ..Model::default() };
@@ -73,7 +78,7 @@ fn power_loss_under_load_keeps_what_was_acknowledged() {
         let disk = FaultDisk::new();
         let slow: Arc<dyn Disk> =
             Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
-        let (log, _) = open_on(slow, 20_000, 0).unwrap();
+        let (log, _) = open_with(slow, options_of(round, 20_000), 0).unwrap();
         disk.fail_after(5 + round * 3);
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
         drop(log);
@@ -90,7 +95,7 @@ fn a_disk_that_fills_up_under_load_can_be_rewound() {
         let disk = FaultDisk::new();
         let slow: Arc<dyn Disk> =
             Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
-        let (log, _) = open_on(slow, 20_000, 0).unwrap();
+        let (log, _) = open_with(slow, options_of(round, 20_000), 0).unwrap();
         disk.limit_bytes(Some(10_000 + round * 3_500));
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
         assert!(appended > acknowledged);
@@ -111,7 +116,7 @@ fn a_failed_fsync_under_load_wakes_everyone_and_acknowledges_nothing_after_it() 
         let disk = FaultDisk::new();
         let slow: Arc<dyn Disk> =
             Arc::new(WatchedDisk::new(disk.clone(), Arc::new(SlowSync(Duration::from_micros(100)))));
-        let (log, _) = open_on(slow, 20_000, 0).unwrap();
+        let (log, _) = open_with(slow, options_of(round, 20_000), 0).unwrap();
         disk.fail_sync(round);
         let (acknowledged, appended) = write_from_many_threads(&log, 20);
         assert!(appended > acknowledged);
@@ -175,9 +180,13 @@ impl Watch for Gate {
 }
 
 fn gated_log(file_bytes_max: u64) -> (Arc<FaultDisk>, Arc<Gate>, Arc<Log>) {
+    gated_log_of(options(file_bytes_max))
+}
+
+fn gated_log_of(options: LogOptions) -> (Arc<FaultDisk>, Arc<Gate>, Arc<Log>) {
     let (inner, gate) = (FaultDisk::new(), Arc::<Gate>::default());
     let disk = Arc::new(WatchedDisk::new(inner.clone(), gate.clone()));
-    let (log, _) = open_on(disk, file_bytes_max, 0).unwrap();
+    let (log, _) = open_with(disk, options, 0).unwrap();
     gate.shut();
     (inner, gate, Arc::new(log))
 }
@@ -191,8 +200,9 @@ fn commit(log: &Arc<Log>, version: u64) -> thread::JoinHandle<alluvia_types::Res
 
 #[test]
 fn a_group_is_acknowledged_only_after_those_before_it() {
-    for first_released in [0, 1, 2] {
-        let (disk, gate, log) = gated_log(1 << 20);
+    for round in 0..6 {
+        let first_released = round as usize / 2;
+        let (disk, gate, log) = gated_log_of(options_of(round, 1 << 20));
         let waiting: Vec<_> = (1..=3)
             .map(|version| {
                 let thread = commit(&log, version);

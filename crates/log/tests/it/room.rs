@@ -1,6 +1,6 @@
 //! Zeros behind the end, in which groups come to lie: they change no answer, and only the newest file has them.
 
-use crate::common::{Model, SALT, dir, file, open_with, options};
+use crate::common::{Model, SALT, dir, file, open, open_with, options};
 use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, Version};
@@ -143,5 +143,57 @@ fn without_space_for_room_groups_grow_the_file() {
     write(&mut model, &log, 10);
     for survival in [Survival::SyncedOnly, Survival::Everything] {
         model.check_recovery(&disk.after_power_loss(survival), FILE_BYTES_MAX);
+    }
+}
+
+/// A file is closed at a length that is durable, whatever an earlier process left: here a cut that was seen, and whose sync failed.
+#[test]
+fn a_cut_whose_sync_failed_is_made_again_before_the_next_file_is_begun() {
+    let disk = FaultDisk::new();
+    let mut model = Model::default();
+    let (log, _) = open_with(disk.clone(), with_room(), 0).unwrap();
+    write(&mut model, &log, 3000);
+    write(&mut model, &log, 10);
+    log.seal().unwrap();
+    disk.fail_sync(1);
+    model.removed = 2;
+    log.remove_through(Version(2)).expect("what cannot be closed is kept");
+    assert_eq!(log.failure().map(|error| error.kind()), Some(ErrorKind::Poisoned));
+    drop(log);
+    let (log, found) = open_with(disk.clone(), with_room(), 2).unwrap();
+    model.check(&found);
+    model.remove_through(&log, 2).unwrap();
+    assert!(disk.exists(&file(2)));
+    write(&mut model, &log, 10);
+    drop(log);
+    for seed in 0..100 {
+        model.check_recovery(&disk.after_power_loss(Survival::Torn { seed }), FILE_BYTES_MAX);
+    }
+    model.check_recovery(&disk.after_power_loss(Survival::SyncedOnly), FILE_BYTES_MAX);
+}
+
+/// A statement that is seen, and whose sync failed, is not built upon.
+#[test]
+fn nothing_is_said_of_a_statement_that_may_not_be_durable() {
+    for room_bytes in [0, ROOM] {
+        let options = LogOptions { room_bytes, ..with_room() };
+        let disk = FaultDisk::new();
+        let mut model = Model::default();
+        let (log, _) = open_with(disk.clone(), options.clone(), 0).unwrap();
+        write(&mut model, &log, 100);
+        disk.fail_sync(1);
+        assert_eq!(log.seal().unwrap_err().kind(), ErrorKind::Poisoned);
+        drop(log);
+        for _ in 0..3 {
+            let (log, found) = open_with(disk.clone(), options.clone(), 0).unwrap();
+            model.check(&found);
+            write(&mut model, &log, 50);
+            for seed in 0..100 {
+                model.check_recovery(&disk.after_power_loss(Survival::Torn { seed }), FILE_BYTES_MAX);
+            }
+            model.check_recovery(&disk.after_power_loss(Survival::SyncedOnly), FILE_BYTES_MAX);
+            log.seal().unwrap();
+        }
+        assert_eq!(open(&disk, FILE_BYTES_MAX, 0).unwrap().1.len(), 4);
     }
 }

@@ -111,6 +111,21 @@ async fn what_a_session_is_set_to_holds_for_texts_that_others_asked() {
     assert_eq!(rows(&asked, &hinted).await, merged);
 }
 
+/// What asks a query on the way means more than its answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_is_declared_each_time() {
+    let (_dir, db) = filled().await;
+    for (index, _) in [sessions(&db).await, (db.session(), db.session())] {
+        let declare = format!("DECLARE c CURSOR WITH HOLD FOR {QUESTION}");
+        for _ in 0..3 {
+            assert_eq!(rows(&index, &declare).await, Vec::<String>::new());
+            assert_eq!(ask(&index, &declare).await.unwrap_err().kind(), ErrorKind::DuplicateCursor);
+            assert_eq!(rows(&index, "FETCH ALL FROM c").await, rows(&index, QUESTION).await);
+            rows(&index, "CLOSE c").await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_and_rights_are_looked_at_each_time() {
     let (_dir, db) = filled().await;

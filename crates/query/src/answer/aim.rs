@@ -38,8 +38,8 @@ pub(crate) struct Aim {
     pub(crate) schema: SchemaRef,
     /// As they are written in the statement.
     pub(crate) hints: Hints,
-    /// As they ask for.
-    pub(crate) hint: Option<Freshness>,
+    /// The freshness that they ask for.
+    pub(crate) hinted: Option<Freshness>,
     /// As the table asks for.
     pub(crate) own: Freshness,
     by_cuboid: bool,
@@ -54,14 +54,15 @@ impl Aim {
         statement: Arc<Statement>,
         bound: Arc<Bound>,
         schema: SchemaRef,
-        (hints, hint): (Hints, Option<Freshness>),
+        hints: Hints,
+        hinted: Option<Freshness>,
         own: Freshness,
         by_cuboid: bool,
     ) -> Option<Aim> {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
         let (bound, binding) = (Mutex::new(bound), Mutex::default());
-        Some(Aim { catalog, entry, dictionaries, statement, bound, binding, schema, hints, hint, own, by_cuboid })
+        Some(Aim { catalog, entry, dictionaries, statement, bound, binding, schema, hints, hinted, own, by_cuboid })
     }
 
     /// The same for a statement with parameters where this one has values.
@@ -75,10 +76,17 @@ impl Aim {
             binding: Mutex::default(),
             schema: Arc::clone(&self.schema),
             hints: self.hints.clone(),
-            hint: self.hint,
+            hinted: self.hinted,
             own: self.own,
             by_cuboid: self.by_cuboid,
         }
+    }
+
+    /// Whether another one, of the same text, would be answered as this one: by the same definitions, and by a cuboid or not.
+    pub(crate) fn is_same_way_as(&self, other: &Aim) -> bool {
+        Arc::ptr_eq(&self.catalog, &other.catalog)
+            && self.codes_by(&other.dictionaries)
+            && self.by_cuboid == other.by_cuboid
     }
 
     /// Whether a cuboid answered.
@@ -126,9 +134,9 @@ impl Aim {
         Some(bound)
     }
 
-    /// Bytes in memory, about.
+    /// Bytes in memory, about. What is bound keeps the statement's conditions, too.
     fn bytes(&self) -> usize {
-        size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes()
+        size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes() + 2 * self.statement.literal_bytes()
     }
 }
 
@@ -162,9 +170,9 @@ impl Entry {
     }
 }
 
-/// Bytes that an aim takes with its text, of which its statement holds about as much again.
+/// Bytes that an aim takes with its text.
 fn bytes_of(text: &str, aim: &Aim) -> usize {
-    2 * text.len() + size_of::<Entry>() + aim.bytes()
+    text.len() + size_of::<Entry>() + aim.bytes()
 }
 
 impl Aims {
@@ -190,6 +198,14 @@ impl Aims {
         known.bytes = known.bytes + bytes - before;
         known.make_room();
         Some(aim)
+    }
+
+    /// Forgets the aim of a text.
+    pub(crate) fn remove(&self, text: &str) {
+        let mut known = self.known.lock();
+        if let Some(entry) = known.aims.remove(&xxh3_64(text.as_bytes())) {
+            known.bytes -= entry.bytes;
+        }
     }
 
     /// Keeps the aim of a text.
@@ -297,7 +313,7 @@ mod tests {
                 binding: Mutex::default(),
                 schema: Arc::new(Schema::empty()),
                 hints: Hints::default(),
-                hint: None,
+                hinted: None,
                 own: Freshness::Merged,
                 by_cuboid: true,
             }

@@ -12,7 +12,7 @@ use super::{Kept, group_codes};
 use crate::table::SampleUsed;
 use alluvia_snapshot::TableRead;
 use alluvia_tree::Counters;
-use alluvia_tree::sample::{Estimates, Refine, Refiner, SAMPLE_ROWS_MIN, Step};
+use alluvia_tree::sample::{Estimates, Refine, Refiner, SAMPLE_ROWS_MIN, STRATA_MIN, Step};
 use alluvia_types::{Result, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -65,6 +65,7 @@ pub(crate) fn refine(
         confidence: accuracy.confidence,
         reseeded: None,
         rows_min: SAMPLE_ROWS_MIN,
+        strata_min: STRATA_MIN,
         threads,
     };
     let Some(refiner) = Refiner::new(asked, segments, found)? else { return Ok(None) };

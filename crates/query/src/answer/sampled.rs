@@ -80,7 +80,7 @@ pub(crate) fn run_within(
         otherwise: if accuracy.missed == Missed::Escalate { Otherwise::Exact } else { Otherwise::Reached },
         source: Source::Ladder,
         by_cost: true,
-        nodes_min: alluvia_tree::sample::NODES_MIN,
+        strata_min: alluvia_tree::sample::STRATA_MIN,
         threads,
     };
     match sample(&asked, &segments, &mut found)? {

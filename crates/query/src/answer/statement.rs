@@ -118,6 +118,11 @@ impl Statement {
         self.having.is_some() || !self.hidden.is_empty()
     }
 
+    /// Bytes in memory of the values that its conditions name, about.
+    pub(crate) fn literal_bytes(&self) -> usize {
+        self.conditions.iter().map(Condition::literal_bytes).sum()
+    }
+
     /// The statement with values for its parameters; `None` if one of them has none.
     pub(crate) fn with_parameters(&self, values: &[Literal]) -> Option<Statement> {
         let conditions = self.conditions.iter().map(|condition| condition.with_parameters(values));
@@ -140,6 +145,13 @@ impl Statement {
 }
 
 impl Condition {
+    fn literal_bytes(&self) -> usize {
+        match self {
+            Condition::Column(_, test) => test.literal_bytes(),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().map(Condition::literal_bytes).sum(),
+        }
+    }
+
     /// A column's value is this one and no NULL; never unknown.
     pub(crate) fn is_value(column: String, value: Literal) -> Condition {
         let known = Condition::Column(column.clone(), Test::Known);
@@ -167,6 +179,16 @@ impl Condition {
 }
 
 impl Test {
+    fn literal_bytes(&self) -> usize {
+        match self {
+            Test::In(list) => list.iter().map(Literal::bytes).sum(),
+            Test::Among(values) => values.0.get_array_memory_size(),
+            Test::Like(pattern) => pattern.len(),
+            Test::Not(test) => test.literal_bytes(),
+            Test::Range(..) | Test::Holds(_) | Test::Null | Test::Known => 0,
+        }
+    }
+
     fn with_parameters(&self, values: &[Literal]) -> Option<Test> {
         let value = |literal: &Literal| match literal {
             Literal::Parameter(number) => values.get(number.checked_sub(1)?).cloned(),
@@ -211,6 +233,17 @@ pub(crate) enum Literal {
     Parameter(usize),
     /// A value, not NULL, that a plan compares a column of its type with.
     Typed(ScalarValue),
+}
+
+impl Literal {
+    /// Bytes in memory, about.
+    fn bytes(&self) -> usize {
+        let of_text = match self {
+            Literal::Text(text) | Literal::Number(text) | Literal::Date(text) | Literal::Time(text) => text.len(),
+            Literal::Boolean(_) | Literal::Parameter(_) | Literal::Typed(_) => 0,
+        };
+        size_of::<Literal>() + of_text
+    }
 }
 
 /// Values of a column's type, none of them NULL.

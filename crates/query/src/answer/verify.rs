@@ -86,7 +86,7 @@ pub(crate) fn verify(
             // Neighbouring numbers make seeds that have nothing to do with one another: weights are hashes.
             source: Source::Seeded { seed: bound.def.seed.wrapping_add(1 + trial), identities: &identities },
             by_cost: true,
-            nodes_min: alluvia_tree::sample::NODES_MIN,
+            strata_min: alluvia_tree::sample::STRATA_MIN,
             threads,
         };
         let mut into = tail.clone();

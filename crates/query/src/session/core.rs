@@ -238,7 +238,9 @@ impl Session {
     /// Parses and runs exactly one statement. One whose text the index has answered before is not parsed again.
     pub async fn sql(&self, sql: &str) -> Result<Outcome> {
         if let Some(aim) = self.engine.aims().get(sql) {
-            if let Some(outcome) = self.answer_at_once(sql, &aim, &[])? {
+            if aim.is_by_cuboid()
+                && let Some(outcome) = self.answer_at_once(sql, &aim, &[])?
+            {
                 tokio::task::coop::consume_budget().await;
                 return Ok(outcome);
             }
@@ -261,16 +263,22 @@ impl Session {
             let made = &made;
             async move {
                 if let Some(outcome) = self.answer_again(&run, aim).await? {
+                    *made.lock() = run.aim.lock().take();
                     return Ok(outcome);
                 }
-                let outcome = self.dispatch(&run, self.parse_one(sql)?).await;
-                *made.lock() = run.aim.lock().take();
+                let (outcome, parsed) = self.dispatch_aiming(&run, self.parse_one(sql)?).await;
+                *made.lock() = parsed;
                 outcome
             }
         };
         let outcome = self.run(sql, work).await?;
-        if let Some(made) = made.lock().take() {
-            self.engine.aims().insert(&Arc::from(sql), made);
+        let made = made.lock().take();
+        match made {
+            // It is known as well as it can be.
+            Some(made) if made.is_same_way_as(aim) => {}
+            Some(made) => self.engine.aims().insert(&Arc::from(sql), made),
+            // Whatever the index refuses it would refuse again.
+            None => self.engine.aims().remove(sql),
         }
         Ok(outcome)
     }
@@ -324,8 +332,8 @@ impl Session {
                 let aim = &aim;
                 async move {
                     *run.aim.lock() = known;
-                    let outcome = self.dispatch(&run, statement).await;
-                    *aim.lock() = run.aim.lock().take();
+                    let (outcome, made) = self.dispatch_aiming(&run, statement).await;
+                    *aim.lock() = made;
                     outcome
                 }
             };
@@ -396,6 +404,13 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    /// As [`Session::dispatch`]; also what it takes to ask a query again. Other statements ask one on the way, and mean more than its answer.
+    async fn dispatch_aiming(&self, run: &Arc<Run>, statement: Statement) -> (Result<Outcome>, Option<Arc<Aim>>) {
+        let is_query = matches!(statement.kind, Kind::Query(_));
+        let outcome = self.dispatch(run, statement).await;
+        (outcome, run.aim.lock().take().filter(|_| is_query))
     }
 
     pub(super) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {

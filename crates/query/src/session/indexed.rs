@@ -295,9 +295,9 @@ fn telling_all(statement: &Statement, query: &Query) -> Query {
 /// What a statement that the index has answered needs to be asked again.
 fn aim_of(ready: Ready, hints: &Hints, by_cuboid: bool) -> Result<Option<Aim>> {
     let Ready { statement, snapshot, read, bound, schema } = ready;
-    let hint = hints.freshness.as_deref().map(parse_freshness).transpose()?;
+    let hinted = hints.freshness.as_deref().map(parse_freshness).transpose()?;
     let own = own_freshness(&read.entry)?;
-    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, (hints.clone(), hint), own, by_cuboid))
+    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, hints.clone(), hinted, own, by_cuboid))
 }
 
 /// What the schema of the answer depends on.

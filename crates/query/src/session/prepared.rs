@@ -147,7 +147,7 @@ impl Session {
             if !is_plain || !settings.short_path || !settings.cuboids || settings.sample_fraction < 1.0 {
                 return Ok(None);
             }
-            (aim.hint.or(settings.freshness).unwrap_or(aim.own), state.seen)
+            (aim.hinted.or(settings.freshness).unwrap_or(aim.own), state.seen)
         };
         let clock = store.clock();
         let (start, start_micros) = (clock.monotonic(), clock.wall_micros());

@@ -16,7 +16,8 @@ pub struct CodeSet {
     has_null: bool,
     /// Bit `i` is code `first + i`; empty where the codes span too much.
     bitmap: Vec<u64>,
-    /// How many codes the words of the bitmap before each have: a walk asks every node how many codes it has in common with the set.
+    /// How many codes the words of the bitmap before each have: nodes whose codes are not known one by one are asked how many they may have
+    /// in common with the set, and blocks what share of them.
     ranks: Vec<u32>,
     first: u32,
 }

@@ -17,6 +17,8 @@ use arrow::array::Array;
 pub(crate) const FANOUT: usize = 16;
 /// Codes that a node's bitmap spans at most.
 const SPAN_MAX: usize = 4096;
+/// Words that such a span may touch.
+const WORDS_MAX: usize = SPAN_MAX / 64 + 1;
 
 /// What is known of a level's codes below one node.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,7 @@ impl NodeTree {
             heights.push(above);
             nodes = nodes.div_ceil(FANOUT);
         }
+        heights.iter_mut().flatten().for_each(|level: &mut LevelCodes| level.words.shrink_to_fit());
         NodeTree { heights, blocks }
     }
 
@@ -163,8 +166,9 @@ impl LevelCodes {
     /// Adds a node; the words returned, none unless its codes are known one by one, are to get their bits.
     fn push(&mut self, CodeBounds { min, max, has_null }: CodeBounds, is_known: bool) -> &mut [u64] {
         let at = self.words.len();
-        let is_known = is_known && min > 0 && u32::try_from(at).is_ok();
-        let words = if is_known { (max / 64 - min / 64 + 1) as usize } else { 0 };
+        let words = (max / 64 - min / 64 + 1) as usize;
+        let is_known = is_known && min > 0 && words <= WORDS_MAX && u32::try_from(at).is_ok();
+        let words = if is_known { words } else { 0 };
         self.words.resize(at + words, 0);
         self.nodes.push(NodeCodes { min, max, at: at as u32, codes: 0, words: words as u8, has_null });
         &mut self.words[at..]

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Every block that is cut lies below exactly one of the nodes that come out, and what is not below them was answered by summaries.
 //! - Groups and visible versions are told apart by block: then nodes are blocks.
-//! - Which nodes are looked into depends on the question and the segment alone, so an answer that is asked for again is the same.
+//! - Which nodes are looked into depends on the question and the segments alone, so an answer that is asked for again is the same.
 //!
 //! What a node costs, to be walked to, looked at and made a stratum of, does not fall with the rows that are drawn of it: over a hundred
 //! million rows 763 nodes of 16 blocks cost as much as drawing a million rows. Where most of what lies below larger nodes is cut anyhow, as
@@ -14,7 +14,7 @@ use crate::answer::{Answer, CutNode, FANOUT, SegmentRows};
 use alluvia_types::Result;
 
 /// Nodes of all segments that are looked at before any is looked into, at least: so many strata are worth having.
-pub const NODES_MIN: usize = 64;
+pub const STRATA_MIN: usize = 64;
 
 /// Of so many nodes one is looked into to see what that spares.
 const PROBE_ONE_IN: usize = 12;
@@ -45,19 +45,14 @@ fn may_stop(asked: &Asked<'_>, rows: &SegmentRows) -> bool {
 
 /// The greatest height at which segments have enough nodes; 0 if there is none above blocks.
 fn height_with_enough(asked: &Asked<'_>, segments: &[SegmentRows]) -> Result<usize> {
-    let mut nodes = Vec::new();
-    for rows in segments.iter().filter(|rows| rows.segment.blocks() > 0 && may_stop(asked, rows)) {
-        let tree = rows.segment.nodes()?;
-        let top = tree.heights() - 1;
-        nodes.resize(nodes.len().max(top + 1), 0);
-        for (height, sum) in nodes.iter_mut().enumerate() {
-            *sum += tree.nodes(height.min(top));
-        }
-    }
-    Ok(nodes.iter().rposition(|&nodes| nodes >= asked.nodes_min).unwrap_or(0))
+    let large = segments.iter().filter(|rows| rows.segment.blocks() > 0 && may_stop(asked, rows));
+    let trees = large.map(|rows| rows.segment.nodes()).collect::<Result<Vec<_>>>()?;
+    let heights = trees.iter().map(|tree| tree.heights()).max().unwrap_or(0);
+    let nodes_at = |height: usize| trees.iter().map(|tree| tree.nodes(height.min(tree.heights() - 1))).sum::<usize>();
+    Ok((1..heights).rev().find(|&height| nodes_at(height) >= asked.strata_min).unwrap_or(0))
 }
 
-/// The height that a segment is walked to at first: blocks only where they must be told apart, or are few.
+/// The height that a segment is walked to at first: blocks only where they must be told apart, or where all segments have few.
 fn stop_height(asked: &Asked<'_>, rows: &SegmentRows, highest: usize) -> Result<usize> {
     let blocks = rows.segment.blocks();
     if blocks == 0 || !may_stop(asked, rows) {

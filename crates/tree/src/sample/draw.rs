@@ -324,7 +324,8 @@ impl Drawing<'_> {
                 (&filter.codes, reading.index.table.levels[filter.level].code_bounds(block))
             };
             order.clear();
-            order.extend(Boxes::open_of(bits, u64::MAX).map(|place| {
+            let read = Boxes::open_of(bits, u64::MAX).filter(|&place| reading.filters[place].is_some());
+            order.extend(read.map(|place| {
                 let (codes, bounds) = bounds_of(place);
                 (codes.share(bounds.min, bounds.max, None), place)
             }));

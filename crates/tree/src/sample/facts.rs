@@ -96,8 +96,17 @@ pub(super) fn gather(
                 Found::TooManyGroups => return Ok(None),
             }
         }
-        for cut in unknown {
-            look_into(asked, &possible, &summaries, (cut, 1.0), into, &mut gathered)?;
+        // One height after the other: what is unknown of a node may lie in one of its blocks.
+        while let Some(node) = unknown.pop() {
+            let mut below = Vec::new();
+            asked.boxes.walk_below(rows, node, node.height - 1, into, &mut below)?;
+            for cut in below {
+                match facts_of(asked, &possible, &summaries, cut, None, into) {
+                    Found::Facts(facts) => gathered.facts.push(facts),
+                    Found::Unknown if cut.height > 0 => unknown.push(cut),
+                    Found::Unknown | Found::TooManyGroups => gathered.exact.push(cut),
+                }
+            }
         }
     }
     gathered.facts.sort_by_key(|facts| (facts.cut.segment, facts.blocks.start));

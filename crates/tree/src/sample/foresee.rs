@@ -350,7 +350,7 @@ mod tests {
             otherwise,
             source: Source::Ladder,
             by_cost: true,
-            nodes_min: crate::sample::NODES_MIN,
+            strata_min: crate::sample::STRATA_MIN,
             threads: 2,
         }
     }

@@ -1,7 +1,7 @@
 //! What an answer will have to read, seen from a few of its cut nodes.
 //!
 //! Invariants:
-//! - At most one node in [`ONE_IN`] is looked at, or [`NODES_MIN`], and never more than [`NODES_MAX`]; an exact answer walks them all. So
+//! - At most one node in [`ONE_IN`] is looked at, or [`LOOKS_MIN`], and never more than [`LOOKS_MAX`]; an exact answer walks them all. So
 //!   deciding costs a small share of what the exact answer does, which must be given where it decides for that.
 //! - Nothing is added to the answer, and no stream is read.
 //!
@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// Of so many cut nodes one is looked at.
 const ONE_IN: usize = 16;
 /// So many are, if there are so many.
-const NODES_MIN: usize = 2;
+const LOOKS_MIN: usize = 2;
 /// More tell little that is new.
-const NODES_MAX: usize = 24;
+const LOOKS_MAX: usize = 24;
 /// Words of a mask are passed over if no row of them matches.
 const WORD_ROWS: f64 = 64.0;
 
@@ -51,14 +51,25 @@ pub(super) struct Reading {
     pub(super) blocks: f64,
     /// The share of rows that lie in cut blocks.
     pub(super) cut: f64,
-    /// Nodes that are looked at.
+    /// Nodes whose facts are gathered.
     pub(super) nodes: f64,
 }
 
-/// Which of so many nodes are looked at, ascending.
-fn chosen(nodes: usize) -> impl Iterator<Item = usize> {
-    let count = (nodes / ONE_IN).clamp(NODES_MIN, NODES_MAX).min(nodes);
-    (0..count).map(move |at| (2 * at + 1) * nodes / (2 * count))
+/// Which nodes, of so many rows each, are looked at, ascending: those in which places lie that are spread evenly over all rows.
+fn chosen(rows: &[u64]) -> Vec<usize> {
+    let (nodes, all) = (rows.len(), rows.iter().sum::<u64>() as f64);
+    let count = (nodes / ONE_IN).clamp(LOOKS_MIN, LOOKS_MAX).min(nodes);
+    let (mut at, mut before) = (0, 0);
+    let mut chosen = Vec::with_capacity(count);
+    for look in 0..count {
+        let place = (2 * look + 1) as f64 * all / (2 * count) as f64;
+        while at + 1 < nodes && (before + rows[at]) as f64 <= place {
+            before += rows[at];
+            at += 1;
+        }
+        chosen.push(at);
+    }
+    chosen
 }
 
 /// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be drawn, either, or
@@ -67,16 +78,16 @@ pub(super) fn glimpse(
     asked: &Asked<'_>,
     segments: &[SegmentRows],
     nodes: &[CutNode],
-    rows_of_nodes: u64,
+    rows_of_nodes: &[u64],
     into: &Answer,
 ) -> Result<Option<Glimpse>> {
     let mut seen = Vec::new();
     let mut reading = Reading::default();
     let (mut rows_seen, mut cells) = (0.0, 0);
     let groups = possible::Possible::new(asked, &into.keys);
-    for at in chosen(nodes.len()) {
+    for (turn, at) in chosen(rows_of_nodes).into_iter().enumerate() {
         let rows = &segments[nodes[at].segment];
-        let node = within(rows, nodes[at], seen.len())?;
+        let node = within(rows, nodes[at], turn)?;
         let summaries = facts::Summaries::new(asked.shape(), rows)?;
         match facts::facts_of(asked, &groups, &summaries, node, None, into) {
             Found::Facts(facts) => {
@@ -90,7 +101,8 @@ pub(super) fn glimpse(
             Found::TooManyGroups => return Ok(None),
         }
     }
-    let weight = rows_of_nodes as f64 / rows_seen;
+    let rows_of_nodes = rows_of_nodes.iter().sum::<u64>() as f64;
+    let weight = rows_of_nodes / rows_seen;
     let cells = cells as f64 * weight;
     if rows_seen == 0.0 || cells > possible::CELLS_MAX as f64 {
         return Ok(None);
@@ -102,12 +114,12 @@ pub(super) fn glimpse(
         heavy: reading.heavy * of_row,
         blocks: reading.blocks * of_row,
         cut: reading.cut * of_row,
-        nodes: nodes.len() as f64 / rows_of_nodes as f64,
+        nodes: nodes.len() as f64 / rows_of_nodes,
     };
     Ok(Some(Glimpse { facts: seen, weight, cells, reading }))
 }
 
-/// A node of blocks within a node, another place of each; itself, if it is one.
+/// A node of blocks within a node, at another place of it each time; itself, if it is one.
 fn within(rows: &SegmentRows, mut node: CutNode, turn: usize) -> Result<CutNode> {
     let nodes = rows.segment.nodes()?;
     while node.height > 1 {
@@ -272,16 +284,25 @@ mod tests {
 
     #[test]
     fn few_nodes_are_looked_at_evenly() {
-        for nodes in (0..2_000).chain([100_000, 1 << 22]) {
-            let at: Vec<usize> = chosen(nodes).collect();
-            assert!(at.len() <= NODES_MIN.max(nodes / ONE_IN).min(NODES_MAX), "{} of {nodes}", at.len());
-            assert!(at.len() >= NODES_MIN.min(nodes));
+        for nodes in (0..1_000).chain([100_000]) {
+            let at = chosen(&vec![16; nodes]);
+            assert!(at.len() <= LOOKS_MIN.max(nodes / ONE_IN).min(LOOKS_MAX), "{} of {nodes}", at.len());
+            assert!(at.len() >= LOOKS_MIN.min(nodes));
             assert!(at.is_sorted_by(|a, b| a < b) && at.iter().all(|&at| at < nodes), "{at:?} of {nodes}");
             if let Some((first, last)) = at.first().zip(at.last()) {
                 // As much is left before the first as behind the last.
                 assert!(first.abs_diff(nodes - 1 - last) <= 1, "{at:?} of {nodes}");
             }
         }
+    }
+
+    #[test]
+    fn large_nodes_are_looked_at_more_often() {
+        let rows: Vec<u64> = (0..160).map(|node| if node < 150 { 16 } else { 256 }).collect();
+        let at = chosen(&rows);
+        // They have half of the rows.
+        assert_eq!(at.len(), 10);
+        assert_eq!(at.iter().filter(|&&node| node >= 150).count(), 5, "{at:?}");
     }
 
     #[test]

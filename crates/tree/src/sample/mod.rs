@@ -39,7 +39,7 @@ use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, SegmentRows, can_
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::ladder::rung_rate;
 use alluvia_types::Result;
-pub use descend::NODES_MIN;
+pub use descend::STRATA_MIN;
 use descend::walk_all;
 use facts::Facts;
 use glimpse::{Reading, glimpse};
@@ -115,8 +115,8 @@ pub struct Asked<'a> {
     /// Whether an estimate is only made of [`SAMPLE_ROWS_MIN`] rows and more, and where it is expected to cost less than the exact
     /// answer. If not, it is made wherever it promises to be good enough, to try how good intervals are.
     pub by_cost: bool,
-    /// Nodes of all segments that are looked at before any is looked into, at least: [`NODES_MIN`], fewer to try it on small segments.
-    pub nodes_min: usize,
+    /// Nodes of all segments that are looked at before any is looked into, at least: [`STRATA_MIN`], fewer to try it on small segments.
+    pub strata_min: usize,
     /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
 }
@@ -148,7 +148,7 @@ pub struct Estimates {
     pub rungs: u32,
     /// Rows drawn.
     pub rows_drawn: u64,
-    /// Rows of all cut blocks, which an exact answer reads.
+    /// Rows of all nodes that are cut. An exact answer reads those of their blocks that are.
     pub rows_cut: u64,
     /// Cut nodes that values are estimated of: those of which rows were drawn, and not all were read since.
     pub nodes_drawn: u64,
@@ -219,14 +219,12 @@ fn first_glance(
     }
     let may_be_drawn = |cut: &&CutNode| cut.is_of_all_versions() && !segments[cut.segment].segment.rungs().is_empty();
     let nodes: Vec<CutNode> = cut.iter().filter(may_be_drawn).copied().collect();
-    let mut rows = 0;
-    for &node in &nodes {
-        rows += glimpse::rows_of(segments, node)?;
-    }
+    let rows_of_nodes = nodes.iter().map(|&node| glimpse::rows_of(segments, node)).collect::<Result<Vec<u64>>>()?;
+    let rows: u64 = rows_of_nodes.iter().sum();
     if rows == 0 || asked.by_cost && rows < SAMPLE_ROWS_MIN {
         return Ok(None);
     }
-    let seen = glimpse(asked, segments, &nodes, rows, into)?;
+    let seen = glimpse(asked, segments, &nodes, &rows_of_nodes, into)?;
     if !asked.by_cost {
         let reading = seen.map_or_else(Reading::default, |seen| seen.reading);
         return Ok(Some((reading, possible::CELLS_MAX)));

@@ -70,6 +70,8 @@ pub struct Refine {
     pub reseeded: Option<Reseeded>,
     /// Cut rows below which nothing is drawn: [`super::SAMPLE_ROWS_MIN`].
     pub rows_min: u64,
+    /// As [`Asked::strata_min`].
+    pub strata_min: usize,
     /// Threads for what is drawn or read in full, at most.
     pub threads: usize,
 }
@@ -97,7 +99,7 @@ impl Refine {
                 Some(Reseeded { seed, identities }) => Source::Seeded { seed: *seed, identities },
             },
             by_cost: false,
-            nodes_min: super::NODES_MIN,
+            strata_min: self.strata_min,
             threads: self.threads,
         }
     }

@@ -19,6 +19,7 @@ pub fn refine(question: &BoxQuery, reseeded: Option<Reseeded>) -> Refine {
         confidence: CONFIDENCE,
         reseeded,
         rows_min: 0,
+        strata_min: 2,
         threads: 1,
     }
 }

@@ -4,7 +4,7 @@
 use crate::common::*;
 use alluvia_space::{Ladder, TableDef, TableOptions};
 use alluvia_tree::estimate::Aggregate;
-use alluvia_tree::sample::{Asked, Estimates, Goal, Otherwise, Sampled, Source, sample};
+use alluvia_tree::sample::{Asked, Estimates, Goal, Otherwise, STRATA_MIN, Sampled, Source, sample};
 use alluvia_tree::{
     Answer, BoxQuery, Boxes, CodeSet, GroupKeys, GroupSpan, LadderWriter, LevelFilter, Segment, SegmentRows, Wanted,
     WantedMeasure, answer,
@@ -28,6 +28,8 @@ pub struct Data {
     pub table: TableDef,
     pub segments: Vec<SegmentRows>,
     pub identities: Vec<Vec<(u64, u64)>>,
+    /// [`Asked::strata_min`] of what is asked of it.
+    pub strata_min: usize,
 }
 
 fn unit(random: &mut Random) -> f64 {
@@ -60,7 +62,7 @@ pub fn data(seed: u64, sizes: &[usize], distinct: u64) -> Data {
     data_of(seed, sizes, distinct, 1.0)
 }
 
-/// Segments of so many rows; those of less than a thousand have no ladder, those of more than 131,072 are walked to nodes of 16 blocks.
+/// Segments of so many rows; those of less than a thousand have no ladder, those of more than 131,072, and others as [`Data::strata_min`] has it, are walked to nodes.
 pub fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
     data_spoilt(seed, sizes, distinct, sigma, None)
 }
@@ -102,7 +104,7 @@ fn data_in(table: TableDef, seed: u64, sizes: &[usize], distinct: u64, sigma: f6
     }
     let identities =
         segments.iter().map(|rows| rows.segment.identities(0..rows.segment.meta().rows).expect("reads")).collect();
-    Data { table, segments, identities }
+    Data { table, segments, identities, strata_min: [2, 8, STRATA_MIN][seed as usize % 3] }
 }
 
 pub fn question(data: &Data, filters: &[(usize, Vec<u32>)], groups: &[usize]) -> BoxQuery {
@@ -187,7 +189,7 @@ pub fn ask_boxes(data: &Data, boxes: &Boxes, keys: &GroupKeys, how: &How<'_>) ->
         otherwise: how.otherwise,
         source,
         by_cost: false,
-        nodes_min: 2,
+        strata_min: data.strata_min,
         threads: 2,
     };
     let mut into = Answer::new(&boxes.each()[0], keys.clone());
@@ -457,7 +459,7 @@ fn estimates_are_made_where_they_are_expected_to_cost_less() {
             otherwise: if random.below(2) == 0 { Otherwise::Exact } else { Otherwise::Reached },
             source: Source::Ladder,
             by_cost: true,
-            nodes_min: 2,
+            strata_min: data.strata_min,
             threads: 1 + random.below(3) as usize,
         };
         let mut into = Answer::new(&question, keys);
@@ -501,7 +503,7 @@ fn rare_groups_are_never_lost() {
 /// are neighbours, so of theirs all are looked into.
 #[test]
 fn nodes_of_nodes_are_looked_into_where_that_spares_much() {
-    let data = data(41, &[2_400_000], 40);
+    let data = Data { strata_min: 2, ..data(41, &[2_400_000], 40) };
     let scattered = question(&data, &[(ITEM, (1..40).step_by(2).collect())], &[]);
     let near = question(&data, &[(COUNTRY, vec![2])], &[]);
     let drawn = |question: &BoxQuery, max_error: f64, otherwise: Otherwise| {

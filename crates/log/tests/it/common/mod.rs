@@ -44,6 +44,11 @@ pub fn open_on(disk: Arc<dyn Disk>, file_bytes_max: u64, after: u64) -> Result<(
     open_with(disk, options(file_bytes_max), after)
 }
 
+/// Options with zeros ahead of groups of up to 8 KiB.
+pub fn with_room(file_bytes_max: u64) -> LogOptions {
+    LogOptions { room_bytes: 64 << 10, ..options(file_bytes_max) }
+}
+
 pub fn open_with(disk: Arc<dyn Disk>, options: LogOptions, after: u64) -> Result<(Log, Found)> {
     let mut found = Found::new();
     let log = Log::open(disk, dir(), options, Version(after), &mut |record| {
@@ -126,7 +131,10 @@ impl Model {
     pub fn check_recovery(&self, disk: &Arc<FaultDisk>, file_bytes_max: u64) {
         use alluvia_storage::Survival::SyncedOnly;
         let mut model = self.clone();
-        let (log, found) = open(disk, file_bytes_max, model.removed).expect("an ordinary power loss is recovered from");
+        // With room and without, as it comes.
+        let options = if self.attempts.is_multiple_of(2) { options(file_bytes_max) } else { with_room(file_bytes_max) };
+        let opened = open_with(disk.clone(), options, model.removed);
+        let (log, found) = opened.expect("an ordinary power loss is recovered from");
         model.check(&found);
         let disk_then = disk.after_power_loss(SyncedOnly);
         model.append(&log, 33).expect("a recovered log takes records");
