@@ -225,6 +225,24 @@ impl Connection {
 
     /// Runs a statement while the socket is watched. What the session prepared is forgotten where the statement says so.
     pub(crate) async fn run(&mut self, statement: Statement) -> Result<Outcome> {
+        self.run_of(statement, None).await
+    }
+
+    /// Runs a text that [`Session::knows`] while the socket is watched.
+    pub(crate) async fn run_known(&mut self, text: &str) -> Result<Outcome> {
+        self.begin_time();
+        let (session, text) = (Arc::clone(&self.session), text.to_owned());
+        self.watched(async move { session.sql(&text).await }).await
+    }
+
+    fn begin_time(&mut self) {
+        self.tell_progress_from_now();
+        let time = self.session.statement_timeout();
+        self.until = (!time.is_zero()).then(|| self.shared.now().saturating_add(time));
+    }
+
+    /// As [`Connection::run`], of a statement that is the only one of a text.
+    pub(crate) async fn run_of(&mut self, statement: Statement, alone: Option<&str>) -> Result<Outcome> {
         let command = statement.command();
         let outside = self.session.transaction_status() == TransactionStatus::Idle;
         match &command {
@@ -243,11 +261,16 @@ impl Connection {
             }
             _ => {}
         }
-        self.tell_progress_from_now();
-        let time = self.session.statement_timeout();
-        self.until = (!time.is_zero()).then(|| self.shared.now().saturating_add(time));
+        self.begin_time();
         let session = Arc::clone(&self.session);
-        let outcome = self.watched(async move { session.execute(statement).await }).await?;
+        let alone = alone.filter(|_| matches!(command, Command::Query)).map(str::to_owned);
+        let outcome = self.watched(async move {
+            match alone {
+                Some(text) => session.execute_alone(&text, statement).await,
+                None => session.execute(statement).await,
+            }
+        });
+        let outcome = outcome.await?;
         match command {
             Command::Deallocate(None) => self.prepared.clear(),
             Command::Discard => {

@@ -7,7 +7,7 @@ use crate::connection::Connection;
 use crate::io::is_gone;
 use crate::portal::{Answer, Sent};
 use crate::wire::Severity;
-use alluvia_query::{Command, Statement, TransactionStatus};
+use alluvia_query::{Command, Outcome, Statement, TransactionStatus};
 use alluvia_types::Result;
 
 impl Connection {
@@ -31,6 +31,13 @@ impl Connection {
 
     async fn script(&mut self, sql: &str) -> Result<()> {
         self.end_implicit().await?;
+        let text = alone(sql);
+        if self.session.knows(text) {
+            let outcome = self.run_known(text).await?;
+            let tag = self.answer(outcome).await?;
+            self.io.out.complete(&tag);
+            return Ok(());
+        }
         let statements = self.session.parse(sql)?;
         if statements.is_empty() {
             self.io.out.plain(b'I');
@@ -43,7 +50,7 @@ impl Connection {
         }
         let last = statements.len() - 1;
         for (at, statement) in statements.into_iter().enumerate() {
-            let tag = self.one(statement).await?;
+            let tag = self.one(statement, (last == 0).then_some(text)).await?;
             if at == last && self.implicit {
                 // Committed before the last statement is said to be done.
                 self.implicit = false;
@@ -56,14 +63,19 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs one statement and sends its rows; gives its tag.
-    async fn one(&mut self, statement: Statement) -> Result<String> {
+    /// Runs one statement, which is a text's only one if that is given, and sends its rows; gives its tag.
+    async fn one(&mut self, statement: Statement, alone: Option<&str>) -> Result<String> {
         match statement.command() {
             Command::CopyIn => return self.copy_in(statement).await,
             Command::CopyOut => return self.copy_out(statement).await,
             _ => {}
         }
-        let outcome = self.run(statement).await?;
+        let outcome = self.run_of(statement, alone).await?;
+        self.answer(outcome).await
+    }
+
+    /// Sends the rows of an outcome; gives its tag.
+    async fn answer(&mut self, outcome: Outcome) -> Result<String> {
         let mut answer = Answer::new(outcome, None, &[], self.until)?;
         if let Some(fields) = answer.fields() {
             self.io.out.row_description(&fields);
@@ -75,6 +87,12 @@ impl Connection {
             Sent::Enough => answer.outcome.tag.clone(),
         })
     }
+}
+
+/// A text without what may be around its only statement.
+fn alone(sql: &str) -> &str {
+    let text = sql.trim();
+    text.strip_suffix(';').unwrap_or(text).trim_end()
 }
 
 /// Whether statements are one transaction.

@@ -246,10 +246,19 @@ impl Session {
             }
             return self.sql_again(sql, &aim).await;
         }
-        let statement = self.parse_one(sql)?;
+        self.execute_alone(sql, self.parse_one(sql)?).await
+    }
+
+    /// Whether the index has answered this text before, which is then one query and nothing else: [`Session::sql`] need not parse it.
+    pub fn knows(&self, sql: &str) -> bool {
+        self.engine.aims().get(sql).is_some()
+    }
+
+    /// Runs the one statement of a text. What the index answers is known by it from then on ([`Session::knows`]).
+    pub async fn execute_alone(&self, sql: &str, statement: Statement) -> Result<Outcome> {
         let text = Arc::clone(&statement.text);
         let (outcome, aim) = self.execute_aiming(statement, None).await?;
-        // What is around a statement's text may be anything.
+        // What is around a statement's text may be anything, and what is secret in it is not kept.
         if let Some(aim) = aim.filter(|_| *text == *sql) {
             self.engine.aims().insert(&text, aim);
         }

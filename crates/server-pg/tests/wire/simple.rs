@@ -1,6 +1,6 @@
 //! The simple protocol: scripts, transactions, settings, cancelling, stopping.
 
-use crate::support::{serve, state, texts};
+use crate::support::{rows, serve, state, texts};
 use std::time::Duration;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -264,4 +264,37 @@ async fn savepoints_bring_a_failed_transaction_back() {
     assert_eq!(texts(&client, "SELECT a FROM t").await, ["1"]);
     assert_eq!(texts(&client, "SELECT b FROM u").await, ["kept"]);
     assert_eq!(texts(&client, "SELECT count(DISTINCT version) FROM alluvia.batches WHERE rows = 2").await, ["1"]);
+}
+
+/// A query that the index has answered is not parsed again; it means what it meant, for whoever asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_is_answered_again_by_its_text() {
+    let served = serve().await;
+    let client = served.client().await;
+    let session = served.db.session();
+    let text = "SELECT count(*), sum(quantity) FROM again WHERE city IN ('city 1', 'city 5')";
+    for sql in [
+        "CREATE TABLE again (city TEXT, quantity INT) WITH (dimensions = 'city', measures = 'quantity')",
+        "INSERT INTO again VALUES ('city 1', 1), ('city 2', 2), ('city 5', 5)",
+        "CALL alluvia.merge()",
+    ] {
+        rows(&client, sql).await;
+    }
+    assert!(!session.knows(text));
+    assert_eq!(rows(&client, &format!("{text};\n")).await, [["2", "6"]]);
+    assert!(session.knows(text));
+    assert_eq!(rows(&client, text).await, [["2", "6"]]);
+    rows(&client, "INSERT INTO again VALUES ('city 5', 50)").await;
+    assert_eq!(rows(&client, &format!(" {text} ;")).await, [["3", "56"]]);
+    let other = served.client().await;
+    assert_eq!(rows(&other, text).await, [["3", "56"]]);
+    rows(&other, "BEGIN").await;
+    rows(&other, "INSERT INTO again VALUES ('city 1', 100)").await;
+    assert_eq!(rows(&other, text).await, [["4", "156"]]);
+    rows(&other, "ROLLBACK").await;
+    rows(&client, "DROP TABLE again").await;
+    assert_eq!(state(&other.simple_query(text).await.unwrap_err()), "42P01");
+    // Another statement beside it: both are parsed.
+    assert_eq!(rows(&other, &format!("SELECT 7; {}", "SELECT 8")).await, [["7"], ["8"]]);
+    served.stop().await;
 }
