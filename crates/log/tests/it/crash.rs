@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 const FILE_BYTES_MAX: u64 = 3000;
+/// More calls than the workload or a recovery has.
+const CALLS_MAX: u64 = 1000;
 /// Groups grow the file, and groups of up to an eighth of this are written over zeros.
 const ROOMS: [u64; 2] = [0, 8000];
 
@@ -53,7 +55,7 @@ fn workload(disk: &Arc<FaultDisk>, model: &mut Model, room_bytes: u64) -> Result
     // The first group of a file fits, the zeros behind it do not, and what lies in that place must not come back.
     model.append(&log, 2000)?;
     model.sync(&log)?;
-    disk.limit_bytes(Some(log.bytes_on_disk() + 700));
+    disk.limit_bytes(Some(log.bytes_on_disk() + 800));
     for size in [300, 60] {
         model.append(&log, size)?;
         model.sync(&log)?;
@@ -89,6 +91,7 @@ fn crashed_at(n: u64, room_bytes: u64) -> Option<(Arc<FaultDisk>, Model)> {
         Ok(()) => None,
         Err(error) => {
             assert_ne!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(n <= CALLS_MAX, "no call was to fail, and yet: {error}");
             Some((disk, model))
         }
     }
@@ -117,11 +120,11 @@ fn every_call_of_a_workload_and_of_its_recovery() {
 fn crash_recovery(left: &Arc<FaultDisk>, model: &Model) -> u64 {
     let mut seen = HashSet::from([left.fingerprint()]);
     model.check_recovery(&left.after_power_loss(Survival::SyncedOnly), FILE_BYTES_MAX);
-    for n in 1.. {
+    for n in 1..=CALLS_MAX {
         let disk = left.after_power_loss(Survival::SyncedOnly);
         disk.fail_after(n);
         if open(&disk, FILE_BYTES_MAX, model.removed).is_ok() {
-            break;
+            return seen.len() as u64;
         }
         for survival in survivals(12) {
             let left = disk.after_power_loss(survival);
@@ -130,7 +133,7 @@ fn crash_recovery(left: &Arc<FaultDisk>, model: &Model) -> u64 {
             }
         }
     }
-    seen.len() as u64
+    panic!("no call of the recovery was to fail, and yet it does");
 }
 
 #[test]
