@@ -58,7 +58,7 @@ pub(crate) struct CurrentFile {
     pub path: PathBuf,
     /// Where the next group goes; groups under way lie before it.
     pub len: u64,
-    /// Up to here the file has zeros, or a statement that is to be overwritten, if this is behind `len`.
+    /// Up to here the file has zeros, if this is behind `len`.
     pub room_end: u64,
     /// Behind groups that end before this no zeros are written: there was no space for them.
     pub room_from: u64,
@@ -69,12 +69,12 @@ pub(crate) struct CurrentFile {
 }
 
 impl CurrentFile {
-    /// Opens an existing file for appending at `len`, with room up to `room_end`.
-    pub fn open(disk: &dyn Disk, dir: &Path, number: u64, len: u64, room_end: u64) -> Result<CurrentFile> {
+    /// Opens an existing file for appending at `len`, without room.
+    pub fn open(disk: &dyn Disk, dir: &Path, number: u64, len: u64) -> Result<CurrentFile> {
         let path = file_path(dir, number);
         let handles: io::Result<Vec<_>> = (0..GROUPS_IN_FLIGHT_MAX).map(|_| disk.open(&path)).collect();
         let handles = handles.map_err(|e| Error::io(&path, "opening", &e))?;
-        Ok(CurrentFile { number, path, len, room_end, room_from: 0, handles })
+        Ok(CurrentFile { number, path, len, room_end: len, room_from: 0, handles })
     }
 
     /// Begins a new file: durable, and empty but for its header.
@@ -96,8 +96,7 @@ impl CurrentFile {
         file.write_all_at(&header.encode(salt), 0).map_err(|e| undo(Error::io(&path, "writing", &e), true))?;
         file.sync_data().map_err(|e| poisoned(Error::io(&path, "syncing", &e)))?;
         disk.sync_dir(dir).map_err(|e| poisoned(Error::io(dir, "syncing", &e)))?;
-        let len = FILE_HEADER_BYTES as u64;
-        CurrentFile::open(disk, dir, header.file, len, len).map_err(poisoned)
+        CurrentFile::open(disk, dir, header.file, FILE_HEADER_BYTES as u64).map_err(poisoned)
     }
 }
 

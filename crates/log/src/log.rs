@@ -225,7 +225,8 @@ impl Log {
     }
 
     /// Reads the whole log in `dir` without changing it, for `alluvia check`, and hands every record after version `after` to
-    /// `replay`, in order, as [`Log::open`] would. Errors as [`Log::open`]; what comes before damage is handed out before.
+    /// `replay`, in order, as [`Log::open`] would. Errors as [`Log::open`]; what comes before damage is handed out before. Nobody may have
+    /// the log open meanwhile: what is being written can look like damage.
     pub fn read(
         disk: &dyn Disk,
         dir: &Path,

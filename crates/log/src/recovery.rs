@@ -6,7 +6,8 @@
 //!   fsync, or its fsync failed. For the latter a new fsync is not enough: after a failed one the operating system may
 //!   hold the bytes as clean and never write them. So records that no group states to be durable are written again, with
 //!   the same bytes in the same place, and then synced.
-//! - A statement at the end, which nothing follows, may be seen without being durable. It is not built upon: the next group overwrites it.
+//! - The same goes for a cut, and for a statement at the end, about which nothing is stated. So the newest file is cut, rewritten from
+//!   what is stated on, and synced at every opening, also where nothing seems to be amiss.
 //! - Every step can be interrupted and done again: the cut is at the same place, what is rewritten has the same bytes.
 
 use crate::files::{ClosedFile, CurrentFile};
@@ -54,22 +55,13 @@ pub(crate) fn recover(
     remove_leftovers(disk, &found)?;
     match (end, found.files.last()) {
         (Some(end), Some(newest)) => {
-            let room_end = if end.has_room { newest.len } else { end.good_len };
-            let mut current = CurrentFile::open(disk, dir, newest.header.file, end.good_len, room_end)?;
-            let mut last_sequence = end.last_sequence;
-            if is_whole_and_stated(newest, &end) {
-                if let Some(statement_at) = end.statement_at {
-                    current.len = statement_at;
-                    last_sequence -= 1;
-                }
-            } else {
-                repair(disk, dir, newest, &end, &*current.handles[0])?;
-            }
+            let current = CurrentFile::open(disk, dir, newest.header.file, end.good_len)?;
+            repair(disk, dir, newest, &end, &*current.handles[0])?;
             Ok(Recovered {
                 closed: closed_files(&found.files),
                 current,
                 last_version: end.last_version,
-                last_sequence,
+                last_sequence: end.last_sequence,
                 stated_len: end.stated_len,
                 records_end: end.records_end,
             })
@@ -104,16 +96,9 @@ fn has_stated_records(end: &ScanEnd) -> bool {
     end.stated_len > FILE_HEADER_BYTES as u64
 }
 
-/// Whether the newest file has nothing torn, and nothing whose durability no group states but a last statement.
-fn is_whole_and_stated(newest: &FoundFile, end: &ScanEnd) -> bool {
-    let is_whole = newest.len == end.good_len || end.has_room;
-    is_whole && end.records_end <= end.stated_len && has_stated_records(end)
-}
-
+/// Makes durable that the newest file holds its good part and nothing else.
 fn repair(disk: &dyn Disk, dir: &Path, newest: &FoundFile, end: &ScanEnd, file: &dyn DiskFile) -> Result<()> {
-    if newest.len > end.good_len && !end.has_room {
-        file.set_len(end.good_len).map_err(|e| Error::io(&newest.path, "cutting", &e))?;
-    }
+    file.set_len(end.good_len).map_err(|e| Error::io(&newest.path, "cutting", &e))?;
     // Without a statement even the header's own sync may have failed.
     let unsure_from = if has_stated_records(end) { end.stated_len } else { 0 };
     rewrite(file, &newest.path, unsure_from, end.good_len)?;

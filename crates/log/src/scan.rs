@@ -78,9 +78,6 @@ pub(crate) struct ScanEnd {
     pub records_end: u64,
     pub last_version: Version,
     pub last_sequence: u64,
-    /// Where the last group begins, if it has no records and states that everything before it is durable. Whether it is itself nobody
-    /// knows.
-    pub statement_at: Option<u64>,
 }
 
 /// The error for bytes that are not what was written.
@@ -217,7 +214,6 @@ impl<'a> FileScanner<'a> {
             records_end: start,
             last_version: Version(found.header.first_version.0.saturating_sub(1)),
             last_sequence: found.header.first_sequence.saturating_sub(1),
-            statement_at: None,
         };
         FileScanner { reader: FileReader::new(file, &found.path, found.len), found, salt, is_newest, end }
     }
@@ -246,7 +242,6 @@ impl<'a> FileScanner<'a> {
                     self.end.last_version = version;
                     self.end.good_len = record_end;
                     self.end.records_end = record_end;
-                    self.end.statement_at = None;
                 }
                 None => return self.cut(),
             }
@@ -274,7 +269,6 @@ impl<'a> FileScanner<'a> {
             self.end.stated_len = group.durable.offset;
         }
         self.end.last_sequence = group.sequence;
-        self.end.statement_at = (group.durable == group.at).then_some(offset);
         self.end.good_len = offset + GROUP_HEADER_BYTES as u64;
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Many writers at once: groups, overlapping fsyncs in any order of completion, power loss and failures under load.
 
+use crate::common::gate::Gate;
 use crate::common::{Found, Model, SALT, body, dir, micros, open, open_with, options, with_room};
 use alluvia_log::{Log, LogOptions};
-use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSync, Survival, Watch, WatchedDisk};
+use alluvia_storage::{Disk, FaultDisk, RealDisk, SlowSync, Survival, WatchedDisk};
 use alluvia_types::{ErrorKind, Version};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -129,56 +130,6 @@ fn a_failed_fsync_under_load_wakes_everyone_and_acknowledges_nothing_after_it() 
     }
 }
 
-/// Fsyncs each wait until the test lets them go, in whatever order it likes.
-#[derive(Debug, Default)]
-struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct GateState {
-    is_shut: bool,
-    arrived: usize,
-    released: Vec<usize>,
-}
-
-impl Gate {
-    fn shut(&self) {
-        *self.state.lock() = GateState { is_shut: true, ..GateState::default() };
-    }
-
-    /// Waits until `count` fsyncs have begun since the gate was shut.
-    fn wait_for(&self, count: usize) {
-        let mut state = self.state.lock();
-        while state.arrived < count {
-            self.changed.wait(&mut state);
-        }
-    }
-
-    /// Lets the `index`-th fsync since the gate was shut go on.
-    fn release(&self, index: usize) {
-        self.state.lock().released.push(index);
-        self.changed.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut state = self.state.lock();
-        let mine = state.arrived;
-        state.arrived += 1;
-        self.changed.notify_all();
-        while state.is_shut && !state.released.contains(&mine) {
-            self.changed.wait(&mut state);
-        }
-    }
-}
-
-impl Watch for Gate {
-    fn before_sync(&self) {
-        self.pass();
-    }
-}
-
 fn gated_log(file_bytes_max: u64) -> (Arc<FaultDisk>, Arc<Gate>, Arc<Log>) {
     gated_log_of(options(file_bytes_max))
 }
@@ -294,7 +245,7 @@ fn appending_goes_on_while_a_group_is_synced_and_followers_share_the_next_one() 
     for thread in followers {
         thread.join().unwrap().unwrap();
     }
-    assert_eq!(gate.state.lock().arrived, 2, "one fsync for 39 records");
+    assert_eq!(gate.arrived(), 2, "one fsync for 39 records");
     let (_, found) = open(&disk.after_power_loss(Survival::SyncedOnly), 1 << 20, 0).unwrap();
     check(&found, 40, 40);
 }

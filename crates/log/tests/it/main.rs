@@ -6,4 +6,5 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod histories;
 mod room;

@@ -46,25 +46,24 @@ fn small_groups_come_to_lie_in_room_and_large_ones_get_none() {
 }
 
 #[test]
-fn room_is_no_torn_write_and_is_used_again_after_reopening() {
+fn room_is_no_torn_write_and_is_cut_at_reopening() {
     let disk = FaultDisk::new();
     let mut model = Model::default();
     let (log, _) = open_with(disk.clone(), with_room(), 0).unwrap();
     write(&mut model, &log, 10);
     log.seal().unwrap();
-    let (len, used) = (len_of(&disk, 1), log.groups());
+    let groups = log.groups();
+    assert!(len_of(&disk, 1) > ROOM);
     drop(log);
     let summary = Log::check(&*disk, dir(), SALT, Version(0)).unwrap();
     assert_eq!((summary.torn_bytes, summary.last_version), (0, Version(1)));
     let (log, found) = open_with(disk.clone(), with_room(), 0).unwrap();
     model.check(&found);
-    assert_eq!(
-        (log.groups(), len_of(&disk, 1)),
-        (used - 1, len),
-        "the statement at the end is overwritten by the next group"
-    );
+    assert_eq!(log.groups(), groups);
+    assert!(len_of(&disk, 1) < 1000, "nobody knows whether the zeros of an earlier process are durable");
     write(&mut model, &log, 10);
-    assert_eq!(len_of(&disk, 1), len);
+    let len = len_of(&disk, 1);
+    assert!(len > ROOM, "there is room again");
     drop(log);
     // One byte behind the end that is no zero: somebody began to write there.
     let newest = disk.open(&file(1)).unwrap();

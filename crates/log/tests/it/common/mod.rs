@@ -1,5 +1,7 @@
 //! What the tests share: logs on a fault disk, recognisable bodies, and the model that recovery is checked against.
 
+pub mod gate;
+
 use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{ErrorKind, ManualClock, Result, Version};
