@@ -203,7 +203,7 @@ impl Core {
         self.hurry_merge.swap(false, Ordering::Relaxed)
     }
 
-    /// The pipeline's options.
+    /// What sorts and merges.
     pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }

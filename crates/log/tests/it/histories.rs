@@ -9,7 +9,7 @@ use alluvia_types::{ErrorKind, Version};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const FILE_BYTES_MAX: u64 = 3000;
 /// Few lengths, so that groups come to lie where others lay: sectors have 512 bytes, headers 64, frames of a record 80.
@@ -108,9 +108,11 @@ fn run(disk: Arc<FaultDisk>, model: &mut Model, process: &Process) -> Arc<FaultD
                 let (last, log) = (model.attempted.len() as u64, log.clone());
                 waiting.push(thread::spawn(move || drop(log.sync_through(Version(last)))));
                 // One that would have to begin a file first waits for those before it.
-                let patience = Instant::now() + Duration::from_millis(10);
-                while gate.arrived() <= at && !waiting[at].is_finished() && Instant::now() < patience {
-                    thread::yield_now();
+                for _ in 0..200 {
+                    if gate.arrived() > at || waiting[at].is_finished() {
+                        break;
+                    }
+                    thread::sleep(Duration::from_micros(50));
                 }
             }
             let left = disk.after_power_loss(*survival);

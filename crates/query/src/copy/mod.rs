@@ -9,8 +9,8 @@
 //! - A file or a URL is named by a statement only where its session's [`CopyPlaces`] let it: `roots` and [`Fetch`] are the only ways out.
 //!
 //! Text takes this way in: `files` opens and unpacks, `records` cuts into blocks of whole records, `csv_in` and `json_in` parse
-//! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`
-//! and `assign`. All arrive as `rows::Part`s, which `load` makes into batches and gives to their `destination`: a store, an open
+//! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`,
+//! `assign` and `convert`. All arrive as `rows::Part`s, which `load` makes into batches and gives to their `destination`: a store, an open
 //! transaction, or, for whoever has the files and not the table (`elsewhere`), a server.
 
 mod arrow_frames;
@@ -19,6 +19,7 @@ mod bind;
 mod body;
 mod columnar;
 mod columns;
+mod convert;
 mod csv_in;
 mod csv_out;
 mod destination;

@@ -3,7 +3,7 @@
 //! Invariant: it is cut out of what was written: no tree is printed, and hints, which follow a SELECT, are within. What stands before the
 //! COPY stays before the query, so that lines keep their numbers.
 
-use crate::dialect::parse::Offsets;
+use crate::dialect::script::Offsets;
 use crate::dialect::tokens;
 use alluvia_types::{Error, Result};
 use datafusion::sql::sqlparser::keywords::Keyword;

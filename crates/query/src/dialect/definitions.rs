@@ -457,7 +457,7 @@ fn curve_of(name: &str) -> Result<Curve> {
 
 /// The freshness as it is kept, checked.
 pub(crate) fn checked_freshness(written: &str) -> Result<String> {
-    crate::session::settings::parse_freshness(written)?;
+    crate::session::units::parse_freshness(written)?;
     Ok(written.trim().to_ascii_lowercase())
 }
 

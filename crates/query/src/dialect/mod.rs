@@ -25,6 +25,7 @@ mod repeated;
 pub(crate) mod rewriting;
 pub(crate) mod roles;
 mod row_lists;
+mod script;
 pub(crate) mod statement;
 mod sureness;
 mod templates;
@@ -37,11 +38,12 @@ pub use arrays::array_elements;
 pub(crate) use copied::copied_text;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
-#[cfg(test)]
-pub(crate) use parse::parse_by_tokens;
-pub use parse::script;
-pub(crate) use parse::{parse, query_of_table};
+pub(crate) use parse::query_of_table;
 pub(crate) use refuse::not_supported;
+pub(crate) use script::parse;
+#[cfg(test)]
+pub(crate) use script::parse_by_tokens;
+pub use script::script;
 pub(crate) use statement::Kind;
 pub use statement::{Command, Statement};
 pub(crate) use sureness::{Sureness, rewrite_sureness};

@@ -4,8 +4,9 @@ use crate::dialect::statement::{Access, Procedure, SettingCommand, SettingValue}
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::pending::conflict;
-use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings, parse_switch};
+use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
 use crate::session::transaction::{OpenTransaction, Transaction};
+use crate::session::units::parse_switch;
 use alluvia_snapshot::{Committed, Freshness, Want};
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use std::sync::Arc;

@@ -43,6 +43,7 @@ mod stoppable_joins;
 mod stream_in;
 mod supervise;
 mod transaction;
+pub(crate) mod units;
 mod values;
 mod verify;
 

@@ -1,127 +1,15 @@
-//! Statements about roles and grants: CREATE, ALTER and DROP ROLE, GRANT, REVOKE.
-//!
-//! Parsed here, on sqlparser's parser, since its own trees leave out parts of PostgreSQL's language, and since no message may repeat
-//! what stands after PASSWORD.
-//!
-//! Invariants:
-//! - Every clause is either taken over or refused by name.
-//! - The text of a statement that sets a password is kept without it ([`secrets`]), from the moment it is parsed.
+//! CREATE, ALTER and DROP ROLE, and the words that all statements about roles are made of.
 
-use crate::dialect::names::{PUBLIC, name_of, user_table};
+use super::grants::grant;
+use super::{RoleName, RoleOptions, RoleStatement};
+use crate::dialect::names::name_of;
 use crate::dialect::parse::syntax;
 use crate::dialect::refuse::not_supported;
-use alluvia_catalog::rights::{Privilege, Privileges, Secret};
+use alluvia_catalog::rights::Secret;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, Owner};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-
-/// A role as a statement names it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum RoleName {
-    /// By its name.
-    Named(String),
-    /// CURRENT_USER, CURRENT_ROLE.
-    Current,
-    /// SESSION_USER.
-    Session,
-    /// PUBLIC.
-    Everybody,
-}
-
-/// What a statement does to roles or grants.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum RoleStatement {
-    Create {
-        name: String,
-        options: RoleOptions,
-    },
-    Alter {
-        name: RoleName,
-        options: RoleOptions,
-    },
-    Rename {
-        name: RoleName,
-        to: String,
-    },
-    /// No value: back to the default.
-    Set {
-        name: RoleName,
-        setting: String,
-        value: Option<String>,
-    },
-    ResetAll {
-        name: RoleName,
-    },
-    Drop {
-        names: Vec<String>,
-        if_exists: bool,
-    },
-    Join {
-        roles: Vec<RoleName>,
-        members: Vec<RoleName>,
-    },
-    Leave {
-        roles: Vec<RoleName>,
-        members: Vec<RoleName>,
-    },
-    Grant {
-        grant: Grant,
-        to: Vec<RoleName>,
-    },
-    Revoke {
-        grant: Grant,
-        from: Vec<RoleName>,
-    },
-}
-
-impl RoleStatement {
-    /// What it is called.
-    pub(crate) fn command(&self) -> &'static str {
-        match self {
-            RoleStatement::Create { .. } => "CREATE ROLE",
-            RoleStatement::Alter { .. }
-            | RoleStatement::Rename { .. }
-            | RoleStatement::Set { .. }
-            | RoleStatement::ResetAll { .. } => "ALTER ROLE",
-            RoleStatement::Drop { .. } => "DROP ROLE",
-            RoleStatement::Join { .. } => "GRANT ROLE",
-            RoleStatement::Leave { .. } => "REVOKE ROLE",
-            RoleStatement::Grant { .. } => "GRANT",
-            RoleStatement::Revoke { .. } => "REVOKE",
-        }
-    }
-}
-
-/// What CREATE ROLE and ALTER ROLE state.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RoleOptions {
-    pub(crate) login: Option<bool>,
-    pub(crate) superuser: Option<bool>,
-    /// `Some(None)` is PASSWORD NULL.
-    pub(crate) password: Option<Option<Secret>>,
-    pub(crate) member_of: Vec<RoleName>,
-}
-
-/// Privileges on something.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Grant {
-    pub(crate) privileges: Privileges,
-    /// USAGE of the schema, which everybody has.
-    pub(crate) usage: bool,
-    pub(crate) on: GrantOn,
-}
-
-/// What privileges are granted on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum GrantOn {
-    /// Tables by name.
-    Tables(Vec<String>),
-    /// All tables that there are.
-    AllTables,
-    /// The database; its schema `public` is the same.
-    Database,
-}
 
 /// Words of statements about roles, behind CREATE, ALTER and DROP.
 const ROLE: [&str; 3] = ["ROLE", "USER", "GROUP"];
@@ -152,12 +40,12 @@ pub(crate) fn secrets(tokens: &[TokenWithSpan]) -> impl Iterator<Item = &TokenWi
     })
 }
 
-fn wrong(message: impl Into<String>) -> Error {
+pub(super) fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Syntax, message)
 }
 
 /// Takes the next token if it is this word, not quoted.
-fn word(parser: &mut Parser<'_>, wanted: &str) -> bool {
+pub(super) fn word(parser: &mut Parser<'_>, wanted: &str) -> bool {
     let is_it = match &parser.peek_token_ref().token {
         Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted),
         _ => false,
@@ -169,18 +57,18 @@ fn word(parser: &mut Parser<'_>, wanted: &str) -> bool {
 }
 
 /// Takes the first of these words that comes next.
-fn one_of(parser: &mut Parser<'_>, wanted: &[&'static str]) -> Option<&'static str> {
+pub(super) fn one_of(parser: &mut Parser<'_>, wanted: &[&'static str]) -> Option<&'static str> {
     wanted.iter().copied().find(|wanted| word(parser, wanted))
 }
 
-fn expect(parser: &mut Parser<'_>, wanted: &str) -> Result<()> {
+pub(super) fn expect(parser: &mut Parser<'_>, wanted: &str) -> Result<()> {
     if word(parser, wanted) {
         return Ok(());
     }
     Err(wrong(format!("expected {wanted}, found {}", parser.peek_token_ref())))
 }
 
-fn list<T>(parser: &mut Parser<'_>, one: impl Fn(&mut Parser<'_>) -> Result<T>) -> Result<Vec<T>> {
+pub(super) fn list<T>(parser: &mut Parser<'_>, one: impl Fn(&mut Parser<'_>) -> Result<T>) -> Result<Vec<T>> {
     let mut all = vec![one(parser)?];
     while parser.consume_token(&Token::Comma) {
         all.push(one(parser)?);
@@ -188,7 +76,7 @@ fn list<T>(parser: &mut Parser<'_>, one: impl Fn(&mut Parser<'_>) -> Result<T>) 
     Ok(all)
 }
 
-fn role_of(ident: &Ident) -> RoleName {
+pub(super) fn role_of(ident: &Ident) -> RoleName {
     let named = || RoleName::Named(name_of(ident));
     match (ident.quote_style, ident.value.to_ascii_lowercase().as_str()) {
         (Some(_), _) => named(),
@@ -208,7 +96,7 @@ pub(crate) fn owner_of(owner: &Owner) -> RoleName {
     }
 }
 
-fn role(parser: &mut Parser<'_>) -> Result<RoleName> {
+pub(super) fn role(parser: &mut Parser<'_>) -> Result<RoleName> {
     let _ = word(parser, "GROUP");
     Ok(role_of(&parser.parse_identifier().map_err(syntax)?))
 }
@@ -389,137 +277,10 @@ fn password(parser: &mut Parser<'_>) -> Result<Option<Secret>> {
     }
 }
 
-/// What stands between GRANT and ON, TO or FROM: names of privileges, or of roles.
-fn grant(parser: &mut Parser<'_>, is_grant: bool) -> Result<RoleStatement> {
-    if !is_grant && let Some(option) = one_of(parser, &["GRANT", "ADMIN", "INHERIT", "SET"]) {
-        return Err(not_supported(format!("REVOKE {option} OPTION FOR")));
-    }
-    let names = list(parser, |parser| {
-        let ident = parser.parse_identifier().map_err(syntax)?;
-        if ident.value.eq_ignore_ascii_case("all") && ident.quote_style.is_none() {
-            let _ = word(parser, "PRIVILEGES");
-        }
-        if parser.peek_token_ref().token == Token::LParen {
-            return Err(not_supported("a privilege on columns").with_hint("grant it on the whole table"));
-        }
-        Ok(ident)
-    })?;
-    let to = if is_grant { "TO" } else { "FROM" };
-    if !word(parser, "ON") {
-        expect(parser, to)?;
-        let members = list(parser, role)?;
-        ending(parser)?;
-        let roles = names.iter().map(role_of).collect();
-        return Ok(match is_grant {
-            true => RoleStatement::Join { roles, members },
-            false => RoleStatement::Leave { roles, members },
-        });
-    }
-    let grant = on(parser, &names)?;
-    expect(parser, to)?;
-    let roles = list(parser, role)?;
-    ending(parser)?;
-    Ok(match is_grant {
-        true => RoleStatement::Grant { grant, to: roles },
-        false => RoleStatement::Revoke { grant, from: roles },
-    })
-}
-
-fn ending(parser: &mut Parser<'_>) -> Result<()> {
-    if word(parser, "WITH") {
-        return Err(not_supported("WITH ... OPTION in a grant").with_hint("owners of tables and superusers grant"));
-    }
-    if word(parser, "GRANTED") {
-        return Err(not_supported("GRANTED BY").with_hint("leave it out"));
-    }
-    // Nothing depends on a grant, so both mean the same.
-    let _ = one_of(parser, &["CASCADE", "RESTRICT"]);
-    Ok(())
-}
-
-/// What stands after ON, and what the privileges are there.
-fn on(parser: &mut Parser<'_>, names: &[Ident]) -> Result<Grant> {
-    let kind = one_of(
-        parser,
-        &[
-            "TABLE",
-            "ALL",
-            "DATABASE",
-            "SCHEMA",
-            "SEQUENCE",
-            "FUNCTION",
-            "PROCEDURE",
-            "ROUTINE",
-            "LANGUAGE",
-            "TYPE",
-            "DOMAIN",
-            "TABLESPACE",
-            "FOREIGN",
-            "LARGE",
-            "PARAMETER",
-        ],
-    );
-    let mut is_schema = false;
-    let on = match kind {
-        None | Some("TABLE") => {
-            let table = |parser: &mut Parser<'_>| user_table(&parser.parse_object_name(false).map_err(syntax)?);
-            GrantOn::Tables(list(parser, table)?)
-        }
-        Some("ALL") => {
-            if one_of(parser, &["TABLES"]).is_none() {
-                return Err(not_supported("a grant on ALL of anything but TABLES"));
-            }
-            expect(parser, "IN")?;
-            expect(parser, "SCHEMA")?;
-            named(parser, PUBLIC, "schema")?;
-            GrantOn::AllTables
-        }
-        Some("DATABASE") => {
-            named(parser, crate::pg_catalog::NAME, "database")?;
-            GrantOn::Database
-        }
-        Some("SCHEMA") => {
-            named(parser, PUBLIC, "schema")?;
-            is_schema = true;
-            GrantOn::Database
-        }
-        Some(other) => return Err(not_supported(format!("a grant on {other}"))),
-    };
-    let possible = match &on {
-        GrantOn::Database if is_schema => Privileges::NONE.with(Privilege::Create),
-        GrantOn::Database => Privileges::OF_DATABASE,
-        _ => Privileges::OF_TABLE,
-    };
-    let (mut privileges, mut usage) = (Privileges::NONE, false);
-    for name in names {
-        match (name.value.to_ascii_uppercase().as_str(), Privilege::named(&name.value)) {
-            ("ALL", _) => (privileges, usage) = (possible, is_schema),
-            ("USAGE", _) if is_schema => usage = true,
-            (_, Some(privilege)) if possible.has(privilege) => privileges = privileges.with(privilege),
-            ("REFERENCES" | "TRIGGER" | "MAINTAIN" | "TEMP" | "TEMPORARY" | "USAGE" | "EXECUTE", _) => {
-                return Err(not_supported(format!("the privilege {}", name.value.to_uppercase())));
-            }
-            _ => {
-                return Err(wrong(format!("{name} is no privilege on that"))
-                    .with_hint(format!("privileges there are {}, ALL", possible.sql_names())));
-            }
-        }
-    }
-    Ok(Grant { privileges, usage, on })
-}
-
-fn named(parser: &mut Parser<'_>, wanted: &str, what: &str) -> Result<()> {
-    let name = name_of(&parser.parse_identifier().map_err(syntax)?);
-    if name == wanted {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::UndefinedObject, format!("there is no {what} {name}"))
-        .with_hint(format!("it is {wanted}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::roles::{Grant, GrantOn};
     use crate::dialect::{Kind, parse};
 
     fn parsed(sql: &str) -> RoleStatement {

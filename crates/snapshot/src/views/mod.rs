@@ -8,18 +8,22 @@
 //! - Tail rows in memory are bounded by thrice `tail_bytes_max`: the tail, what readers held when the batch was let in, and
 //!   what one sort takes from the tail under their hands.
 
+mod report;
+mod state;
+
 use crate::freshness::VisibleTimes;
 use crate::keys::KeyRecord;
-use crate::manifest::{Base, ProducerState, TableBase};
-use crate::ports::{BatchInfo, Freshness, PublishedTotals, StageInfo, StagedLoad, Want};
-use crate::snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
+use crate::manifest::{Base, ProducerState};
+use crate::ports::{BatchInfo, Freshness, PublishedTotals, StagedLoad, Want};
+use crate::snapshot::{Newer, Snapshot, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::Catalog;
 use alluvia_tree::{Segment, TreeContext};
-use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
+use alluvia_types::{Clock, Error, Result, Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
+use state::{Room, pinned_too_much};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -442,193 +446,5 @@ impl Views {
     fn notify(&self) {
         drop(self.changed_lock.lock());
         self.changed.notify_all();
-    }
-
-    /// Bytes of the tail, and how long its oldest batch has been in it.
-    pub fn tail_load(&self) -> (u64, Duration) {
-        let state = self.state.read();
-        let oldest = state.tails.values().filter_map(|tail| tail.first_above(state.base.through)).min();
-        let attached = state.attached.keys().next().copied();
-        let age = match oldest.into_iter().chain(attached).min() {
-            Some(first) => state.times.lag(self.clock.monotonic(), Version(first.0 - 1)),
-            None => Duration::ZERO,
-        };
-        (state.tail_bytes, age)
-    }
-
-    /// Bound of the tail, and writers that wait for room in it.
-    pub fn room(&self) -> (u64, u64) {
-        (self.tail_bytes_max, self.writers_waiting.load(Ordering::Relaxed))
-    }
-
-    /// Why the pipeline's last run failed, if it did.
-    pub fn pipeline_error(&self) -> Option<Error> {
-        self.state.read().pipeline_error.clone()
-    }
-
-    /// Recent batches, newest first.
-    pub fn batches(&self, limit: usize) -> Vec<BatchInfo> {
-        self.state.read().batches.iter().rev().take(limit).cloned().collect()
-    }
-
-    /// Every segment that the newest snapshot names.
-    pub fn segments(&self) -> Vec<Arc<Segment>> {
-        let state = self.state.read();
-        let based = state.base.tables.values().flat_map(|table| table.sorted.iter().chain(table.merged()));
-        let attached = state.attached.values().flatten().flat_map(|(_, segments)| segments);
-        based.chain(attached).cloned().collect()
-    }
-
-    /// Every table's stages, least organised first.
-    pub fn stages(&self) -> Vec<StageInfo> {
-        let now = self.clock.monotonic();
-        let state = self.state.read();
-        let mut stages = Vec::new();
-        for entry in state.catalog.tables() {
-            let table = entry.def.id;
-            let tail = state.tails.get(&table);
-            let attached = state.attached.values().flatten().filter(|(owner, _)| *owner == table);
-            let attached: Vec<&Arc<Segment>> = attached.flat_map(|(_, segments)| segments).collect();
-            let based = state.base.tables.get(&table);
-            for stage in [Stage::Ingested, Stage::Sorted, Stage::Merged] {
-                let segments: Vec<&Arc<Segment>> = match (stage, based) {
-                    (Stage::Sorted, based) => {
-                        based.iter().flat_map(|base| &base.sorted).chain(attached.iter().copied()).collect()
-                    }
-                    (Stage::Merged, Some(base)) => base.merged().collect(),
-                    _ => Vec::new(),
-                };
-                let in_tail = tail.filter(|_| stage == Stage::Ingested);
-                let watermark = state.watermark(table, stage);
-                stages.push(StageInfo {
-                    table,
-                    stage,
-                    watermark,
-                    staleness: state.times.lag(now, watermark),
-                    rows: in_tail.map_or(0, TailTable::rows) + segments.iter().map(|s| s.meta().rows).sum::<u64>(),
-                    bytes: in_tail.map_or(0, TailTable::bytes) + segments.iter().map(|s| s.meta().bytes()).sum::<u64>(),
-                    parts: in_tail.map_or(0, TailTable::runs) + segments.len() as u64,
-                });
-            }
-        }
-        stages
-    }
-}
-
-/// Whether a batch may be appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
-    Free,
-    /// The tail is full.
-    Full,
-    /// Running statements hold so many bytes of rows that have left the tail.
-    Pinned(u64),
-}
-
-fn pinned_too_much(held: u64) -> Error {
-    let held = held >> 20;
-    Error::new(ErrorKind::OutOfMemory, format!("running statements hold {held} MiB of rows that have left the tail"))
-        .with_hint("end them (alluvia.queries shows what runs), or write again once they are done")
-}
-
-impl State {
-    fn room(&self, bytes: u64, tail_bytes_max: u64) -> Room {
-        if self.tail_bytes > 0 && self.tail_bytes + bytes > tail_bytes_max {
-            return Room::Full;
-        }
-        match self.pinned.lock().bytes() {
-            0 => Room::Free,
-            held if held + bytes > tail_bytes_max => Room::Pinned(held),
-            _ => Room::Free,
-        }
-    }
-
-    /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it has no tail
-    /// any more, and the next base does not have it.
-    #[cfg(feature = "paranoid")]
-    fn rows_of(&self, base: &Base) -> BTreeMap<TableId, u64> {
-        let count = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().rows).sum::<u64>();
-        let rows = |&table: &TableId| {
-            let based = self.base.tables.get(&table);
-            let based = based.map_or(0, |base| count(&base.sorted) + base.merged().map(|s| s.meta().rows).sum::<u64>());
-            let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
-            let attached: u64 = attached.map(|(_, segments)| count(segments)).sum();
-            (table, based + attached + self.tails.get(&table).map_or(0, TailTable::rows))
-        };
-        base.tables.keys().filter(|&&table| self.catalog.by_id(table).is_some()).map(rows).collect()
-    }
-
-    /// The version and the least organised stage that a statement must read.
-    fn choose(&self, want: &Want, now: Duration) -> Result<(Version, Stage)> {
-        let complete =
-            |stage| want.tables.iter().map(|&table| self.watermark(table, stage)).min().unwrap_or(self.visible);
-        if let Some(version) = want.exactly {
-            if version > self.visible {
-                return Err(Error::internal(format!(
-                    "snapshot {version} is above the visible version {}",
-                    self.visible
-                )));
-            }
-            let stage = [Stage::Merged, Stage::Sorted].into_iter().find(|&stage| complete(stage) >= version);
-            return Ok((version, stage.unwrap_or(Stage::Ingested)));
-        }
-        let fresh = match want.freshness {
-            Freshness::Within(age) => self.times.required(now, age),
-            Freshness::Merged => Version(0),
-        };
-        let required = fresh.max(want.at_least);
-        if required > self.visible {
-            return Err(Error::new(ErrorKind::Internal, format!("version {required} is not visible yet")));
-        }
-        for stage in [Stage::Merged, Stage::Sorted] {
-            let version = complete(stage);
-            if version >= required {
-                return Ok((version, stage));
-            }
-        }
-        Ok((self.visible, Stage::Ingested))
-    }
-
-    /// The version through which `stage` holds all rows of a table.
-    fn watermark(&self, table: TableId, stage: Stage) -> Version {
-        let first_in_tail = self.tails.get(&table).and_then(|tail| tail.first_above(self.base.through));
-        let sorted = first_in_tail.map_or(self.visible, |first| Version(first.0 - 1));
-        match stage {
-            Stage::Ingested => self.visible,
-            Stage::Sorted => sorted,
-            Stage::Merged => {
-                let attached =
-                    |(_, loads): &(&Version, &Vec<(TableId, _)>)| loads.iter().any(|(owner, _)| *owner == table);
-                let attached = self.attached.iter().find(attached).map(|(version, _)| Version(version.0 - 1));
-                let merged = self.base.tables.get(&table).map_or(sorted, |base| base.merged_through(sorted));
-                merged.min(attached.unwrap_or(merged))
-            }
-        }
-    }
-
-    fn read_table(&self, entry: &Arc<TableEntry>, version: Version, stage: Stage) -> TableRead {
-        let table = entry.def.id;
-        let mut segments = Vec::new();
-        let mut add = |segment: &Arc<Segment>| {
-            let meta = segment.meta();
-            if meta.min_version <= version {
-                let through = (meta.max_version > version).then_some(version);
-                segments.push(SegmentRead { segment: Arc::clone(segment), through });
-            }
-        };
-        let base: Option<&TableBase> = self.base.tables.get(&table);
-        base.iter().flat_map(|base| base.merged()).for_each(&mut add);
-        if stage < Stage::Merged {
-            base.iter().flat_map(|base| &base.sorted).for_each(&mut add);
-            let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
-            attached.flat_map(|(_, segments)| segments).for_each(&mut add);
-        }
-        let mut tail = Vec::new();
-        if stage == Stage::Ingested
-            && let Some(rows) = self.tails.get(&table)
-        {
-            tail.extend(rows.read(self.base.through, version).into_iter().map(TailRead::of_run));
-        }
-        TableRead { entry: Arc::clone(entry), dictionaries: None, segments, tail }
     }
 }

@@ -1,0 +1,82 @@
+//! What the views tell of themselves: system tables, metrics, and what the pipeline decides by.
+
+use super::Views;
+use crate::ports::{BatchInfo, StageInfo};
+use crate::tail::TailTable;
+use alluvia_tree::Segment;
+use alluvia_types::{Error, Stage, Version};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Views {
+    /// Bytes of the tail, and how long its oldest batch has been in it.
+    pub fn tail_load(&self) -> (u64, Duration) {
+        let state = self.state.read();
+        let oldest = state.tails.values().filter_map(|tail| tail.first_above(state.base.through)).min();
+        let attached = state.attached.keys().next().copied();
+        let age = match oldest.into_iter().chain(attached).min() {
+            Some(first) => state.times.lag(self.clock.monotonic(), Version(first.0 - 1)),
+            None => Duration::ZERO,
+        };
+        (state.tail_bytes, age)
+    }
+
+    /// Bound of the tail, and writers that wait for room in it.
+    pub fn room(&self) -> (u64, u64) {
+        (self.tail_bytes_max, self.writers_waiting.load(Ordering::Relaxed))
+    }
+
+    /// Why the pipeline's last run failed, if it did.
+    pub fn pipeline_error(&self) -> Option<Error> {
+        self.state.read().pipeline_error.clone()
+    }
+
+    /// Recent batches, newest first.
+    pub fn batches(&self, limit: usize) -> Vec<BatchInfo> {
+        self.state.read().batches.iter().rev().take(limit).cloned().collect()
+    }
+
+    /// Every segment that the newest snapshot names.
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        let state = self.state.read();
+        let based = state.base.tables.values().flat_map(|table| table.sorted.iter().chain(table.merged()));
+        let attached = state.attached.values().flatten().flat_map(|(_, segments)| segments);
+        based.chain(attached).cloned().collect()
+    }
+
+    /// Every table's stages, least organised first.
+    pub fn stages(&self) -> Vec<StageInfo> {
+        let now = self.clock.monotonic();
+        let state = self.state.read();
+        let mut stages = Vec::new();
+        for entry in state.catalog.tables() {
+            let table = entry.def.id;
+            let tail = state.tails.get(&table);
+            let attached = state.attached.values().flatten().filter(|(owner, _)| *owner == table);
+            let attached: Vec<&Arc<Segment>> = attached.flat_map(|(_, segments)| segments).collect();
+            let based = state.base.tables.get(&table);
+            for stage in [Stage::Ingested, Stage::Sorted, Stage::Merged] {
+                let segments: Vec<&Arc<Segment>> = match (stage, based) {
+                    (Stage::Sorted, based) => {
+                        based.iter().flat_map(|base| &base.sorted).chain(attached.iter().copied()).collect()
+                    }
+                    (Stage::Merged, Some(base)) => base.merged().collect(),
+                    _ => Vec::new(),
+                };
+                let in_tail = tail.filter(|_| stage == Stage::Ingested);
+                let watermark = state.watermark(table, stage);
+                stages.push(StageInfo {
+                    table,
+                    stage,
+                    watermark,
+                    staleness: state.times.lag(now, watermark),
+                    rows: in_tail.map_or(0, TailTable::rows) + segments.iter().map(|s| s.meta().rows).sum::<u64>(),
+                    bytes: in_tail.map_or(0, TailTable::bytes) + segments.iter().map(|s| s.meta().bytes()).sum::<u64>(),
+                    parts: in_tail.map_or(0, TailTable::runs) + segments.len() as u64,
+                });
+            }
+        }
+        stages
+    }
+}

@@ -1,0 +1,132 @@
+//! What the state of the views says of tables: which version and stage answer a statement, what it reads then, and whether a batch has
+//! room.
+
+use super::State;
+use crate::manifest::TableBase;
+use crate::ports::{Freshness, Want};
+use crate::snapshot::{SegmentRead, TableRead, TailRead};
+use alluvia_catalog::TableEntry;
+use alluvia_tree::Segment;
+use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
+use std::sync::Arc;
+use std::time::Duration;
+#[cfg(feature = "paranoid")]
+use {crate::manifest::Base, crate::tail::TailTable, std::collections::BTreeMap};
+
+/// Whether a batch may be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Free,
+    /// The tail is full.
+    Full,
+    /// Running statements hold so many bytes of rows that have left the tail.
+    Pinned(u64),
+}
+
+pub(super) fn pinned_too_much(held: u64) -> Error {
+    let held = held >> 20;
+    Error::new(ErrorKind::OutOfMemory, format!("running statements hold {held} MiB of rows that have left the tail"))
+        .with_hint("end them (alluvia.queries shows what runs), or write again once they are done")
+}
+
+impl State {
+    pub(super) fn room(&self, bytes: u64, tail_bytes_max: u64) -> Room {
+        if self.tail_bytes > 0 && self.tail_bytes + bytes > tail_bytes_max {
+            return Room::Full;
+        }
+        match self.pinned.lock().bytes() {
+            0 => Room::Free,
+            held if held + bytes > tail_bytes_max => Room::Pinned(held),
+            _ => Room::Free,
+        }
+    }
+
+    /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it has no tail
+    /// any more, and the next base does not have it.
+    #[cfg(feature = "paranoid")]
+    pub(super) fn rows_of(&self, base: &Base) -> BTreeMap<TableId, u64> {
+        let count = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().rows).sum::<u64>();
+        let rows = |&table: &TableId| {
+            let based = self.base.tables.get(&table);
+            let based = based.map_or(0, |base| count(&base.sorted) + base.merged().map(|s| s.meta().rows).sum::<u64>());
+            let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
+            let attached: u64 = attached.map(|(_, segments)| count(segments)).sum();
+            (table, based + attached + self.tails.get(&table).map_or(0, TailTable::rows))
+        };
+        base.tables.keys().filter(|&&table| self.catalog.by_id(table).is_some()).map(rows).collect()
+    }
+
+    /// The version and the least organised stage that a statement must read.
+    pub(super) fn choose(&self, want: &Want, now: Duration) -> Result<(Version, Stage)> {
+        let complete =
+            |stage| want.tables.iter().map(|&table| self.watermark(table, stage)).min().unwrap_or(self.visible);
+        if let Some(version) = want.exactly {
+            if version > self.visible {
+                return Err(Error::internal(format!(
+                    "snapshot {version} is above the visible version {}",
+                    self.visible
+                )));
+            }
+            let stage = [Stage::Merged, Stage::Sorted].into_iter().find(|&stage| complete(stage) >= version);
+            return Ok((version, stage.unwrap_or(Stage::Ingested)));
+        }
+        let fresh = match want.freshness {
+            Freshness::Within(age) => self.times.required(now, age),
+            Freshness::Merged => Version(0),
+        };
+        let required = fresh.max(want.at_least);
+        if required > self.visible {
+            return Err(Error::new(ErrorKind::Internal, format!("version {required} is not visible yet")));
+        }
+        for stage in [Stage::Merged, Stage::Sorted] {
+            let version = complete(stage);
+            if version >= required {
+                return Ok((version, stage));
+            }
+        }
+        Ok((self.visible, Stage::Ingested))
+    }
+
+    /// The version through which `stage` holds all rows of a table.
+    pub(super) fn watermark(&self, table: TableId, stage: Stage) -> Version {
+        let first_in_tail = self.tails.get(&table).and_then(|tail| tail.first_above(self.base.through));
+        let sorted = first_in_tail.map_or(self.visible, |first| Version(first.0 - 1));
+        match stage {
+            Stage::Ingested => self.visible,
+            Stage::Sorted => sorted,
+            Stage::Merged => {
+                let attached =
+                    |(_, loads): &(&Version, &Vec<(TableId, _)>)| loads.iter().any(|(owner, _)| *owner == table);
+                let attached = self.attached.iter().find(attached).map(|(version, _)| Version(version.0 - 1));
+                let merged = self.base.tables.get(&table).map_or(sorted, |base| base.merged_through(sorted));
+                merged.min(attached.unwrap_or(merged))
+            }
+        }
+    }
+
+    pub(super) fn read_table(&self, entry: &Arc<TableEntry>, version: Version, stage: Stage) -> TableRead {
+        let table = entry.def.id;
+        let mut segments = Vec::new();
+        let mut add = |segment: &Arc<Segment>| {
+            let meta = segment.meta();
+            if meta.min_version <= version {
+                let through = (meta.max_version > version).then_some(version);
+                segments.push(SegmentRead { segment: Arc::clone(segment), through });
+            }
+        };
+        let base: Option<&TableBase> = self.base.tables.get(&table);
+        base.iter().flat_map(|base| base.merged()).for_each(&mut add);
+        if stage < Stage::Merged {
+            base.iter().flat_map(|base| &base.sorted).for_each(&mut add);
+            let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
+            attached.flat_map(|(_, segments)| segments).for_each(&mut add);
+        }
+        let mut tail = Vec::new();
+        if stage == Stage::Ingested
+            && let Some(rows) = self.tails.get(&table)
+        {
+            tail.extend(rows.read(self.base.through, version).into_iter().map(TailRead::of_run));
+        }
+        TableRead { entry: Arc::clone(entry), dictionaries: None, segments, tail }
+    }
+}
