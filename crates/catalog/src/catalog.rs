@@ -199,7 +199,15 @@ impl Catalog {
         let hint = match near.as_slice() {
             [] if self.by_name.is_empty() => "there are no tables yet; CREATE TABLE makes one".to_owned(),
             [] => "SHOW TABLES lists the tables".to_owned(),
-            near => format!("did you mean '{}'?", near.join("' or '")),
+            near => {
+                // As it is to be written: names in other letters than small ones are in double quotes.
+                let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+                let quoted = |name: &String| match name.chars().all(is_plain) {
+                    true => format!("'{name}'"),
+                    false => format!("\"{}\"", name.replace('"', "\"\"")),
+                };
+                format!("did you mean {}?", near.iter().map(quoted).collect::<Vec<_>>().join(" or "))
+            }
         };
         Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")).with_hint(hint)
     }

@@ -8,7 +8,7 @@
 //! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
-use crate::quoting::{identifier, literal};
+use crate::quoting::{identifier, literal, user_table};
 use crate::shell::{Answer, Connection, HowArgs};
 use crate::{Cli, say, say_error};
 use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer, infer_stream};
@@ -30,8 +30,9 @@ use std::time::{Duration, Instant};
 )]
 pub struct LoadArgs {
     /// DIR TABLE FILE..., and with --host TABLE FILE...: the data directory, created if it does not exist, or the URL of a server;
-    /// the table, created if it does not exist; files of this machine and quoted patterns ('data/**/*.parquet'), loaded together in
-    /// the order of their names, or - for standard input.
+    /// the table, created if it does not exist, named as in SQL (Sales and public.sales are sales; '"Sales"', with double quotes
+    /// that the shell leaves, is Sales); files of this machine and quoted patterns ('data/**/*.parquet'), loaded together in the
+    /// order of their names, or - for standard input.
     #[arg(required = true, value_name = "DIR TABLE FILE")]
     words: Vec<OsString>,
     #[command(flatten)]
@@ -63,7 +64,8 @@ pub struct LoadArgs {
     /// Where skipped rows go [default: FILE.rejects; TABLE.rejects beside the first of several files].
     #[arg(long, value_name = "FILE")]
     rejects: Option<String>,
-    /// Loads in batches of so many rows, each atomic; run again to resume [default: one batch].
+    /// Loads in batches of so many rows, each atomic; run again to resume, where options for a new table are not applied [default:
+    /// one batch].
     #[arg(long, value_name = "ROWS")]
     batch_rows: Option<u64>,
     /// For a new table: its dimensions, such as 'place(country, city); time(sold_at: year, month, day)'.
@@ -153,7 +155,7 @@ impl LoadArgs {
             }
             several => Source::Several(several.to_vec()),
         };
-        Ok(Named { place, table: table.clone(), source })
+        Ok(Named { place, table: user_table(table)?, source })
     }
 
     /// What is said about a new table, as WITH takes it.
@@ -195,11 +197,8 @@ struct Load {
 impl Load {
     async fn run(&self, options: CopyOptions) -> Result<()> {
         let columns = self.columns().await?;
-        if let Some((name, _)) = self.with.first().filter(|_| !columns.is_empty()) {
-            return Err(Error::new(
-                ErrorKind::InvalidDefinition,
-                format!("table '{}' exists; --{name} is for new tables", self.table),
-            ));
+        if !columns.is_empty() {
+            self.new_tables_only(&options)?;
         }
         let (found, streams) = look_at(&self.source, &options).await?;
         let copy = match columns.as_slice() {
@@ -226,10 +225,39 @@ impl Load {
         let rate = |seconds: f64| format!("{seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
         say(&format!("{tag} in {}, durable and sorted\n", rate(start.elapsed().as_secs_f64())))?;
         if self.is_merged {
-            self.connection.sql("CALL alluvia.merge()").await?;
+            self.merge().await?;
             say(&format!("merged after {}\n", rate(start.elapsed().as_secs_f64())))?;
         }
         Ok(())
+    }
+
+    /// What is said about a new table, while there is one of this name, is refused. In batches it is not applied: the same command
+    /// may have made the table, and goes on.
+    fn new_tables_only(&self, options: &CopyOptions) -> Result<()> {
+        for (name, _) in &self.with {
+            if options.batch_rows.is_none() {
+                return Err(Error::new(
+                    ErrorKind::InvalidDefinition,
+                    format!("table '{}' exists; --{name} is for new tables", self.table),
+                ));
+            }
+            eprintln!("NOTICE: table '{}' exists: --{name} is not applied", self.table);
+        }
+        Ok(())
+    }
+
+    /// Waits until all rows are merged; Ctrl-C ends the wait.
+    async fn merge(&self) -> Result<()> {
+        let merged = self.connection.cancellable(self.connection.sql("CALL alluvia.merge()")).await;
+        merged.map(drop).map_err(|error| {
+            if error.kind() == ErrorKind::Cancelled {
+                // At once: closing a directory waits for the merge that is under way.
+                eprintln!(
+                    "NOTICE: the rows are loaded; merging is not waited for, and goes on in the background while the database is open"
+                );
+            }
+            error.at("merging")
+        })
     }
 
     /// The columns of the table; none if there is no such table.

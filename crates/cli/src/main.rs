@@ -1,6 +1,7 @@
 //! `alluvia`: the command line.
 //!
-//! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage.
+//! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage;
+//! 130 Ctrl-C ended the demo.
 #![allow(clippy::disallowed_methods)] // at this edge the machine's files and clocks are meant
 
 mod cancel;

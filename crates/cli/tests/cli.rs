@@ -1,6 +1,8 @@
 //! The command line as users meet it: processes, pipes, exit codes.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+mod ending;
+mod loads;
 mod remote;
 mod tour;
 

@@ -9,6 +9,7 @@
 mod data_type;
 mod definition;
 mod ladder;
+mod mend;
 mod numbers;
 mod schema;
 mod show;

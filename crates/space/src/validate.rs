@@ -1,11 +1,12 @@
 //! Whether a definition is one: what a table must keep to, however it was made.
 //!
-//! Messages name the dimension, level or column; hints show what would do. The parser of declarations relies on these checks,
-//! so each has one place.
+//! Messages name the dimension, level or column; hints show what would do, of the same dimension and columns (see `mend`), or say it
+//! in words. The parser of declarations relies on these checks, so each has one place.
 
 use crate::curve::{AXIS_BITS_MAX, KEY_BITS_MAX};
 use crate::data_type::{CHARS_MAX, PRECISION_MAX};
 use crate::dimensions::{DIMENSIONS_MAX, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of};
+use crate::mend::mended;
 use crate::schema::{Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::collections::HashSet;
@@ -93,22 +94,51 @@ pub(crate) fn dimensions(dimensions: &[Dimension], columns: &[Column]) -> Result
     }
     let mut names = HashSet::new();
     let mut bits_total = 0;
-    for checked in dimensions {
+    for (at, checked) in dimensions.iter().enumerate() {
         if checked.name.is_empty() {
             return Err(invalid("a dimension needs a name"));
         }
         if !names.insert(&checked.name) {
             return Err(invalid(format!("dimension {} is declared twice", checked.name))
-                .with_hint("give each dimension a name of its own: shipped(shipped_at: year, month)"));
+                .with_hint(other_name(checked, at, dimensions, columns)));
         }
-        dimension(checked, columns).map_err(|error| error.at(format!("dimension {}", checked.name)))?;
+        check(checked, columns)
+            .map_err(|error| hinted(error, checked, columns).at(format!("dimension {}", checked.name)))?;
         bits_total += checked.levels.iter().map(|level| u32::from(level.bits)).sum::<u32>();
     }
     assert!(bits_total <= KEY_BITS_MAX, "dimensions share out {bits_total} bits of a key");
     Ok(())
 }
 
-fn dimension(dimension: &Dimension, columns: &[Column]) -> Result<()> {
+/// The error with a hint that shows the dimension as it would be right, where that can be told.
+fn hinted(error: Error, wrong: &Dimension, columns: &[Column]) -> Error {
+    match mended(wrong, columns).filter(|_| error.kind() == ErrorKind::InvalidDefinition) {
+        Some(right) => error.with_hint(format!("write {right}")),
+        None => error,
+    }
+}
+
+/// What to do about a dimension, the one at `at`, whose name another one has.
+fn other_name(twice: &Dimension, at: usize, dimensions: &[Dimension], columns: &[Column]) -> String {
+    const OWN: &str = "give each dimension a name of its own";
+    let same = |other: &Dimension| {
+        let sources = |of: &Dimension| of.levels.iter().map(|level| level.source.clone()).collect::<Vec<_>>();
+        other.name == twice.name && other.range == twice.range && sources(other) == sources(twice)
+    };
+    if dimensions[..at].iter().any(same) {
+        return "leave one of them out".to_owned();
+    }
+    let name = (2..).map(|number| format!("{}_{number}", twice.name));
+    let free = name.take(DIMENSIONS_MAX).find(|name| dimensions.iter().all(|other| other.name != *name));
+    let renamed = free.map(|name| Dimension { name, ..twice.clone() });
+    match renamed.and_then(|renamed| mended(&renamed, columns)) {
+        Some(right) => format!("{OWN}: {right}"),
+        None => OWN.to_owned(),
+    }
+}
+
+/// Checks one dimension. Hints are in words, or of what its column's type takes.
+pub(crate) fn check(dimension: &Dimension, columns: &[Column]) -> Result<()> {
     let levels = &dimension.levels;
     let Some(first) = levels.first() else { return Err(invalid("it has no levels")) };
     if levels.len() > LEVELS_MAX {
@@ -149,7 +179,7 @@ fn columns_path(dimension: &Dimension, path: &[&Column]) -> Result<()> {
     for (at, column) in path.iter().enumerate() {
         if path[..at].iter().any(|above| above.id == column.id) {
             return Err(invalid(format!("column {} is in it twice", column.name))
-                .with_hint("name each column once, coarse to fine: store(country, state, city)"));
+                .with_hint("name each column once, coarse to fine"));
         }
     }
     no_range(dimension)
@@ -166,8 +196,10 @@ fn calendar(dimension: &Dimension, column: &Column) -> Result<()> {
     let name = &column.name;
     let type_name = column.data_type.sql_name();
     if !column.data_type.is_time() {
-        return Err(invalid(format!("column {name} is {type_name}, which has no calendar parts"))
-            .with_hint(format!("calendar parts are of a DATE or TIMESTAMP; for {name} write {}", example_of(column))));
+        return Err(invalid(format!("column {name} is {type_name}, which has no calendar parts")).with_hint(format!(
+            "calendar parts are of a DATE or TIMESTAMP; for {name} write {}",
+            example_of(&dimension.name, column)
+        )));
     }
     let units: Vec<_> = dimension
         .levels
@@ -175,28 +207,22 @@ fn calendar(dimension: &Dimension, column: &Column) -> Result<()> {
         .filter_map(|level| if let LevelSource::Calendar(_, unit) = level.source { Some(unit) } else { None })
         .collect();
     if let Some(pair) = units.windows(2).find(|pair| pair[0] >= pair[1]) {
-        let mut right = units.clone();
-        right.sort_unstable();
-        right.dedup();
-        let right = right.iter().map(|unit| unit.name()).collect::<Vec<_>>().join(", ");
         return Err(invalid(format!(
             "{} cannot stand below {}: levels go coarse to fine",
             pair[1].name(),
             pair[0].name()
         ))
-        .with_hint(format!("write {}({name}: {right})", dimension.name)));
+        .with_hint("name each part once, coarse to fine"));
     }
     if let Some(unit) = units.iter().find(|unit| unit.name() == "hour" || unit.name() == "minute")
         && column.data_type == DataType::Date
     {
         return Err(invalid(format!("column {name} is a DATE, which has no {}", unit.name()))
-            .with_hint(format!("write {}", example_of(column))));
+            .with_hint(format!("write {}", example_of(&dimension.name, column))));
     }
     match dimension.range {
         KeyRange::Learnt => Ok(()),
-        KeyRange::Linear { low, high } => {
-            linear(low, high, "write time(sold_at: year, month, day from 2020-01-01 to 2030-01-01)")
-        }
+        KeyRange::Linear { low, high } => linear(low, high),
         _ => Err(Error::internal("a calendar's range is linear")),
     }
 }
@@ -205,15 +231,14 @@ fn halved(dimension: &Dimension, column: &Column) -> Result<()> {
     let name = &column.name;
     if !column.data_type.is_number() {
         let message = format!("column {name} is {}, which cannot be cut in halves", column.data_type.sql_name());
-        return Err(
-            invalid(message).with_hint(format!("linear and quantiles are of numbers; write {}", example_of(column)))
-        );
+        let example = example_of(&dimension.name, column);
+        return Err(invalid(message).with_hint(format!("linear and quantiles are of numbers; write {example}")));
     }
     match &dimension.range {
         KeyRange::Learnt => nested_counts(dimension, HALVINGS_MAX, "halvings").map(drop),
         KeyRange::Linear { low, high } => {
             nested_counts(dimension, HALVINGS_MAX, "halvings")?;
-            linear(*low, *high, "write price(price: linear 0..1000)")
+            linear(*low, *high)
         }
         KeyRange::LearntQuantiles => nested_counts(dimension, QUANTILE_HALVINGS_MAX, "halvings").map(drop),
         KeyRange::Quantiles { cuts } => {
@@ -221,11 +246,11 @@ fn halved(dimension: &Dimension, column: &Column) -> Result<()> {
             let needed = (1usize << finest) - 1;
             if cuts.len() != needed {
                 return Err(invalid(format!("{finest} halvings need {needed} cut points, and it has {}", cuts.len()))
-                    .with_hint("leave the cut points out to learn them from the first rows: price(price: quantiles)"));
+                    .with_hint("leave the cut points out to learn them from the first rows"));
             }
             if !cuts.iter().all(|cut| cut.is_finite()) || !cuts.is_sorted() {
                 return Err(
-                    invalid("its cut points do not ascend").with_hint("write price(price: quantiles (1, 5, 25), 2)")
+                    invalid("its cut points do not ascend").with_hint("order them from the smallest to the largest")
                 );
             }
             Ok(())
@@ -234,11 +259,11 @@ fn halved(dimension: &Dimension, column: &Column) -> Result<()> {
     }
 }
 
-fn linear(low: f64, high: f64, right: &str) -> Result<()> {
+fn linear(low: f64, high: f64) -> Result<()> {
     if low < high && (high - low).is_finite() {
         return Ok(());
     }
-    Err(invalid("its range does not end after it begins").with_hint(right))
+    Err(invalid("its range does not end after it begins").with_hint("give the lower end first, or leave the range out"))
 }
 
 /// Halvings or bits ascend; returns the finest.
@@ -250,11 +275,12 @@ fn nested_counts(dimension: &Dimension, most: u8, what: &str) -> Result<u8> {
             continue;
         };
         if count > most {
-            return Err(invalid(format!("{count} {what} are too many; the most is {most}")));
+            return Err(invalid(format!("{count} {what} are too many; the most is {most}"))
+                .with_hint(format!("give at most {most}")));
         }
         if count <= above {
             return Err(invalid(format!("{count} {what} cannot stand below {above}: levels go coarse to fine"))
-                .with_hint(format!("let {what} ascend: 4, 8, 12")));
+                .with_hint(format!("let {what} ascend")));
         }
         above = count;
     }

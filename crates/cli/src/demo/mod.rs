@@ -3,21 +3,25 @@
 //! One task ingests durable batches as fast as it can; three sessions ask for the same aggregate with freshness 0 s, 5 s
 //! and 'merged'. Every second the screen shows the ingest rate, how far each stage is, and what each answer cost and
 //! how old it was. At the end everything is merged, the three answers must agree, and the process exits with 0.
+//!
+//! Invariant: Ctrl-C ends it wherever it is, with 130; a temporary directory is removed however it ends, once the database is closed.
 
 mod retail;
 mod screen;
 mod stream;
 
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use screen::{Asked, Screen};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stream::Feed;
+use tempfile::TempDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Args)]
 pub struct DemoArgs {
@@ -35,14 +39,48 @@ pub struct DemoArgs {
 /// The freshness settings that are compared.
 const FRESHNESS: [&str; 3] = ["0s", "5s", "merged"];
 
+/// The exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+/// How often, and how long apart, it is tried to remove the temporary directory.
+const REMOVE_TRIES: u32 = 40;
+const REMOVE_PAUSE: Duration = Duration::from_millis(50);
+
 pub async fn run(args: DemoArgs) -> Result<ExitCode> {
+    // First of all: until it is listened to, Ctrl-C ends the process where it is.
+    let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let scratch = tempfile::tempdir().map_err(|error| Error::io(std::env::temp_dir(), "making a folder in", &error))?;
     let dir = args.dir.clone().unwrap_or_else(|| scratch.path().join("demo"));
     println!("Alluvia demo: data directory {}", dir.display());
-    let db = Arc::new(Database::open_with(&dir, DatabaseOptions::default())?);
-    let feed = match &args.data {
-        None => Feed::retail(&db).await?,
-        Some(file) => Feed::file(&db, file).await?,
+    let ended = show(&args, &dir, &mut interrupt).await;
+    remove(scratch).await;
+    Ok(ended?.unwrap_or(ExitCode::from(INTERRUPTED)))
+}
+
+/// Removes the temporary directory. A statement that was stopped may write into it for another moment.
+async fn remove(scratch: TempDir) {
+    let path = scratch.path().to_owned();
+    for _ in 0..REMOVE_TRIES {
+        if std::fs::remove_dir_all(&path).is_ok() || !path.exists() {
+            return;
+        }
+        tokio::time::sleep(REMOVE_PAUSE).await;
+    }
+    eprintln!("NOTICE: {} could not be removed", path.display());
+}
+
+/// The demo in this directory; `None` if Ctrl-C ended it. The database is closed when it returns.
+async fn show(args: &DemoArgs, dir: &Path, interrupt: &mut Signal) -> Result<Option<ExitCode>> {
+    let db = Arc::new(Database::open_with(dir, DatabaseOptions::default())?);
+    let fed = async {
+        match &args.data {
+            None => Feed::retail(&db).await,
+            Some(file) => Feed::file(&db, file).await,
+        }
+    };
+    let feed = tokio::select! {
+        feed = fed => feed?,
+        _ = interrupt.recv() => return Ok(None),
     };
     println!("\n{};\n\nThe question, asked again and again while rows stream in:\n  {}\n", feed.create, feed.question);
 
@@ -51,22 +89,34 @@ pub async fn run(args: DemoArgs) -> Result<ExitCode> {
     let writer = tokio::spawn(feed.clone().write(db.session(), Arc::clone(&stop), Arc::clone(&ingested)));
     let askers: Vec<_> = FRESHNESS.map(|freshness| Asked::start(&db, freshness, &feed.question, &stop)).into();
     let start = Instant::now();
-    let mut screen = Screen::new();
-    while start.elapsed() < Duration::from_secs(args.seconds) {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        screen.show(&db, start.elapsed(), ingested.load(Ordering::Relaxed), &askers).await?;
-        if writer.is_finished() {
-            break;
+    let watched = async {
+        let mut screen = Screen::new();
+        while start.elapsed() < Duration::from_secs(args.seconds) && !writer.is_finished() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            screen.show(&db, start.elapsed(), ingested.load(Ordering::Relaxed), &askers).await?;
         }
-    }
+        Ok::<(), Error>(())
+    };
+    let watched = tokio::select! {
+        watched = watched => Some(watched),
+        _ = interrupt.recv() => None,
+    };
+    // Whatever has ended it: nobody works on the database when its directory goes.
     stop.store(true, Ordering::Relaxed);
-    writer.await.map_err(|error| Error::internal(format!("the demo's writer: {error}")))??;
+    let wrote = writer.await.map_err(|error| Error::internal(format!("the demo's writer: {error}")));
     let took = start.elapsed();
     let mut answered = Vec::new();
     for asker in askers {
-        answered.push(asker.finish().await?);
+        answered.push(asker.finish().await);
     }
-    summary(&db, &feed, took, ingested.load(Ordering::Relaxed), &answered).await
+    let Some(watched) = watched else { return Ok(None) };
+    watched?;
+    wrote??;
+    let answered: Vec<screen::Answered> = answered.into_iter().collect::<Result<_>>()?;
+    tokio::select! {
+        code = summary(&db, &feed, took, ingested.load(Ordering::Relaxed), &answered) => code.map(Some),
+        _ = interrupt.recv() => Ok(None),
+    }
 }
 
 /// Merges everything, asks once more at each freshness, and holds the answers against each other and the count of rows.

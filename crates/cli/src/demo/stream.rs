@@ -100,7 +100,12 @@ fn shape(columns: &[InferredColumn]) -> (String, String) {
     let time = of(&["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"]).next();
     let number = of(&["DOUBLE", "BIGINT", "INT", "REAL", "SMALLINT"]).next_back();
     let mut dimensions = texts.clone();
-    dimensions.extend(time.map(|time| format!("time({time}: year, month, day)")));
+    // A column may be called so, and be a dimension of that name.
+    let mut calendar = "time".to_owned();
+    while texts.contains(&calendar) {
+        calendar.push('_');
+    }
+    dimensions.extend(time.map(|time| format!("{calendar}({time}: year, month, day)")));
     let mut options = Vec::new();
     if !dimensions.is_empty() {
         options.push(format!("dimensions = '{}'", dimensions.join("; ").replace('\'', "''")));
@@ -136,4 +141,26 @@ pub async fn single(session: &Session, query: &str) -> Result<String> {
 pub async fn answer(session: &Session, query: &str) -> Result<String> {
     let batches = session.sql(query).await?.collect().await?;
     drawn(&batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calendar_has_a_name_that_no_other_dimension_has() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("rows.csv");
+        for (rows, dimensions) in [
+            ("date,city,v\n2026-11-21,Talca,1\n", "city; time(date: year, month, day)"),
+            ("date,time,city,v\n2026-11-21,noon,Talca,1\n", "time; city; time_(date: year, month, day)"),
+            ("date,time_,time,v\n2026-11-21,noon,late,1\n", "time_; time; time__(date: year, month, day)"),
+        ] {
+            std::fs::write(&file, rows).unwrap();
+            let source = Source::Files(file.display().to_string());
+            let inferred = infer(&source, &CopyOptions::default()).unwrap();
+            let with = format!(" WITH (dimensions = '{dimensions}', measures = 'v')");
+            assert_eq!(shape(&inferred.columns).0, with);
+        }
+    }
 }

@@ -84,6 +84,11 @@ impl Format {
     fn is_file(self) -> bool {
         matches!(self, Format::Arrow | Format::Parquet)
     }
+
+    /// As it is written on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// What the shell remembers between statements.
@@ -174,7 +179,7 @@ impl Shell {
                         format = other;
                         continue;
                     }
-                    Ok(Meta::Help | Meta::Timing | Meta::Progressive) => {
+                    Ok(Meta::Help | Meta::Timing(_) | Meta::Progressive(_) | Meta::ShowFormat) => {
                         written.admit(Format::Table)?;
                         continue;
                     }
@@ -258,18 +263,27 @@ impl Shell {
                 self.admit(Format::Table)?;
                 say(&format!("{}\n", meta::HELP))?;
             }
-            Meta::Timing => {
+            Meta::Timing(to) => {
                 self.admit(Format::Table)?;
-                self.timing = !self.timing;
+                self.timing = to.unwrap_or(!self.timing);
                 say(&format!("Timing is {}.\n", if self.timing { "on" } else { "off" }))?;
             }
-            Meta::Progressive => {
+            Meta::Progressive(to) => {
                 self.admit(Format::Table)?;
-                let switched = if self.connection.is_progressive().await { "off" } else { "on" };
+                let to = match to {
+                    Some(to) => to,
+                    None => !self.connection.is_progressive().await,
+                };
+                let switched = if to { "on" } else { "off" };
                 self.connection.sql(&format!("SET progressive = {switched}")).await?;
                 say(&format!("Progressive answers are {switched}.\n"))?;
             }
             Meta::Format(format) => self.format = format,
+            Meta::ShowFormat => {
+                self.admit(Format::Table)?;
+                let all: Vec<String> = Format::value_variants().iter().map(|format| format.name()).collect();
+                say(&format!("The format is {}, of {}.\n", self.format.name(), all.join(", ")))?;
+            }
             Meta::Sql(sql) => self.statements(&sql).await?,
             Meta::Copy(sql) => self.copy(&sql).await?,
         }

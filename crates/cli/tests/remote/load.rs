@@ -67,8 +67,10 @@ fn a_load_is_the_same_in_a_directory_and_at_a_server() {
         (vec!["pair", &missing], ""),
         (vec!["pair", &one_file, "--curve", "z"], ""),
         (vec!["pair", "-", "--batch-rows", "5"], "a,b\n1,x\n"),
-        (vec!["batches", &formats[0], "--batch-rows", "300"], ""),
-        (vec!["batches", &formats[0], "--batch-rows", "300"], ""),
+        (vec!["batches", &formats[0], "--batch-rows", "300", "--dimensions", "b"], ""),
+        (vec!["batches", &formats[0], "--batch-rows", "300", "--dimensions", "b"], ""),
+        (vec!["Batches", &formats[0], "--batch-rows", "300"], ""),
+        (vec!["alluvia.tables", &formats[0]], ""),
         (vec!["pair", &bad, "--batch-rows", "1"], ""),
         (vec!["pair", &bad, "--batch-rows", "1", "--on-error", "skip"], ""),
     ]);

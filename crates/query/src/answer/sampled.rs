@@ -262,7 +262,7 @@ fn columns_of(
 }
 
 fn is_exact(cell: &Interval) -> bool {
-    cell.kind == Kind::Exact || cell.lower == cell.upper
+    cell.kind == Kind::Exact
 }
 
 /// Up to this a double holds every whole number.

@@ -18,6 +18,7 @@ mod bytea;
 mod casts;
 mod constants;
 mod expressions;
+mod extremes;
 mod format;
 mod grouping_sets;
 mod literals;
@@ -51,10 +52,12 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, replaces `sum`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, replaces `sum`, `min` and `max`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;

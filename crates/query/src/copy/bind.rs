@@ -56,6 +56,11 @@ impl Wanted {
         Names { exact, folded }
     }
 
+    /// What is to be done about a field's name that no column of the table has.
+    pub(crate) fn unknown_hint(&self, table: &TableDef, name: &str) -> String {
+        unknown_hint(table, name, Some(self.how))
+    }
+
     /// For each field name of `file`, its column: by name, each column at most once. A name without a column is an error, or
     /// left out if the statement lists columns.
     pub(crate) fn by_name<'a>(
@@ -96,20 +101,22 @@ impl Names<'_> {
     }
 }
 
-/// Names a field that the table lacks, with near names, and with how columns are listed where they were not.
+/// Names a field that the table lacks, with what is to be done.
 fn no_such_column(table: &TableDef, name: &str, found_in: &str, how: Option<&str>) -> Error {
-    let error = Error::new(
-        ErrorKind::UndefinedColumn,
-        format!("table {} has no column {name}, which {found_in} names", table.name),
-    );
+    let message = format!("table {} has no column {name}, which {found_in} names", table.name);
+    Error::new(ErrorKind::UndefinedColumn, message).with_hint(unknown_hint(table, name, how))
+}
+
+/// Names near to one that the table lacks, and how columns are listed where they were not.
+fn unknown_hint(table: &TableDef, name: &str, how: Option<&str>) -> String {
     let columns = || table.columns.iter().map(|column| column.name.as_str());
     let near = near_names(name, columns()).join(" or ");
-    error.with_hint(match (near.as_str(), how) {
+    match (near.as_str(), how) {
         ("", Some(how)) => format!("list the columns to load: {how}"),
         ("", None) => format!("the table's columns are {}", columns().collect::<Vec<&str>>().join(", ")),
         (near, Some(how)) => format!("did you mean {near}? Or list the columns to load: {how}"),
         (near, None) => format!("did you mean {near}?"),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -274,6 +274,7 @@ impl ColumnarInput {
             column: Some(column.name.clone()),
             kind: bad.bad.kind(),
             reason: bad.bad.describe(&bad.shown, &column.sql_type()),
+            hint: None,
             raw: raw_row(shares, bad.row),
         }
     }

@@ -12,7 +12,7 @@
 use crate::copy::bind::Wanted;
 use crate::copy::options::{Dialect, Header, OnError};
 use crate::copy::parallel;
-use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, line_ends};
+use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, check_line_ends, line_ends};
 use crate::copy::rows::{Part, Place, TextRows};
 use crate::session::progress::CancelToken;
 use alluvia_space::{DataType, TableDef};
@@ -40,6 +40,7 @@ impl CsvInput {
     ) -> Result<()> {
         let mut blocks = Blocks::new(text, name, self.dialect.cut(), BLOCK_BYTES);
         let Some(mut first) = blocks.next()? else { return Ok(()) };
+        check_line_ends(&first.bytes, self.dialect.cut(), name)?;
         let columns = self.take_header(&mut first, name)?;
         let columns = &columns;
         let mut first = Some(first);
@@ -273,6 +274,16 @@ mod tests {
         csv.read(std::io::Cursor::new(bytes), "f.csv", &CancelToken::new(), collect).unwrap();
         let want = (Place::Line(1), Some("c".to_owned()), "'\u{fffd}x' is not valid UTF-8".to_owned());
         assert_eq!(reasons, [want]);
+    }
+
+    #[test]
+    fn lines_that_end_with_carriage_returns_alone_are_refused() {
+        let csv = input("a INT, b TEXT", &[], &skip());
+        let error = read(&csv, "a,b\r1,x\r2,y\r").unwrap_err();
+        assert!(error.message().starts_with("f.csv: its lines end with carriage returns alone"), "{error}");
+        assert_eq!(error.hint(), Some(r"turn them into line feeds first, for example with tr '\r' '\n'"));
+        assert_eq!(read(&csv, "1,\"x\ry\"").unwrap().0, [["1", "x\ry"]]);
+        assert_eq!(read(&csv, "a,b\r\n1,x\r\n2,y").unwrap().0, [["1", "x"], ["2", "y"]]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
 use crate::copy::peeked::Sampled;
-use crate::copy::records::{Blocks, Cut};
+use crate::copy::records::{Blocks, Cut, check_line_ends};
 use crate::copy::roots::Roots;
 use crate::copy::statement::Source;
 use crate::copy::values::{parse_bool, parse_date, parse_f64, parse_i64, parse_timestamp};
@@ -140,7 +140,9 @@ pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &Copy
 fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<Vec<u8>> {
     let name = sampled.name();
     let text = open_text(sampled.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
-    Ok(Blocks::new(text, &name, cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default())
+    let sample = Blocks::new(text, &name, cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default();
+    check_line_ends(&sample, cut, &name)?;
+    Ok(sample)
 }
 
 fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
@@ -481,6 +483,8 @@ mod tests {
     fn nothing_to_look_at_is_an_error() {
         assert!(inferred_with(&[("f.csv", b"")], &CopyOptions::default()).is_err());
         assert!(inferred_with(&[("f.json", b"[1]\n")], &CopyOptions::default()).is_err());
+        let returns = inferred_with(&[("f.csv", b"a,b\r1,x\r2,y\r")], &CopyOptions::default()).unwrap_err();
+        assert!(returns.message().contains("carriage returns alone"), "{returns}");
         assert_eq!(infer(&Source::Stdin, &CopyOptions::default()).unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }

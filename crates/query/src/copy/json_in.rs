@@ -11,8 +11,8 @@ use crate::copy::json_scan::{Members, NotJson, Value, resolve};
 use crate::copy::options::OnError;
 use crate::copy::parallel;
 use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut};
-use crate::copy::rows::{Part, Place, TextRows};
-use crate::copy::values::shown;
+use crate::copy::rows::{Part, Place, TextRows, Wrong};
+use crate::copy::values::{Bad, shown, shown_around};
 use crate::session::progress::CancelToken;
 use alluvia_space::{DataType, TableDef};
 use alluvia_types::Result;
@@ -71,7 +71,7 @@ impl Parser<'_> {
                 true => true,
                 false => match self.object(text) {
                     Ok(()) => self.rows.end_row(place, text),
-                    Err(reason) => self.rows.end_malformed(place, reason, text),
+                    Err(wrong) => self.rows.end_malformed(place, wrong, text),
                 },
             };
             if !go_on {
@@ -84,9 +84,9 @@ impl Parser<'_> {
     }
 
     /// Sets the columns of one row, or says why the line is bad as a whole.
-    fn object(&mut self, text: &[u8]) -> Result<(), String> {
-        if std::str::from_utf8(text).is_err() {
-            return Err(format!("{} is not valid UTF-8", shown(text)));
+    fn object(&mut self, text: &[u8]) -> Result<(), Wrong> {
+        if let Err(bad) = std::str::from_utf8(text) {
+            return Err(self.not_utf8(text, bad.valid_up_to()));
         }
         let mut members = Members::new(text);
         let mut position = 0;
@@ -94,16 +94,43 @@ impl Parser<'_> {
             let column = self.column_of(position, key);
             position += 1;
             match column {
-                Some(column) if self.rows.is_set(column) => return Err(format!("key {} comes twice", shown(key))),
+                Some(column) if self.rows.is_set(column) => {
+                    return Err(format!("key {} comes twice", shown(key)).into());
+                }
                 Some(column) => self.set(column, value),
                 None if self.input.wanted.listed => {}
                 None => {
-                    let table = &self.input.table.name;
-                    return Err(format!("key {} is no column of table {table}", shown(&resolve(key))));
+                    let (table, key) = (&self.input.table, resolve(key));
+                    let reason = format!("key {} is no column of table {}", shown(&key), table.name);
+                    let hint = self.input.wanted.unknown_hint(table, &String::from_utf8_lossy(&key));
+                    return Err(Wrong { hint: Some(hint), ..Wrong::from(reason) });
                 }
             }
         }
         Ok(())
+    }
+
+    /// What is wrong with a line that is UTF-8 up to the byte `at` alone: which key's value, or what else it is in.
+    fn not_utf8(&self, text: &[u8], at: usize) -> Wrong {
+        let wrong = |reason: String| Wrong { kind: Bad::Utf8.kind(), ..Wrong::from(reason) };
+        let first_bad = |bytes: &[u8]| std::str::from_utf8(bytes).err().map(|bad| bad.valid_up_to());
+        let mut members = Members::new(text);
+        // Everything before the byte is sound: the first part that is not has it.
+        while let Ok(Some((key, value))) = members.next() {
+            if let Some(at) = first_bad(key) {
+                return wrong(format!("key {} is not valid UTF-8", shown_around(key, at)));
+            }
+            let (Value::Plain(bytes) | Value::String(bytes) | Value::Nested(bytes)) = value else { continue };
+            if let Some(at) = first_bad(bytes) {
+                let reason = format!("{} is not valid UTF-8", shown_around(bytes, at));
+                let column = std::str::from_utf8(&resolve(key)).ok().and_then(|name| self.names.find(name));
+                return match column {
+                    Some(_) => Wrong { column, ..wrong(reason) },
+                    None => wrong(format!("key {}: {reason}", shown(&resolve(key)))),
+                };
+            }
+        }
+        wrong(format!("{} is not valid UTF-8 at byte {}", shown_around(text, at), at + 1))
     }
 
     fn column_of(&mut self, position: usize, key: &[u8]) -> Option<usize> {
@@ -147,25 +174,31 @@ fn whole_number(text: &[u8]) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
 }
 
-fn not_json(wrong: NotJson) -> String {
-    format!("not JSON: expected {} at character {}", wrong.expected, wrong.at)
+fn not_json(wrong: NotJson) -> Wrong {
+    format!("not JSON: expected {} at character {}", wrong.expected, wrong.at).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::copy::testing::{row_texts, table};
+    use alluvia_types::{Error, ErrorKind};
 
     fn read(columns: &str, listed: &[&str], text: &str) -> (Vec<Vec<String>>, Vec<String>) {
+        let (rows, rejects) = read_bytes(columns, listed, text.as_bytes());
+        (rows, rejects.iter().map(|error| error.message().to_owned()).collect())
+    }
+
+    fn read_bytes(columns: &str, listed: &[&str], text: &[u8]) -> (Vec<Vec<String>>, Vec<Error>) {
         let table = table(columns);
         let listed: Vec<String> = listed.iter().map(|name| (*name).to_owned()).collect();
         let wanted = Wanted::new(&table, &listed).unwrap();
         let input = JsonInput { table, wanted, on_error: OnError::Skip };
         let (mut rows, mut rejects) = (Vec::new(), Vec::new());
-        let text = std::io::Cursor::new(text.as_bytes().to_vec());
+        let text = std::io::Cursor::new(text.to_vec());
         let collect = |part: Part| {
             rows.extend(row_texts(&part.rows));
-            rejects.extend(part.rejects.iter().map(|reject| reject.refuse("f.json").message().to_owned()));
+            rejects.extend(part.rejects.iter().map(|reject| reject.refuse("f.json")));
             Ok(())
         };
         input.read(text, "f.json", &CancelToken::new(), collect).unwrap();
@@ -212,5 +245,38 @@ mod tests {
                 "f.json, line 9, column a: '[1]' is not a valid INT",
             ]
         );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_shown_with_their_column_or_place() {
+        let mut text = format!("{{\"a\": 1, \"b\": \"{}\u{1}end\"}}\n", "x".repeat(90)).into_bytes();
+        text.extend(
+            b"{\"q\": [\"\x01\"], \"a\": 1}\n{\"\x01b\": 1}\n{\"a\": \x01}\n{\"b\": {\"c\": \"\x01\"}}\n{\"a\": 4}\n",
+        );
+        let bad: Vec<u8> = text.iter().map(|byte| if *byte == 1 { 0xff } else { *byte }).collect();
+        let (rows, rejects) = read_bytes("a INT, b TEXT", &[], &bad);
+        assert_eq!(rows, [["4", "NULL"]]);
+        assert!(rejects.iter().all(|error| error.kind() == ErrorKind::Encoding), "{rejects:?}");
+        let found: Vec<&str> = rejects.iter().map(|error| error.message()).collect();
+        assert_eq!(
+            found,
+            [
+                "f.json, line 1, column b: '…xxxxxxxxxxxxxxxxxxxx\u{fffd}end' is not valid UTF-8",
+                "f.json, line 2: key 'q': '[\"\u{fffd}\"]' is not valid UTF-8",
+                "f.json, line 3: key '\u{fffd}b' is not valid UTF-8",
+                "f.json, line 4: '{\"a\": \u{fffd}}' is not valid UTF-8 at byte 7",
+                "f.json, line 5, column b: '{\"c\": \"\u{fffd}\"}' is not valid UTF-8",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_has_near_names() {
+        let hint = |text: &str| read_bytes("a INT, b TEXT", &[], text.as_bytes()).1[0].hint().map(str::to_owned);
+        let list = "COPY table (a, b, ...) FROM ...";
+        let near = format!("did you mean b? Or list the columns to load: {list}");
+        assert_eq!(hint("{\"bb\": \"x\"}"), Some(near));
+        assert_eq!(hint("{\"xyzzy\": 1}"), Some(format!("list the columns to load: {list}")));
+        assert_eq!(hint("{\"a\": \"x\"}"), None, "to correct the file is the load's to say");
     }
 }

@@ -316,14 +316,16 @@ impl Committer {
         Ok(())
     }
 
-    /// Says what was loaded before the bad row, and what to do.
+    /// Says what was loaded before the bad row, and what to do; first what the row itself asks for.
     fn refusal(&self, error: Error) -> Error {
+        let own = error.hint().map(str::to_owned);
         if self.sequence == 1 {
-            return error.with_hint(self.hints.bad_row);
+            return error.with_hint(own.as_deref().unwrap_or(self.hints.bad_row));
         }
+        let own = own.map(|hint| format!("{hint}; ")).unwrap_or_default();
         let rows = (self.sequence - 1).saturating_mul(self.batch_rows.unwrap_or(1));
         error.with_hint(format!(
-            "the first {rows} rows are loaded; the same statement with ON_ERROR skip loads all other good rows (a corrected file \
+            "{own}the first {rows} rows are loaded; the same statement with ON_ERROR skip loads all other good rows (a corrected file \
              counts as a new one, and is loaded from its beginning)"
         ))
     }

@@ -37,7 +37,13 @@ impl Format {
             "arrow" | "ipc" | "feather" => Ok(Format::Arrow),
             "text" => Ok(Format::Text),
             "binary" => Ok(Format::Binary),
-            _ => Err(bad_value("FORMAT", name, "csv, ndjson, parquet, arrow").with_hint(did_you_mean(name, &NAMES))),
+            _ => {
+                let error = bad_value("FORMAT", name, &NAMES.join(", "));
+                Err(match near_names(name, NAMES).as_slice() {
+                    [] => error,
+                    near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
+                })
+            }
         }
     }
 
@@ -209,8 +215,8 @@ impl CopyOptions {
             }
             "HEADER" => {
                 self.header = match value.map(|value| value.to_ascii_lowercase()).as_deref() {
-                    None | Some("true" | "on" | "1" | "match") => Header::Yes,
-                    Some("false" | "off" | "0") => Header::No,
+                    None | Some("true" | "on" | "yes" | "1" | "match") => Header::Yes,
+                    Some("false" | "off" | "no" | "0") => Header::No,
                     Some("auto") => Header::Auto,
                     Some(other) => return Err(bad_value("HEADER", other, "true, false, auto")),
                 }
@@ -455,6 +461,11 @@ mod tests {
         ] {
             assert_eq!(options(&[(name, Some(value))]).unwrap_err().kind(), ErrorKind::InvalidSetting, "{name}");
         }
+        let xml = options(&[("FORMAT", Some("xml"))]).unwrap_err();
+        let takes = "COPY option FORMAT cannot be 'xml': it takes csv, ndjson, parquet, arrow, json, text, binary";
+        assert_eq!((xml.message(), xml.hint()), (takes, None));
+        let header = |value| options(&[("HEADER", Some(value))]).unwrap().header;
+        assert_eq!((header("Yes"), header("no")), (Header::Yes, Header::No));
         assert!(options(&[("DELIMITER", None)]).is_err());
         assert_eq!(options(&[("DELIMITER", Some("\\t"))]).unwrap().delimiter, Some(b'\t'));
     }

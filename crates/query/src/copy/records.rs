@@ -1,7 +1,8 @@
 //! Text cut into records: the CSV state machine, and blocks of whole records for parallel parsing.
 //!
 //! Invariants:
-//! - A quote means something only as the first byte of a field; elsewhere it is a character. So is a lone carriage return.
+//! - A quote means something only as the first byte of a field; elsewhere it is a character. So is a lone carriage return; a CSV
+//!   file that has no other line ends is refused.
 //! - Cutting and parsing use the same scanner: a block never ends inside a record.
 //! - A record longer than [`RECORD_BYTES_MAX`] is refused with its line: otherwise one unclosed quote would read a whole file
 //!   into memory.
@@ -70,6 +71,9 @@ impl<R: Read> Blocks<R> {
                 return Ok(None);
             }
             if self.kept.len() >= RECORD_BYTES_MAX {
+                if ends_in_returns(&self.kept, self.cut) {
+                    return Err(returns_alone(&self.name));
+                }
                 let message = format!(
                     "{}, line {}: a record of more than {} MiB begins here",
                     self.name,
@@ -90,6 +94,47 @@ impl<R: Read> Blocks<R> {
         self.ended |= read.map_err(|error| Error::io(&self.name, "reading", &error))? < missing;
         Ok(())
     }
+}
+
+/// Refuses a CSV file of which `first` are the first records, all of them one, as its lines end with carriage returns alone: it would be
+/// read as one row.
+pub(crate) fn check_line_ends(first: &[u8], cut: Cut, name: &str) -> Result<()> {
+    match cut {
+        Cut::Csv { .. } if ends_in_returns(first, cut) => Err(returns_alone(name)),
+        _ => Ok(()),
+    }
+}
+
+fn returns_alone(name: &str) -> Error {
+    let message = format!("{name}: its lines end with carriage returns alone (as of an old Mac), which are not read");
+    Error::new(ErrorKind::InvalidValue, message)
+        .with_hint(r"turn them into line feeds first, for example with tr '\r' '\n'")
+}
+
+/// Whether, outside of quotes, a carriage return goes before something, and there is no line feed.
+fn ends_in_returns(bytes: &[u8], cut: Cut) -> bool {
+    let Cut::Csv { delimiter, quote, escape } = cut else {
+        return memchr(b'\n', bytes).is_none() && memchr(b'\r', bytes).is_some_and(|at| at + 1 < bytes.len());
+    };
+    let mut scanner = Scanner::new(delimiter, quote, escape);
+    let (mut at, mut begins_field, mut found) = (0, true, false);
+    while let Some(&byte) = bytes.get(at) {
+        if begins_field && byte == quote {
+            let Some(after) = scanner.quoted_field(bytes, at + 1) else { return false };
+            // Where fields are is not asked here.
+            scanner.fields.clear();
+            scanner.scratch.clear();
+            (at, begins_field) = (after, false);
+            continue;
+        }
+        if byte == b'\n' {
+            return false;
+        }
+        found |= byte == b'\r' && at + 1 < bytes.len();
+        begins_field = byte == delimiter || byte == b'\r';
+        at += 1;
+    }
+    found
 }
 
 /// Line ends in `bytes`.
@@ -342,6 +387,28 @@ mod tests {
         assert_eq!(blocks.next().unwrap().unwrap().bytes, b"a,b\n");
         let error = blocks.next().unwrap_err();
         assert!(error.message().starts_with("f.csv, line 2:"), "{error}");
+    }
+
+    #[test]
+    fn line_ends_of_old_macs_are_told_from_others() {
+        let refused = |text: &str| {
+            let cut = Cut::Csv { delimiter: b',', quote: b'"', escape: b'"' };
+            check_line_ends(text.as_bytes(), cut, "f.csv").err().map(|error| error.message().to_owned())
+        };
+        let message = "f.csv: its lines end with carriage returns alone (as of an old Mac), which are not read";
+        for text in ["a,b,c\r1,x,1\r2,y,2\r", "a\r1", "\"a\",\"x\ny\"\r\"1\",\"2\"\r"] {
+            assert_eq!(refused(text).as_deref(), Some(message), "{text:?}");
+        }
+        for text in
+            ["", "a,b", "a,b\r", "a,b\r\n1,2\r\n", "a,b\r\n1,2", "a\rb,c\n1,2", "\"a\rb\",c", "a,\"b\rc", "\r\n"]
+        {
+            assert_eq!(refused(text), None, "{text:?}");
+        }
+        for cut in [Cut::Lines, Cut::Csv { delimiter: b',', quote: b'"', escape: b'"' }] {
+            let endless = std::io::Read::chain(&b"a,b"[..], std::io::repeat(b'\r'));
+            let mut blocks = Blocks::new(endless, "f.csv", cut, 1 << 20);
+            assert_eq!(blocks.next().unwrap_err().message(), message);
+        }
     }
 
     proptest! {

@@ -41,6 +41,8 @@ pub(crate) struct Reject {
     pub(crate) kind: ErrorKind,
     /// What is wrong, without the place.
     pub(crate) reason: String,
+    /// What is to be done about it, where that is more than to correct the file.
+    pub(crate) hint: Option<String>,
     /// The record as it is in the file; JSON for a row of a Parquet or Arrow file.
     pub(crate) raw: Vec<u8>,
 }
@@ -49,7 +51,28 @@ impl Reject {
     /// The error that refuses a whole load because of this row; what is to be done depends on how the rows came.
     pub(crate) fn refuse(&self, file: &str) -> Error {
         let column = self.column.as_ref().map(|column| format!(", column {column}")).unwrap_or_default();
-        Error::new(self.kind, format!("{file}, {}{column}: {}", self.place, self.reason))
+        let error = Error::new(self.kind, format!("{file}, {}{column}: {}", self.place, self.reason));
+        match &self.hint {
+            Some(hint) => error.with_hint(hint.as_str()),
+            None => error,
+        }
+    }
+}
+
+/// What is wrong with a record, in other ways than that a value does not fit its column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Wrong {
+    /// The table's column that it is about; `None` for the record as a whole.
+    pub(crate) column: Option<usize>,
+    pub(crate) kind: ErrorKind,
+    pub(crate) reason: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl From<String> for Wrong {
+    /// Of the record as a whole, with nothing to say but the reason.
+    fn from(reason: String) -> Wrong {
+        Wrong { column: None, kind: ErrorKind::InvalidValue, reason, hint: None }
     }
 }
 
@@ -144,6 +167,7 @@ impl TextRows {
                     column: Some(column.name.clone()),
                     kind: bad.kind(),
                     reason,
+                    hint: None,
                     raw: raw.to_vec(),
                 })
             }
@@ -151,7 +175,8 @@ impl TextRows {
     }
 
     /// Ends the current row as bad as a whole, whatever was set. Whether reading should go on.
-    pub(crate) fn end_malformed(&mut self, place: Place, reason: String, raw: &[u8]) -> bool {
+    pub(crate) fn end_malformed(&mut self, place: Place, wrong: impl Into<Wrong>, raw: &[u8]) -> bool {
+        let wrong: Wrong = wrong.into();
         for column in 0..self.builders.len() {
             if !self.is_set(column) {
                 self.builders[column].append_null();
@@ -160,7 +185,15 @@ impl TextRows {
         }
         self.bad_now = None;
         self.next_row();
-        self.reject(Reject { place, column: None, kind: ErrorKind::InvalidValue, reason, raw: raw.to_vec() })
+        let column = wrong.column.map(|column| self.table.columns[column].name.clone());
+        self.reject(Reject {
+            place,
+            column,
+            kind: wrong.kind,
+            reason: wrong.reason,
+            hint: wrong.hint,
+            raw: raw.to_vec(),
+        })
     }
 
     fn next_row(&mut self) {

@@ -76,6 +76,17 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     out
 }
 
+/// As [`shown`], but never without the byte at `at`, up to which `bytes` is UTF-8: what is far before it is left out.
+pub(crate) fn shown_around(bytes: &[u8], at: usize) -> String {
+    const BEFORE: usize = 20;
+    if at <= 2 * BEFORE {
+        return shown(bytes);
+    }
+    let is_inside = |byte: &&u8| (**byte & 0xc0) == 0x80;
+    let start = at - BEFORE + bytes[at - BEFORE..at].iter().take_while(is_inside).count();
+    shown(&bytes[start..]).replacen('\'', "'…", 1)
+}
+
 /// `t`, `true`, `y`, `yes`, `on`, `1` and their opposites, in any case.
 pub(crate) fn parse_bool(text: &[u8]) -> Result<bool, Bad> {
     let text = text.trim_ascii();
@@ -449,6 +460,11 @@ mod tests {
     fn shown_escapes_and_shortens() {
         assert_eq!(shown(b"a\tb\xff"), "'a\\tb\u{fffd}'");
         assert_eq!(shown("ä".repeat(99).as_bytes()).chars().count(), 63);
+        let far = [&b"x".repeat(50)[..], "ä".repeat(20).as_bytes(), b"\xffend"].concat();
+        assert_eq!(shown_around(&far, 90), format!("'…{}\u{fffd}end'", "ä".repeat(10)));
+        let odd = [&b"x".repeat(50)[..], "ä".repeat(20).as_bytes(), b"x\xff"].concat();
+        assert_eq!(shown_around(&odd, 91), format!("'…{}x\u{fffd}'", "ä".repeat(9)), "no character is cut");
+        assert_eq!(shown_around(b"a\xffb", 1), "'a\u{fffd}b'");
     }
 
     proptest! {

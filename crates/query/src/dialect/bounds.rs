@@ -11,6 +11,10 @@ use std::collections::HashMap;
 
 /// Subqueries in expressions, one inside the other. Each level doubles the time that planning takes (0.3 s at 14).
 const SUBQUERIES_MAX: usize = 12;
+/// Common table expressions that are defined one inside the other. DataFusion looks for tables in each of them twice (0.2 s at 14).
+const WITHS_MAX: usize = 12;
+/// Calls of functions, one as an argument of the other. Planning takes time with the square of their number, or worse (2.3 s for 200).
+const CALLS_MAX: usize = 128;
 /// Items of one SELECT, as in PostgreSQL. Planning compares each with all.
 const ITEMS_MAX: usize = 1_664;
 /// Window calls of a statement; planning takes time with the square of their number (0.5 s for 200, 20 s for 800).
@@ -31,6 +35,8 @@ const SET_EXPRESSIONS_MAX: usize = 1 << 18;
 pub(super) struct Bounds {
     /// Subqueries in expressions that are open.
     subqueries: usize,
+    /// Calls of functions that are open.
+    calls: usize,
     /// Calls with OVER so far.
     windows: usize,
     /// Queries that are open, one inside the other.
@@ -45,6 +51,8 @@ struct OpenQuery {
     known: HashMap<String, usize>,
     /// Its own so far.
     tables: usize,
+    /// In how many common table expressions it stands, itself included.
+    withs: usize,
 }
 
 /// Which query it is.
@@ -62,6 +70,15 @@ impl Bounds {
                 return Err(Error::new(ErrorKind::Syntax, message).with_hint("write them as joins, or in WITH"));
             }
         }
+        if matches!(expr, Expr::Function(_)) {
+            self.calls += 1;
+            if self.calls > CALLS_MAX {
+                let message = format!("calls of functions are nested more than {CALLS_MAX} deep");
+                return Err(
+                    Error::new(ErrorKind::Syntax, message).with_hint("compute a part of it in a subquery in FROM")
+                );
+            }
+        }
         if matches!(expr, Expr::Function(function) if function.over.is_some()) {
             self.windows += 1;
             if self.windows > WINDOWS_MAX {
@@ -75,13 +92,24 @@ impl Bounds {
     /// An expression ends.
     pub(super) fn leave(&mut self, expr: &Expr) {
         self.subqueries -= usize::from(is_subquery(expr));
+        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
     }
 
     /// A query begins; its common table expressions come before its body.
-    pub(super) fn enter_query(&mut self, query: &Query) {
+    pub(super) fn enter_query(&mut self, query: &Query) -> Result<()> {
+        let withs = self.queries.last().map_or(0, |outer| {
+            let is_expression = outer.expressions.iter().any(|(place, _)| *place == place_of(query));
+            outer.withs + usize::from(is_expression)
+        });
+        if withs > WITHS_MAX {
+            let message = format!("WITH is nested more than {WITHS_MAX} deep in WITH");
+            return Err(Error::new(ErrorKind::Syntax, message)
+                .with_hint("define one after the other: WITH a AS (...), b AS (...)"));
+        }
         let expressions = query.with.iter().flat_map(|with| &with.cte_tables);
         let expressions = expressions.map(|cte| (place_of(&cte.query), name_of(&cte.alias.name))).collect();
-        self.queries.push(OpenQuery { expressions, known: HashMap::new(), tables: 0 });
+        self.queries.push(OpenQuery { expressions, known: HashMap::new(), tables: 0, withs });
+        Ok(())
     }
 
     /// A table, or a common table expression, is read.
@@ -196,6 +224,22 @@ mod tests {
         assert_eq!(parse(&nested(13)).unwrap_err().kind(), ErrorKind::Syntax);
         let beside = vec!["EXISTS (SELECT 1)"; 100].join(" AND ");
         assert!(parse(&format!("SELECT {beside}")).is_ok());
+    }
+
+    #[test]
+    fn with_inside_of_with_and_calls_inside_of_calls_are_bounded() {
+        let withs =
+            |depth: usize| format!("{}SELECT 1 AS x{}", "WITH a AS (".repeat(depth), ") SELECT * FROM a".repeat(depth));
+        assert!(parse(&withs(12)).is_ok());
+        assert!(refused(&withs(13)).contains("nested more than 12 deep in WITH"));
+        assert!(refused(&withs(100)).contains("nested more than 12 deep in WITH"));
+        let beside: Vec<String> =
+            (0..100).map(|at| format!("a{at} AS (WITH b AS (SELECT 1) SELECT * FROM b)")).collect();
+        assert!(parse(&format!("WITH {} SELECT * FROM a99", beside.join(", "))).is_ok());
+        let calls = |depth: usize| format!("SELECT {}x{} FROM t", "abs(".repeat(depth), ")".repeat(depth));
+        assert!(parse(&calls(128)).is_ok());
+        assert!(refused(&calls(129)).contains("nested more than 128 deep"));
+        assert!(parse(&format!("SELECT {} FROM t", numbered(500, |_| "abs(x)".to_owned()))).is_ok());
     }
 
     #[test]

@@ -137,7 +137,14 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
         _ => false,
     };
     let options = if parser.peek_token().token == Token::LParen && !starts_query(&parser.peek_nth_token(1).token) {
-        let options = parser.parse_utility_options().map_err(syntax)?;
+        let mut options = parser.parse_utility_options().map_err(syntax)?;
+        for option in &mut options {
+            let is_format = option.name.value.eq_ignore_ascii_case("format");
+            if let Some(named) = option.arg.as_mut().filter(|_| is_format) {
+                let format = explain_format(named.to_string().trim_matches(['\'', '"']))?;
+                *named = Expr::Identifier(ast::Ident::new(format.to_string()));
+            }
+        }
         ExplainStatementOptions::from_utility_options(&options).map_err(|error| match error {
             // "EXPLAIN option BUFFERS is not supported by ..."
             DataFusionError::NotImplemented(message) => {
@@ -150,17 +157,7 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
         let verbose = parser.parse_keyword(Keyword::VERBOSE);
         let format = if parser.parse_keyword(Keyword::FORMAT) {
             let _ = parser.consume_token(&Token::Eq);
-            let name = parser.next_token().token.to_string();
-            let format = match name.to_ascii_lowercase().as_str() {
-                "text" => Ok(ExplainFormat::Indent),
-                "json" => Ok(ExplainFormat::PostgresJSON),
-                other => ExplainFormat::from_str(other),
-            };
-            let wrong = |_| {
-                Error::new(ErrorKind::Syntax, format!("EXPLAIN has no format {name}"))
-                    .with_hint("formats are text, tree, json, graphviz")
-            };
-            Some(format.map_err(wrong)?)
+            Some(explain_format(&parser.next_token().token.to_string())?)
         } else {
             None
         };
@@ -182,6 +179,18 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
     }
     let query = checked(parser.parse_query().map_err(syntax)?)?;
     Ok(Kind::Explain { query, options })
+}
+
+/// The format that EXPLAIN is to have, by PostgreSQL's name or DataFusion's.
+fn explain_format(name: &str) -> Result<ExplainFormat> {
+    match name.to_ascii_lowercase().as_str() {
+        "text" => Ok(ExplainFormat::Indent),
+        "json" => Ok(ExplainFormat::PostgresJSON),
+        other => ExplainFormat::from_str(other).map_err(|_| {
+            Error::new(ErrorKind::Syntax, format!("EXPLAIN has no format {name}"))
+                .with_hint("formats are text, tree, json, graphviz")
+        }),
+    }
 }
 
 fn describe(parser: &mut Parser<'_>) -> Result<Kind> {
@@ -383,6 +392,32 @@ mod tests {
             assert!(matches!(&refused.kind, Kind::Refused(error) if error.message().contains(" AS OF")), "{form}");
         }
         assert!(matches!(one("SELECT version AS of FROM t").kind, Kind::Query(_)));
+    }
+
+    #[test]
+    fn explain_has_the_same_formats_in_brackets_and_without() {
+        let format_of = |sql: &str| match one(sql).kind {
+            Kind::Explain { options, .. } => options.format,
+            other => panic!("{other:?}"),
+        };
+        for (name, format) in [
+            ("text", ExplainFormat::Indent),
+            ("JSON", ExplainFormat::PostgresJSON),
+            ("tree", ExplainFormat::Tree),
+            ("graphviz", ExplainFormat::Graphviz),
+        ] {
+            for sql in [
+                format!("EXPLAIN FORMAT {name} SELECT 1"),
+                format!("EXPLAIN (FORMAT {name}) SELECT 1"),
+                format!("EXPLAIN (VERBOSE, FORMAT '{name}') SELECT 1"),
+            ] {
+                assert_eq!(format_of(&sql).as_ref(), Some(&format), "{sql}");
+            }
+        }
+        for sql in ["EXPLAIN FORMAT xml SELECT 1", "EXPLAIN (FORMAT xml) SELECT 1"] {
+            let error = parse(sql).unwrap_err();
+            assert_eq!(error.hint(), Some("formats are text, tree, json, graphviz"), "{sql}");
+        }
     }
 
     #[test]

@@ -185,7 +185,7 @@ impl Visitor for Ignored {
     }
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
-        self.bounds.enter_query(query);
+        or_break(self.bounds.enter_query(query))?;
         if let Some(lock) = query.locks.first() {
             return ControlFlow::Break(
                 not_supported(format!("SELECT ... {lock}"))

@@ -7,7 +7,7 @@
 use crate::copy::{Bad, parse_i64};
 use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
 use crate::dialect::not_supported;
-use crate::session::signatures::missing_form;
+use crate::session::signatures::{missing_form, with_sql_types};
 use crate::table::user_error;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -254,9 +254,11 @@ fn plan_error(message: &str) -> Error {
         return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
     }
     let types = ["coerc", "data type", "types ", "type mismatch", "cast", "argument type", "signature"];
-    let kind =
-        if types.iter().any(|word| lower.contains(word)) { ErrorKind::DatatypeMismatch } else { ErrorKind::Syntax };
-    Error::new(kind, text)
+    match types.iter().any(|word| lower.contains(word)) {
+        true => Error::new(ErrorKind::DatatypeMismatch, lower_first(&with_sql_types(&text)))
+            .with_hint("cast one side to the type of the other, as in CAST(x AS DOUBLE)"),
+        false => Error::new(ErrorKind::Syntax, text),
+    }
 }
 
 /// A column, or an expression of columns, that is neither grouped by nor inside of an aggregate.
@@ -310,7 +312,7 @@ fn cast_error(message: &str) -> Error {
         None => ["Can't cast value ", "Cannot cast to "].iter().any(|words| message.starts_with(words)),
     };
     let kind = if is_out_of_range { ErrorKind::OutOfRange } else { ErrorKind::InvalidText };
-    Error::new(kind, lower_first(message))
+    Error::new(kind, lower_first(&with_sql_types(message)))
 }
 
 fn exhausted(message: &str) -> Error {

@@ -138,6 +138,43 @@ fn class_name(text: &str) -> String {
     name.to_owned()
 }
 
+/// A message with the names of types that Arrow has and SQL has not, outside of quotes, as SQL has them.
+pub(super) fn with_sql_types(message: &str) -> String {
+    let mut told = String::with_capacity(message.len());
+    let (mut rest, mut is_quoted) = (message, false);
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let word = rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())].trim_end_matches('.');
+        let taken = match word {
+            "" => first.len_utf8(),
+            _ if is_quoted => word.len(),
+            _ => match arrow_type(rest, word) {
+                Some((data_type, len)) => {
+                    told += &sql_name(&data_type);
+                    rest = &rest[len..];
+                    continue;
+                }
+                None => word.len(),
+            },
+        };
+        is_quoted ^= matches!(first, '\'' | '"');
+        told += &rest[..taken];
+        rest = &rest[taken..];
+    }
+    told
+}
+
+/// The type of Arrow's that a text begins with, and how long its name is. What SQL has by the same name, and literals, are none.
+fn arrow_type(text: &str, word: &str) -> Option<(DataType, usize)> {
+    let is_arrows = word.ends_with("View") || word.ends_with(|c: char| c.is_ascii_digit()) || word == "Timestamp";
+    let len = match text[word.len()..].strip_prefix('(') {
+        Some(inside) => word.len() + 1 + inside.find(')')? + 1,
+        None => word.len(),
+    };
+    let data_type = text[..len].parse::<DataType>().ok().filter(|_| is_arrows)?;
+    Some((data_type, len))
+}
+
 /// A type that is written as Arrow does, as SQL has it.
 fn type_name(text: &str) -> String {
     text.parse::<DataType>().map_or_else(|_| text.to_uppercase(), |data_type| sql_name(&data_type))
@@ -202,6 +239,22 @@ mod tests {
         let many: Vec<String> = (1..9).map(|count| format!("h({})", vec!["Int64"; count].join(", "))).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(told(&unmatched("x", "h(Utf8)", &many)).1.contains(", ...: cast"));
+    }
+
+    #[test]
+    fn types_of_arrow_are_told_as_sql_has_them_outside_of_quotes() {
+        for (message, told) in [
+            ("Cannot coerce Utf8View + Int64 to valid types", "Cannot coerce TEXT + BIGINT to valid types"),
+            ("of Timestamp(µs, \"UTC\"), of Date32.", "of TIMESTAMP WITH TIME ZONE, of DATE."),
+            ("Decimal128(10, 2) and List(Utf8)", "DECIMAL(10, 2) and List(TEXT)"),
+            (
+                "Cannot cast string 'Int64 é' to value of Int64 type",
+                "Cannot cast string 'Int64 é' to value of BIGINT type",
+            ),
+            ("n.a - Int64(1), a.Int32, sha256, Null … x1.", "n.a - Int64(1), a.Int32, sha256, Null … x1."),
+        ] {
+            assert_eq!(with_sql_types(message), told);
+        }
     }
 
     #[test]

@@ -28,8 +28,8 @@ impl Session {
                         .with_hint("SET max_error = 0.01, or give --max-error"));
                 };
                 let Some(ready) = self.ready(&run, query, &statement.hints).await? else {
-                    return Err(Error::new(ErrorKind::NotSupported, "this statement is never estimated").with_hint(
-                        "samples answer count, sum and avg over one table with dimensions, with conditions on levels",
+                    return Err(Error::new(ErrorKind::NotSupported, "only statements that the index answers without a plan can be verified").with_hint(
+                        "write count, sum and avg over one table with dimensions, with conditions that compare levels with plain constants",
                     ));
                 };
                 let (kept, threads) = (Arc::clone(self.engine.kept()), run.settings.threads);

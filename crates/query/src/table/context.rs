@@ -346,7 +346,7 @@ impl fmt::Display for SampleUsed {
         let share = 100.0 * self.rows_drawn as f64 / self.rows_cut.max(1) as f64;
         write!(
             f,
-            "sample of rungs {}: {} of {} rows drawn ({share:.2} %), interval of look {} of {} planned, relative error at most {:.6} at confidence {}",
+            "sample of rungs {}: {} of {} rows drawn ({share:.2} %), interval of look {} of {} planned, relative error at most {:.6}, each at confidence {}",
             self.rungs(),
             self.rows_drawn,
             self.rows_cut,

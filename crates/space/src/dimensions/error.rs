@@ -21,6 +21,8 @@ pub(super) fn example(columns: &[Column]) -> String {
     let mut parts = Vec::new();
     match texts.as_slice() {
         [] => {}
+        // Not by the name of another one below.
+        [one] if matches!(one.as_str(), "time" | "size") => parts.push(format!("place({one})")),
         [one] => parts.push(one.clone()),
         path => parts.push(format!("place({})", path.join(", "))),
     }
@@ -29,18 +31,18 @@ pub(super) fn example(columns: &[Column]) -> String {
         parts.extend(numbers.iter().map(|number| format!("size({number}: linear)")));
     }
     if parts.is_empty() {
-        parts.push("store(country, state, city); time(sold_at: year, month, day)".into());
+        parts.extend(columns.first().map(|column| identifier(&column.name)));
     }
     format!("dimensions = '{}'", parts.join("; ").replace('\'', "''"))
 }
 
-/// How dimensions can be made of a column of this type.
-pub(crate) fn example_of(column: &Column) -> String {
-    let name = identifier(&column.name);
+/// How a dimension of this name can be made of a column of its type.
+pub(crate) fn example_of(dimension: &str, column: &Column) -> String {
+    let (own, of) = (identifier(dimension), identifier(&column.name));
     match column.data_type {
-        DataType::Date => format!("time({name}: year, month, day)"),
-        DataType::Timestamp | DataType::TimestampTz => format!("time({name}: year, month, day, hour)"),
-        _ if column.data_type.is_number() => format!("{name}({name}: linear) or {name}({name}: hash)"),
-        _ => format!("{name} or {name}({name}: hash)"),
+        DataType::Date => format!("{own}({of}: year, month, day)"),
+        DataType::Timestamp | DataType::TimestampTz => format!("{own}({of}: year, month, day, hour)"),
+        _ if column.data_type.is_number() => format!("{own}({of}: linear) or {own}({of}: hash)"),
+        _ => format!("{own}({of}) or {own}({of}: hash)"),
     }
 }

@@ -71,19 +71,27 @@ pub fn parse_measures(text: &str, columns: &[Column]) -> Result<Vec<ColumnId>> {
                 }
                 measures.push(id);
             }
-            other => return Err(measures_error("a column", &other)),
+            other => return Err(measures_error("a column", &other, columns)),
         }
         match lexer.next()? {
             Token::End => return Ok(measures),
             Token::Symbol(',') => {}
-            other => return Err(measures_error("a comma", &other)),
+            other => return Err(measures_error("a comma", &other, columns)),
         }
     }
 }
 
-fn measures_error(expected: &str, found: &Token) -> Error {
-    Error::new(ErrorKind::InvalidDefinition, format!("measures: expected {expected}, found {found}"))
-        .with_hint("write measures = 'price, quantity': columns, separated by commas")
+fn measures_error(expected: &str, found: &Token, columns: &[Column]) -> Error {
+    let numbers = columns.iter().filter(|column| column.data_type.is_number()).take(2);
+    let ids: Vec<ColumnId> = numbers.map(|column| column.id).collect();
+    let hint = match ids.as_slice() {
+        [] => "measures are columns of numbers, separated by commas".to_owned(),
+        ids => format!(
+            "measures are columns of numbers, separated by commas: write for instance measures = '{}'",
+            show_names(ids, columns).replace('\'', "''")
+        ),
+    };
+    Error::new(ErrorKind::InvalidDefinition, format!("measures: expected {expected}, found {found}")).with_hint(hint)
 }
 
 /// The name of a level: its column's, the calendar part's, or the column's with halvings or bits (`price_8`). After a

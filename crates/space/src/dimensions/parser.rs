@@ -4,10 +4,12 @@
 //! Invariant: a hint never shows a declaration that is refused itself. Where a mistake has an obvious mend (a near name, a sign that
 //! is missing), the mended dimension is read, too, and shown if it is right.
 
-use super::error::{example, wrong};
+use super::error::{example, example_of, wrong};
 use super::lexer::{Lexer, Token};
 use super::show::identifier;
-use super::{DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, bits, level, when};
+use super::{
+    DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, QUANTILE_HALVINGS_MAX, bits, level, when,
+};
 use crate::definition::undefined_column;
 use crate::schema::{CalendarUnit, Column, DataType, Dimension, KeyRange, LevelSource};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
@@ -193,43 +195,67 @@ impl Parser<'_> {
         }
     }
 
-    /// `2020-01-01 to 2030-01-01`.
+    /// `2020-01-01 to 2030-01-01`, after the `from` that is the last token.
     fn span(&mut self, column: ColumnId) -> Result<KeyRange> {
-        let low = self.moment(column)?;
+        let is_date = self.columns.iter().any(|known| known.id == column && known.data_type == DataType::Date);
+        self.fixed = Some(self.with_span(is_date));
+        let low = self.moment(is_date)?;
         match self.take()? {
             Token::Name(word) if word == "to" => {}
             other => {
                 let message = format!("expected to after the first moment, found {other}");
                 return Err(Error::new(ErrorKind::InvalidDefinition, message)
-                    .with_hint("write time(sold_at: year, month, day from 2020-01-01 to 2030-01-01)"));
+                    .with_hint("a span is written from 2020-01-01 to 2030-01-01"));
             }
         }
-        let high = self.moment(column)?;
+        let high = self.moment(is_date)?;
+        self.fixed = None;
         Ok(KeyRange::Linear { low, high })
     }
 
-    /// A moment in the column's own unit.
-    fn moment(&mut self, column: ColumnId) -> Result<f64> {
+    /// The dimension up to its `from`, with the span that is meant to follow, or else one for instance.
+    fn with_span(&self, is_date: bool) -> String {
+        let begun = self.begun[..self.begun.len() - self.lexer.rest().len()].trim_end();
+        let mut lexer = self.lexer.clone();
+        let low = meant_moment(lexer.moment(), is_date);
+        let high = match lexer.next() {
+            Ok(Token::Name(word)) if word == "to" => meant_moment(lexer.moment(), is_date),
+            _ => None,
+        };
+        match (low, high) {
+            (Some(low), Some(high)) => format!("{begun} {low} to {high})"),
+            _ => format!("{begun} 2020-01-01 to 2030-01-01)"),
+        }
+    }
+
+    /// A moment in the column's own unit: that of a DATE, or of a timestamp.
+    fn moment(&mut self, is_date: bool) -> Result<f64> {
         let text = self.lexer.moment();
-        let is_date = self.columns.iter().any(|known| known.id == column && known.data_type == DataType::Date);
-        let wrong = |what| {
+        let wrong = |what, forms| {
             Error::new(ErrorKind::InvalidDefinition, format!("{text:?} is not a {what}"))
-                .with_hint("write time(sold_at: year, month, day from 2020-01-01 to 2030-01-01)")
+                .with_hint(format!("it is written {forms}"))
         };
         const DAY: i64 = 86_400_000_000;
         match when::parse(text) {
             Some(micros) if !is_date => Ok(micros as f64),
             Some(micros) if micros % DAY == 0 => Ok((micros / DAY) as f64),
-            _ => Err(wrong(if is_date { "date" } else { "date or timestamp" })),
+            _ if is_date => Err(wrong("date", "2020-01-01")),
+            _ => Err(wrong("date or timestamp", "2020-01-01 or 2020-01-01 12:30:00")),
         }
     }
 
     fn linear(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
         let mut range = KeyRange::Learnt;
-        let of = self.columns.iter().find(|known| known.id == column).map_or("", |column| &column.name);
-        let (own, of) = (identifier(&name), identifier(of));
-        let hint =
-            format!("write {own}({of}: linear 0..1000), or {own}({of}: linear) to learn the range from the first rows");
+        let hint = match self.columns.iter().find(|known| known.id == column) {
+            Some(of) if of.data_type.is_number() => {
+                let (own, of) = (identifier(&name), identifier(&of.name));
+                format!(
+                    "write {own}({of}: linear 0..1000), or {own}({of}: linear) to learn the range from the first rows"
+                )
+            }
+            Some(of) => format!("linear is of numbers; write {}", example_of(&name, of)),
+            None => format!("write for instance {}", example(self.columns)),
+        };
         let hinted = |error: Error| error.with_hint(hint.as_str());
         if let Token::Number(low) = self.lexer.peek().map_err(hinted)? {
             self.take()?;
@@ -243,7 +269,7 @@ impl Parser<'_> {
                 other => return Err(wrong(format!("expected a number after {low}.., found {other}"))),
             };
         }
-        let levels = self.halvings(column)?;
+        let levels = self.halvings(column, HALVINGS_MAX)?;
         Ok(self.finish(name, levels, range))
     }
 
@@ -265,18 +291,18 @@ impl Parser<'_> {
             }
             range = KeyRange::Quantiles { cuts };
         }
-        let levels = self.halvings(column)?;
+        let levels = self.halvings(column, QUANTILE_HALVINGS_MAX)?;
         Ok(self.finish(name, levels, range))
     }
 
     /// `, 4, 8)` or only `)`.
-    fn halvings(&mut self, column: ColumnId) -> Result<Vec<LevelSource>> {
+    fn halvings(&mut self, column: ColumnId, most: u8) -> Result<Vec<LevelSource>> {
         let mut levels = Vec::new();
         loop {
             match self.take()? {
                 Token::Symbol(')') => break,
                 Token::Symbol(',') => {
-                    levels.push(LevelSource::Halved { column, halvings: self.small("halvings")? });
+                    levels.push(LevelSource::Halved { column, halvings: self.small("halvings", most)? });
                 }
                 other => return Err(self.wrong(format!("expected a comma or ), found {other}"))),
             }
@@ -298,7 +324,7 @@ impl Parser<'_> {
                 Token::Number(_) if levels.is_empty() => {}
                 other => return Err(self.wrong(format!("expected a comma or ) in hash, found {other}"))),
             }
-            levels.push(LevelSource::Hashed { column, bits: self.small("bits")? });
+            levels.push(LevelSource::Hashed { column, bits: self.small("bits", HALVINGS_MAX)? });
         }
         self.expect(')')?;
         if levels.is_empty() {
@@ -307,18 +333,18 @@ impl Parser<'_> {
         Ok(self.finish(name, levels, KeyRange::None))
     }
 
-    /// A count of halvings or bits.
-    fn small(&mut self, what: &str) -> Result<u8> {
-        match self.take()? {
-            Token::Number(count) if count.fract() == 0.0 && (1.0..=f64::from(HALVINGS_MAX)).contains(&count) => {
-                Ok(count as u8)
+    /// A count of halvings or bits, at most `most`.
+    fn small(&mut self, what: &str, most: u8) -> Result<u8> {
+        let found = self.take()?;
+        if let Token::Number(count) = found {
+            if count.fract() == 0.0 && (1.0..=f64::from(most)).contains(&count) {
+                return Ok(count as u8);
             }
-            other => Err(Error::new(
-                ErrorKind::InvalidDefinition,
-                format!("expected a count of {what} from 1 to {HALVINGS_MAX}, found {other}"),
-            )
-            .with_hint("n halvings make 2^n parts: price(price: linear 0..1000, 4, 8), user(user_id: hash 12)")),
+            self.fix_word(&count.round().clamp(1.0, f64::from(most)).to_string());
         }
+        let message = format!("expected a count of {what} from 1 to {most}, found {found}");
+        Err(Error::new(ErrorKind::InvalidDefinition, message)
+            .with_hint(format!("n {what} make 2^n parts; leave the count out for the default")))
     }
 
     /// A calendar part, of which the last token is the name.
@@ -379,6 +405,13 @@ impl Parser<'_> {
     fn wrong(&self, message: impl Into<String>) -> Error {
         wrong(message, self.columns)
     }
+}
+
+/// A moment as it is written, of a text that may lack its month and day, or have a time of day that a DATE has not.
+fn meant_moment(text: &str, is_date: bool) -> Option<String> {
+    let text = text.trim_matches('\'');
+    let text = if is_date { text.split([' ', 'T', 't']).next()? } else { text };
+    ["", "-01", "-01-01"].iter().map(|rest| format!("{text}{rest}")).find(|moment| when::parse(moment).is_some())
 }
 
 /// A dimension's text up to its end, as far as that can be told.

@@ -137,18 +137,18 @@ fn errors_say_which_part_and_show_a_right_one() {
             "t(sold_at: month, year)",
             "year cannot stand below month: levels go coarse to fine | write t(sold_at: year, month)",
         ),
-        ("t(born: day, hour)", "column born is a DATE, which has no hour | write time(born: year, month, day)"),
+        ("t(born: day, hour)", "column born is a DATE, which has no hour | write t(born: day)"),
         ("t(country: year)", "column country is TEXT, which has no calendar parts |"),
-        ("t(price: day)", "for price write price(price: linear)"),
+        ("t(price: day)", "for price write t(price: linear) or t(price: hash)"),
         ("p(country: linear)", "column country is TEXT, which cannot be cut in halves |"),
-        ("p(sold_at: linear)", "write time(sold_at: year, month, day, hour)"),
+        ("p(sold_at: linear)", "write p(sold_at: year, month, day, hour)"),
         ("p(price: linear 5, 8)", "expected .. after 5, found , | write p(price: linear 0..1000)"),
         ("p(price: linear 5..1)", "its range does not end after it begins"),
         ("p(price: linear -1.7e308..1.7e308)", "its range does not end"),
         ("p(price: linear 0..1e999)", "1e999 is not a number"),
         ("p(price: linear, 8, 4)", "4 halvings cannot stand below 8: levels go coarse to fine"),
         ("p(price: linear, 32)", "expected a count of halvings from 1 to 31, found 32"),
-        ("p(price: quantiles, 17)", "17 halvings are too many; the most is 16"),
+        ("p(price: quantiles, 17)", "expected a count of halvings from 1 to 16, found 17"),
         ("p(price: quantiles (1, 2), 2)", "2 halvings need 3 cut points, and it has 2"),
         ("p(price: quantiles (3, 2, 1), 2)", "its cut points do not ascend"),
         ("u(user_id: hash 0)", "expected a count of bits from 1 to 31, found 0"),
@@ -181,6 +181,65 @@ fn errors_say_which_part_and_show_a_right_one() {
         let error = refused(text);
         assert!(error.contains(part), "{text}: {error}");
     }
+}
+
+/// Every hint that shows a dimension shows one of the same name, of the table's own columns, that is accepted.
+#[test]
+fn hints_show_what_is_accepted() {
+    let declared = [("c", DataType::Text), ("p", DataType::Double), ("ts", DataType::Timestamp), ("d", DataType::Date)];
+    let column = |(id, (name, data_type)): (usize, &(&str, DataType))| Column {
+        id: ColumnId(id as u32),
+        name: (*name).into(),
+        storage_name: (*name).into(),
+        data_type: *data_type,
+        nullable: true,
+        chars_max: None,
+    };
+    let columns: Vec<Column> = declared.iter().enumerate().map(column).collect();
+    for (wrong, want) in [
+        ("p(p: linear 10..0)", "p(p: linear 0..10)"),
+        ("p(p: linear 10..0, 8, 4, 8)", "p(p: linear 0..10, 4, 8)"),
+        ("p(p: linear 5..5)", "p(p: linear) to learn the range from the first rows"),
+        ("p(p: linear -1.7e308..1.7e308, 3)", "p(p: linear, 3) to learn the range from the first rows"),
+        ("p(p: linear 5)", "p(p: linear 0..1000)"),
+        ("\"P Q\"(p: linear 3..2)", "\"P Q\"(p: linear 2..3)"),
+        ("t(ts: year from 2020 to 2021)", "t(ts: year from 2020-01-01 to 2021-01-01)"),
+        (
+            "t(ts: year, month from '2020-05' to 2021-01-01 12:30)",
+            "t(ts: year, month from 2020-05-01 to 2021-01-01 12:30)",
+        ),
+        ("t(d: year from 2020-01-01 12:00 to 2021-01-01)", "t(d: year from 2020-01-01 to 2021-01-01)"),
+        ("t(ts: day from yesterday to 2021)", "t(ts: day from 2020-01-01 to 2030-01-01)"),
+        ("t(ts: day from 2020-01-01)", "t(ts: day from 2020-01-01 to 2030-01-01)"),
+        ("t(ts: day from 2021-01-01 to 2020-01-01 06:00)", "t(ts: day from 2020-01-01 06:00 to 2021-01-01)"),
+        ("t(d: day, year from 2021-01-01 to 2020-01-01)", "t(d: year, day from 2020-01-01 to 2021-01-01)"),
+        ("t(d: year, hour)", "t(d: year, day)"),
+        ("p(p: quantiles (3, 1, 2), 2)", "p(p: quantiles (1, 2, 3), 2)"),
+        ("p(p: quantiles (1, 5, 25))", "p(p: quantiles (1, 5, 25), 2)"),
+        ("p(p: quantiles (1, 2), 1)", "p(p: quantiles, 1) to learn the range from the first rows"),
+        ("p(p: quantiles, 20)", "p(p: quantiles, 16)"),
+        ("p(p: linear, 40)", "p(p: linear, 31)"),
+        ("p(p: linear 0..1, 2.5)", "p(p: linear 0..1, 3)"),
+        ("c(c: hash 40)", "c(c: hash 31)"),
+        ("c(c: hash 8, 4)", "c(c: hash 4, 8)"),
+        ("c; a(c, p, c)", "a(c, p)"),
+        ("x(c, d); x(d: year)", "x_2(d: year)"),
+        ("x(p: year)", "x(p: linear) or x(p: hash)"),
+        ("x(c: linear)", "x(c) or x(c: hash)"),
+        ("x(ts: quantiles)", "x(ts: year, month, day, hour)"),
+        ("x(c: linear 5)", "x(c) or x(c: hash)"),
+    ] {
+        let error = parse(wrong, &columns).unwrap_err();
+        let hint = error.hint().unwrap_or_default();
+        assert!(hint.contains(want), "{wrong}: {error}, {hint}");
+        for shown in want.split(" to learn ").next().unwrap_or_default().split(" or ") {
+            assert!(parse(shown, &columns).is_ok(), "{wrong}: {shown}");
+        }
+    }
+    let hint = |wrong: &str| parse(wrong, &columns).unwrap_err().hint().map(str::to_owned);
+    assert_eq!(hint("c; c").as_deref(), Some("leave one of them out"));
+    let words = "n halvings make 2^n parts; leave the count out for the default";
+    assert_eq!(hint("p(p: linear, 40, 50)").as_deref(), Some(words), "no mend that is known is right");
 }
 
 #[test]

@@ -16,7 +16,8 @@
 //! correction. On skewed data this is too small just when the estimate is too small, since both miss the same large
 //! rows; that is why plain intervals undercover. (2) From the summary's sum of squares, as if which rows match did not
 //! depend on their values: this cannot miss large rows. Where (1) contradicts that, (2) is raised by how much more of the
-//! sum than of the rows matches.
+//! sum than of the rows matches, and never falls by it: of an average few rows that happen to be large and alike would vouch for
+//! each other.
 //!
 //! The shape of the interval: a count is taken for a binomial of the same variance (Korn and Graubard 1998, around
 //! Clopper and Pearson), a sum of values of one sign for k events of a like worth, k chosen to give the same variance
@@ -211,10 +212,13 @@ impl Moments {
         let drawn = self.yy - 2.0 * r * self.yi + r * r * self.ii - 2.0 * slope * (self.xy - r * self.xi)
             + slope * slope * self.xx;
         // If values do not decide what matches, x goes along with y as p, and with I not at all.
-        let matched = (self.share * excess).min(1.0);
-        let y = matched * self.known_x;
-        let model = matched * self.known_squares - y * y - 2.0 * r * y * (1.0 - self.share) + r * r * self.ii
-            - (2.0 * self.share - slope) * slope * self.model_xx;
+        let modelled = |excess: f64| {
+            let matched = (self.share * excess).min(1.0);
+            let y = matched * self.known_x;
+            matched * self.known_squares - y * y - 2.0 * r * y * (1.0 - self.share) + r * r * self.ii
+                - (2.0 * self.share - slope) * slope * self.model_xx
+        };
+        let model = modelled(1.0).max(modelled(excess));
         (
             self.factor * drawn.max(0.0),
             if self.known { self.factor * model.max(0.0) } else { self.factor * drawn.max(0.0) },
@@ -367,8 +371,10 @@ impl About<'_> {
         mean = (total.value + exact_sum) / counted;
         total = self.total(mean);
         mean = (total.value + exact_sum) / counted;
-        // Nothing drawn says nothing of the spread: rows that were missed may be any.
-        if self.frame.open.unread || self.is_unseen() || !mean.is_finite() {
+        // Nothing drawn says nothing of the spread, and neither do drawn values that are alike, without a summary: rows that were
+        // missed may be any.
+        let is_unspread = total.variance() <= 0.0 && self.moments().any(|pool| !pool.known);
+        if self.frame.open.unread || self.is_unseen() || is_unspread || !mean.is_finite() {
             return (mean, f64::NEG_INFINITY, f64::INFINITY);
         }
         let tail = self.alpha / 2.0;
@@ -433,6 +439,38 @@ mod tests {
         assert!(sum.upper > 600.0, "rows of the first stratum may match: {sum:?}");
         let avg = interval(Aggregate::Avg, &frame, &group, &plan);
         assert!(avg.lower < 100.0, "{avg:?}");
+    }
+
+    /// Rows of one draw that happen to be large, and alike, do not make an average sure.
+    #[test]
+    fn few_drawn_rows_never_make_an_average_sure() {
+        let values: Vec<f64> = (0..200_000).map(|i| f64::from(i * 7919 % 1000)).collect();
+        let known =
+            Known { sum: values.iter().sum(), squares: values.iter().map(|x| x * x).sum(), min: 0.0, max: 999.0 };
+        for sign in [1.0, -1.0] {
+            let known = Known { sum: sign * known.sum, ..known };
+            let known = if sign < 0.0 { Known { min: -999.0, max: 0.0, ..known } } else { known };
+            let mut pool = Stratum::new(values.len() as u64, Some(known));
+            values.iter().step_by(64).for_each(|x| pool.draw(sign * x));
+            let frame = Frame::new(vec![pool]);
+            for matches in 1..=4 {
+                for value in (1..1000).step_by(37) {
+                    let mut group = GroupSample::default();
+                    (0..matches).for_each(|_| group.add(0, sign * f64::from(value)));
+                    let avg = interval(Aggregate::Avg, &frame, &group, &Plan::new(2, 0.95));
+                    let sd = 288.0 / f64::from(matches).sqrt();
+                    assert!(avg.upper - avg.lower > sd, "{matches} of {value}: {avg:?}");
+                    assert!(avg.lower <= sign * 500.0 && sign * 500.0 <= avg.upper, "{matches} of {value}: {avg:?}");
+                }
+            }
+        }
+        // Without a summary nothing at all is known of the others.
+        let mut pool = Stratum::new(10_000, None);
+        (0..100).for_each(|_| pool.draw(7.0));
+        let mut group = GroupSample::default();
+        (0..3).for_each(|_| group.add(0, 7.0));
+        let avg = interval(Aggregate::Avg, &Frame::new(vec![pool]), &group, &Plan::new(2, 0.95));
+        assert!(avg.relative_error().is_infinite(), "{avg:?}");
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) enum Values {
     MostlyZero,
     /// Around 0.
     Normal,
+    /// Between 0 and 1.
+    Uniform,
 }
 
 /// Which rows match.
@@ -78,6 +80,7 @@ pub(super) fn world(values: Values, matching: Match, strata: usize, heavy: bool,
                         }
                     }
                     Values::Normal => rng.normal(),
+                    Values::Uniform => rng.unit(),
                 };
                 let share = match matching {
                     Match::Share(share) => share,
@@ -136,6 +139,7 @@ fn rng_above(values: Values, x: f64) -> bool {
         Values::LogNormal(_) => x > 1.0,
         Values::Pareto(shape) => x > 2f64.powf(1.0 / shape),
         Values::MostlyZero | Values::Normal => x > 0.0,
+        Values::Uniform => x > 0.5,
     }
 }
 
@@ -309,7 +313,7 @@ pub(super) fn measure(world: &World, plan: &Plan, draws: usize, rng: &mut Rng) -
 }
 
 /// Worlds of which the coverage is measured: values, match, strata, whether heavy rows are apart.
-const WORLDS: [(Values, Match, usize, bool); 17] = [
+const WORLDS: [(Values, Match, usize, bool); 20] = [
     (Values::LogNormal(1.0), Match::Share(0.005), 8, false),
     (Values::LogNormal(2.0), Match::Whales, 8, true),
     (Values::LogNormal(2.0), Match::Whales, 8, false),
@@ -327,6 +331,10 @@ const WORLDS: [(Values, Match, usize, bool); 17] = [
     (Values::MostlyZero, Match::Share(0.05), 8, true),
     (Values::MostlyZero, Match::Correlated(0.1), 8, false),
     (Values::Normal, Match::Share(0.5), 8, false),
+    // Of which a row or a few are drawn.
+    (Values::Uniform, Match::Share(0.0005), 8, false),
+    (Values::Uniform, Match::Share(0.003), 8, false),
+    (Values::LogNormal(1.0), Match::Share(0.0005), 8, false),
 ];
 
 /// `SIMULATION_DRAWS=2000 cargo test -p alluvia-tree simulation -- --nocapture` prints the table.

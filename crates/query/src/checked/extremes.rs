@@ -1,0 +1,245 @@
+//! `min` and `max` of floats in groups: an infinity is a value, and NaN the greatest, as in PostgreSQL. Everything else is DataFusion's.
+//!
+//! DataFusion 55.2 begins a group with the largest finite number, which the least of infinities is not above, and takes whatever cannot be
+//! compared, so that with NaN it matters which row comes first. Without groups it is right.
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, StatisticsArgs,
+};
+use std::mem::size_of;
+use std::sync::Arc;
+
+/// `min` or `max`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Extreme {
+    inner: Arc<AggregateUDF>,
+    is_least: bool,
+}
+
+impl Extreme {
+    /// `min`.
+    pub(super) fn least() -> Extreme {
+        Extreme { inner: min_udaf(), is_least: true }
+    }
+
+    /// `max`.
+    pub(super) fn greatest() -> Extreme {
+        Extreme { inner: max_udaf(), is_least: false }
+    }
+}
+
+impl AggregateUDFImpl for Extreme {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.inner.inner().return_type(arg_types)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.inner.inner().state_fields(args)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.inner.inner().accumulator(args)
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.inner.inner().create_sliding_accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        self.inner.inner().groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        match args.return_field.data_type() {
+            DataType::Float32 => Ok(Box::new(Groups::<Float32Type>::new(self.is_least))),
+            DataType::Float64 => Ok(Box::new(Groups::<Float64Type>::new(self.is_least))),
+            _ => self.inner.inner().create_groups_accumulator(args),
+        }
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.inner.inner().is_descending()
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.inner().order_sensitivity()
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.inner().coerce_types(arg_types)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.inner.inner().reverse_expr()
+    }
+
+    fn value_from_stats(&self, args: &StatisticsArgs) -> Option<ScalarValue> {
+        self.inner.inner().value_from_stats(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.inner().documentation()
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.inner.inner().set_monotonicity(data_type)
+    }
+}
+
+/// The extreme value of each group.
+#[derive(Debug)]
+struct Groups<T: ArrowPrimitiveType> {
+    values: Vec<T::Native>,
+    /// Whether a group has a value yet.
+    seen: Vec<bool>,
+    is_least: bool,
+}
+
+/// Whether `a` comes before `b`, where NaN comes last.
+fn is_below<N: PartialOrd>(a: &N, b: &N) -> bool {
+    let is_nan = |value: &N| value.partial_cmp(value).is_none();
+    a.partial_cmp(b).map_or_else(|| is_nan(b) && !is_nan(a), |order| order.is_lt())
+}
+
+impl<T: ArrowPrimitiveType> Groups<T> {
+    fn new(is_least: bool) -> Groups<T> {
+        Groups { values: Vec::new(), seen: Vec::new(), is_least }
+    }
+
+    fn take(&mut self, emit_to: EmitTo) -> PrimitiveArray<T> {
+        let (values, seen) = (emit_to.take_needed(&mut self.values), emit_to.take_needed(&mut self.seen));
+        PrimitiveArray::new(values.into(), Some(NullBuffer::from(seen)))
+    }
+}
+
+impl<T: ArrowPrimitiveType> GroupsAccumulator for Groups<T> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total_groups: usize,
+    ) -> Result<()> {
+        self.values.resize(total_groups, T::Native::default());
+        self.seen.resize(total_groups, false);
+        let values = values[0].as_primitive::<T>();
+        let is_plain = filter.is_none() && values.null_count() == 0;
+        for (at, (&group, value)) in groups.iter().zip(values.values()).enumerate() {
+            let is_in = |filter: &BooleanArray| filter.is_valid(at) && filter.value(at);
+            if !is_plain && (values.is_null(at) || !filter.is_none_or(is_in)) {
+                continue;
+            }
+            let held = &mut self.values[group];
+            let is_better = if self.is_least { is_below(value, held) } else { is_below(held, value) };
+            if is_better || !self.seen[group] {
+                *held = *value;
+                self.seen[group] = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<()> {
+        self.update_batch(values, groups, None, total_groups)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        Ok(Arc::new(self.take(emit_to)))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(vec![Arc::new(self.take(emit_to))])
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let values = values[0].as_primitive::<T>();
+        let taken = filter.map(|filter| {
+            let (taken, nulls) = filter.clone().into_parts();
+            NullBuffer::new(nulls.map_or(taken.clone(), |nulls| nulls.inner() & &taken))
+        });
+        let nulls = NullBuffer::union(values.nulls(), taken.as_ref());
+        Ok(vec![Arc::new(PrimitiveArray::<T>::new(values.values().clone(), nulls))])
+    }
+
+    fn size(&self) -> usize {
+        self.values.capacity() * size_of::<T::Native>() + self.seen.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Float64Array;
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = Option<f64>> {
+        prop_oneof![
+            Just(None),
+            Just(Some(f64::NAN)),
+            Just(Some(f64::INFINITY)),
+            Just(Some(f64::NEG_INFINITY)),
+            (-3i32..3).prop_map(|value| Some(f64::from(value))),
+        ]
+    }
+
+    /// Sorted as PostgreSQL sorts, the first or the last.
+    fn right(values: impl Iterator<Item = f64>, is_least: bool) -> Option<f64> {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(|a, b| a.is_nan().cmp(&b.is_nan()).then(a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal)));
+        if is_least { values.first().copied() } else { values.last().copied() }
+    }
+
+    proptest! {
+        #[test]
+        fn groups_have_the_first_or_the_last_in_postgresqls_order(
+            rows in prop::collection::vec((value(), 0usize..4, prop::option::of(any::<bool>())), 0..40),
+            split in 0usize..40,
+            is_least in any::<bool>(),
+            is_converted in any::<bool>(),
+        ) {
+            let split = split.min(rows.len());
+            let parts = |rows: &[(Option<f64>, usize, Option<bool>)]| {
+                let values: ArrayRef = Arc::new(rows.iter().map(|row| row.0).collect::<Float64Array>());
+                let groups: Vec<usize> = rows.iter().map(|row| row.1).collect();
+                (values, groups, rows.iter().map(|row| row.2).collect::<BooleanArray>())
+            };
+            let mut found = Groups::<Float64Type>::new(is_least);
+            let (values, groups, filter) = parts(&rows[..split]);
+            found.update_batch(&[values], &groups, Some(&filter), 4).unwrap();
+            let (values, groups, filter) = parts(&rows[split..]);
+            if is_converted {
+                let state = found.convert_to_state(&[values], Some(&filter)).unwrap();
+                found.merge_batch(&state, &groups, 4).unwrap();
+            } else {
+                let mut other = Groups::<Float64Type>::new(is_least);
+                other.update_batch(&[values], &groups, Some(&filter), 4).unwrap();
+                let state = other.state(EmitTo::All).unwrap();
+                found.merge_batch(&state, &[0, 1, 2, 3], 4).unwrap();
+            }
+            let first = found.evaluate(EmitTo::First(1)).unwrap();
+            let rest = found.evaluate(EmitTo::All).unwrap();
+            let found = arrow::compute::concat(&[&first, &rest]).unwrap();
+            for (group, found) in found.as_primitive::<Float64Type>().iter().enumerate() {
+                let of_group = rows.iter().filter(|row| row.1 == group && row.2 == Some(true)).filter_map(|row| row.0);
+                let right = right(of_group, is_least);
+                prop_assert_eq!(found.map(f64::to_bits), right.map(f64::to_bits));
+            }
+        }
+    }
+}
