@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A database with merged and sorted segments of two tables, and something in the log.
+/// A database with merged and sorted segments of two tables, none of them large enough for a ladder, and something in the log.
 fn database(dir: &Path) {
     // Nothing is organised but where it is asked for.
     let never = Duration::from_secs(3600);
@@ -29,7 +29,7 @@ fn database(dir: &Path) {
         for sql in [
             "CREATE TABLE one (a BIGINT, b TEXT) WITH (dimensions = 'b', measures = 'a')",
             "CREATE TABLE two (a BIGINT, b TEXT) WITH (dimensions = 'b')",
-            "INSERT INTO one SELECT value, 'text ' || value % 7 FROM generate_series(1, 20000)",
+            "INSERT INTO one SELECT value, 'text ' || value % 7 FROM generate_series(1, 12000)",
             "INSERT INTO two SELECT a, b FROM one WHERE a <= 100",
             "CALL alluvia.merge()",
             "INSERT INTO one VALUES (1, 'sorted')",
@@ -75,7 +75,7 @@ fn all_damage_is_listed_and_a_torn_end_is_none() {
     assert_eq!((&report.findings, &report.notices), (&Vec::<String>::new(), &Vec::<String>::new()));
     assert_eq!((report.tables, report.torn_log_bytes), (2, 0));
     let told = told.iter().filter(|what| what.starts_with("segment ")).count();
-    assert!(report.segments >= 3 && report.segments == told && report.rows >= 20_101, "{report:?}");
+    assert!(report.segments >= 3 && report.segments == told && report.rows >= 12_101, "{report:?}");
 
     // What a power loss leaves at the end of the log.
     let log = files(&dir.join("log"), ".log").pop().unwrap();

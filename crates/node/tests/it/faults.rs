@@ -1,7 +1,7 @@
 //! Failed fsyncs, full disks, damage: nothing acknowledged is lost, and what cannot go on says so.
 
 use crate::support::{self, contents, create, insert, open, rows};
-use alluvia_node::Database;
+use alluvia_node::{Core, Database};
 use alluvia_snapshot::{BatchKey, Durability, Memo, NewBatch, ProducerMark, Store};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, ManualClock, SystemClock};
@@ -53,7 +53,7 @@ async fn write_until_refused(db: &Arc<Database>, refusals_max: usize) -> (Vec<St
 }
 
 /// Stops the threads, which is a clean end, and opens the engine alone.
-fn reopened(db: Arc<Database>, disk: &Arc<FaultDisk>) -> alluvia_node::Core {
+fn reopened(db: Arc<Database>, disk: &Arc<FaultDisk>) -> Core {
     drop(Arc::into_inner(db).expect("nobody else has it"));
     open(disk, &Arc::new(ManualClock::default())).expect("opens again")
 }
@@ -254,6 +254,12 @@ fn segments(disk: &FaultDisk) -> Vec<PathBuf> {
     all.filter(|path| path.components().any(|part| part.as_os_str() == "segments")).collect()
 }
 
+/// Fills the log's file: what is written next wants space, and does not come to lie in zeros that are there.
+fn leave_no_room_in_the_log(core: &Core) {
+    let (table, _) = create(core, "filler").unwrap();
+    insert(core, &[(table, rows(&[(1, &"x".repeat(5000))]))]).unwrap();
+}
+
 #[test]
 fn a_load_that_finds_the_disk_full_leaves_no_segments() {
     let disk = FaultDisk::new();
@@ -261,6 +267,7 @@ fn a_load_that_finds_the_disk_full_leaves_no_segments() {
     let core = open(&disk, &clock).unwrap();
     let (table, _) = create(&core, "t").unwrap();
     insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
+    leave_no_room_in_the_log(&core);
     let segments = || segments(&disk);
     let many: Vec<(i64, &str)> = (100..400).map(|at| (at, ["red", "green"][at as usize % 2])).collect();
     let staged = || {
@@ -300,6 +307,7 @@ fn a_load_that_was_staged_and_is_not_committed_leaves_no_segments() {
     let core = open(&disk, &clock).unwrap();
     let (table, _) = create(&core, "t").unwrap();
     insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
+    leave_no_room_in_the_log(&core);
     let segments = || segments(&disk);
     let many: Vec<(i64, &str)> = (100..400).map(|at| (at, "many")).collect();
     let staged = || {

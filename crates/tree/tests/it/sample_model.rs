@@ -484,21 +484,6 @@ fn estimates_are_made_where_they_are_expected_to_cost_less() {
     assert!(sampled > 5 && exactly > 5, "{sampled} were sampled, {exactly} read in full");
 }
 
-/// A group of a handful of rows is in the answer whatever the seed.
-#[test]
-fn rare_groups_are_never_lost() {
-    let data = data(11, &[120_000], 3_000);
-    let question = question(&data, &[(ITEM, codes(1..2_000))], &[COUNTRY]);
-    let (keys, expected) = (keys(&data, &question), exact(&data, &question));
-    for seed in 0..8 {
-        let goals = [GOALS[0]];
-        let how = How { goals: &goals, max_error: 1e9, otherwise: Otherwise::Reached, seed: Some(seed) };
-        if let (Sampled::Estimates(found), _) = ask(&data, &question, &keys, &how) {
-            check_groups(&found, &expected);
-        }
-    }
-}
-
 /// Of more than 256 blocks nodes of nodes are looked at first. Scattered items leave all of them cut, and most of what lies below; countries
 /// are neighbours, so of theirs all are looked into.
 #[test]
