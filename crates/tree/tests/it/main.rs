@@ -10,7 +10,6 @@ mod mapped_model;
 mod mapping;
 mod or_boxes;
 mod passes;
-mod rare_groups;
 mod refine_model;
 mod round_trip;
 mod sample_model;
