@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 
 READERS = pathlib.Path(__file__).resolve().parent.parent / "crates" / "tree" / "tests" / "readers.py"
 
-# Rows of `many` stay below 65,536, where ladders begin: their rungs are files of rows that are there already.
+# Rows of `many` stay below 16,384, where ladders begin: their rungs are files of rows that are there already.
 SETUP = """
 CREATE TABLE trips (
   id BIGINT, kind TEXT, day DATE, at TIMESTAMP, seen TIMESTAMP WITH TIME ZONE, price DECIMAL(12, 2), ratio DOUBLE, ok BOOLEAN, raw BYTEA
@@ -35,12 +35,12 @@ INSERT INTO many SELECT value, value % 30000 - 15000, CASE WHEN value % 17 = 0 T
   CASE WHEN value % 11 = 0 THEN NULL ELSE 'kind ' || value % 13 END, repeat('note ', value % 9) || value,
   CAST(to_timestamp_seconds(1700000000 + value * 997) AS DATE) AS day, to_timestamp_seconds(1700000000 + value * 997),
   value / 100.0, value * 1000003, CASE WHEN value % 1000 = 0 THEN CAST('NaN' AS DOUBLE) ELSE value / 7.0 END, value / 3.0
-  FROM generate_series(1, 40000);
+  FROM generate_series(1, 12000);
 CALL alluvia.merge();
-INSERT INTO many (id, kind) VALUES (40001, 'sorted'), (40002, NULL);
+INSERT INTO many (id, kind) VALUES (12001, 'sorted'), (12002, NULL);
 CALL alluvia.flush();
 """
-ROWS = {"trips": 3, "many": 40_002}
+ROWS = {"trips": 3, "many": 12_002}
 
 
 def values(table: pa.Table) -> dict[str, list[object]]:
