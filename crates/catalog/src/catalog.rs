@@ -12,7 +12,7 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log unreadable.
 
 use crate::rights::{Rights, RightsChange};
-use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, sql_identifier};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
@@ -200,13 +200,12 @@ impl Catalog {
             [] if self.by_name.is_empty() => "there are no tables yet; CREATE TABLE makes one".to_owned(),
             [] => "SHOW TABLES lists the tables".to_owned(),
             near => {
-                // As it is to be written: names in other letters than small ones are in double quotes.
-                let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-                let quoted = |name: &String| match name.chars().all(is_plain) {
-                    true => format!("'{name}'"),
-                    false => format!("\"{}\"", name.replace('"', "\"\"")),
+                // What must be written in double quotes is shown in them.
+                let shown = |name: &String| match sql_identifier(name) {
+                    plain if plain == *name => format!("'{plain}'"),
+                    quoted => quoted,
                 };
-                format!("did you mean {}?", near.iter().map(quoted).collect::<Vec<_>>().join(" or "))
+                format!("did you mean {}?", near.iter().map(shown).collect::<Vec<_>>().join(" or "))
             }
         };
         Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")).with_hint(hint)

@@ -30,3 +30,4 @@ pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
     TableDef, TableOptions, VERSION_COLUMN,
 };
+pub use show::sql_identifier;

@@ -16,7 +16,7 @@ const RESERVED: &str = " all analyze and any array as asc asymmetric begin betwe
     update user using values variadic view when where window with ";
 
 /// A name in SQL text: in double quotes unless it is plain and not a reserved word.
-fn sql_identifier(name: &str) -> String {
+pub fn sql_identifier(name: &str) -> String {
     let written = identifier(name);
     if written == name && RESERVED.split(' ').any(|word| word == name) { format!("\"{name}\"") } else { written }
 }

@@ -3,6 +3,7 @@
 //! DataFusion 55.2 begins a group with the largest finite number, which the least of infinities is not above, and takes whatever cannot be
 //! compared, so that with NaN it matters which row comes first. Without groups it is right.
 
+use super::sum::taken;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
@@ -139,10 +140,9 @@ impl<T: ArrowPrimitiveType> GroupsAccumulator for Groups<T> {
         self.values.resize(total_groups, T::Native::default());
         self.seen.resize(total_groups, false);
         let values = values[0].as_primitive::<T>();
-        let is_plain = filter.is_none() && values.null_count() == 0;
+        let taken = taken(values.nulls(), filter);
         for (at, (&group, value)) in groups.iter().zip(values.values()).enumerate() {
-            let is_in = |filter: &BooleanArray| filter.is_valid(at) && filter.value(at);
-            if !is_plain && (values.is_null(at) || !filter.is_none_or(is_in)) {
+            if taken.as_ref().is_some_and(|taken| taken.is_null(at)) {
                 continue;
             }
             let held = &mut self.values[group];
@@ -169,12 +169,7 @@ impl<T: ArrowPrimitiveType> GroupsAccumulator for Groups<T> {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let values = values[0].as_primitive::<T>();
-        let taken = filter.map(|filter| {
-            let (taken, nulls) = filter.clone().into_parts();
-            NullBuffer::new(nulls.map_or(taken.clone(), |nulls| nulls.inner() & &taken))
-        });
-        let nulls = NullBuffer::union(values.nulls(), taken.as_ref());
-        Ok(vec![Arc::new(PrimitiveArray::<T>::new(values.values().clone(), nulls))])
+        Ok(vec![Arc::new(PrimitiveArray::<T>::new(values.values().clone(), taken(values.nulls(), filter)))])
     }
 
     fn size(&self) -> usize {

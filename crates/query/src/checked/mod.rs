@@ -11,7 +11,7 @@
 //! - Columns are called what they would be called without this.
 //!
 //! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
-//! integers are added, after types are known and before constants are folded, and its `sum` is replaced.
+//! integers are added, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
 
 mod arithmetic;
 mod bytea;

@@ -117,6 +117,15 @@ fn narrow(sum: i128) -> Result<i64> {
     })
 }
 
+/// Which values an aggregate takes: those that are not NULL, of rows that a FILTER lets through. `None` is all.
+pub(super) fn taken(valid: Option<&NullBuffer>, filter: Option<&BooleanArray>) -> Option<NullBuffer> {
+    let passed = filter.map(|filter| {
+        let (passed, nulls) = filter.clone().into_parts();
+        NullBuffer::new(nulls.map_or(passed.clone(), |nulls| nulls.inner() & &passed))
+    });
+    NullBuffer::union(valid, passed.as_ref())
+}
+
 /// The sum of the values that are not NULL, and how many they are.
 fn total(values: &Int64Array) -> (i128, u64) {
     let count = (values.len() - values.null_count()) as u64;
@@ -303,11 +312,7 @@ impl GroupsAccumulator for WideGroups {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let values = values[0].as_primitive::<Int64Type>();
-        let taken = filter.map(|filter| {
-            let (taken, nulls) = filter.clone().into_parts();
-            NullBuffer::new(nulls.map_or(taken.clone(), |nulls| nulls.inner() & &taken))
-        });
-        let nulls = NullBuffer::union(values.nulls(), taken.as_ref());
+        let nulls = taken(values.nulls(), filter);
         let is_in = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let counts: UInt64Array = (0..values.len()).map(|at| Some(u64::from(is_in(at)))).collect();
         let sums: Vec<i128> = values.values().iter().map(|&value| i128::from(value)).collect();

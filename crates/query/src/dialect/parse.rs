@@ -371,13 +371,7 @@ pub(crate) fn query_of_table(name: &ObjectName, columns: &[ast::Ident]) -> Resul
 mod tests {
     use super::*;
     use crate::dialect::parse;
-    use crate::dialect::statement::Statement;
-
-    fn one(sql: &str) -> Statement {
-        let mut statements = parse(sql).unwrap();
-        assert_eq!(statements.len(), 1, "{sql}");
-        statements.remove(0)
-    }
+    use crate::dialect::script::tests::one;
 
     #[test]
     fn older_versions_are_refused_by_name_in_every_form() {

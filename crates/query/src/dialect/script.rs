@@ -197,12 +197,12 @@ impl Offsets<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::dialect::statement::{Insert, InsertSource};
     use alluvia_types::ErrorKind;
 
-    fn one(sql: &str) -> Statement {
+    pub(in crate::dialect) fn one(sql: &str) -> Statement {
         let mut statements = parse(sql).unwrap();
         assert_eq!(statements.len(), 1, "{sql}");
         statements.remove(0)
