@@ -17,7 +17,7 @@ const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tid
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
-    run::set_target_dir();
+    run::set_environment();
     match args.first().map(String::as_str) {
         Some("demo") => demo(&rest),
         Some("sql") => alluvia(&[&["sql"], rest.as_slice()].concat()),
@@ -71,10 +71,10 @@ fn lint() {
     licences();
 }
 
-/// Licences and sources, by cargo-deny; installed the first time.
+/// Licences and sources, by cargo-deny; installed the first time, without optimising what runs for seconds.
 fn licences() {
     if Command::new("cargo-deny").arg("--version").output().is_err() {
-        Step::new("cargo", &["install", "--locked", "cargo-deny@0.20.2"]).run();
+        Step::new("cargo", &["install", "--locked", "--debug", "cargo-deny@0.20.2"]).run();
     }
     cargo(&["deny", "--log-level", "error", "check", "licenses", "sources", "bans"]).run();
 }

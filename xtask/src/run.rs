@@ -23,11 +23,17 @@ pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| cache().join("target"), PathBuf::from)
 }
 
-/// Children build where we were built, unless the caller chose.
-pub fn set_target_dir() {
-    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
-        // SAFETY: nothing else runs yet.
-        unsafe { std::env::set_var("CARGO_TARGET_DIR", target_dir()) };
+/// Children build where we were built, unless the caller chose, and as if they had been called without us: `cargo run` tells us which package
+/// we are, and build scripts that ask for that (`ring`'s) would run again, with all that stands on them, after each `cargo` of the user's own.
+pub fn set_environment() {
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let known: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    // SAFETY: nothing else runs yet.
+    unsafe {
+        known.iter().filter(|name| of_package(name)).for_each(|name| std::env::remove_var(name));
+        if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+            std::env::set_var("CARGO_TARGET_DIR", target_dir());
+        }
     }
 }
 
