@@ -22,10 +22,11 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     spinner.finish_and_clear();
     let report = checked?;
     say(&format!(
-        "{} tables, {} segments, {} rows, {:.1} MiB read\n",
+        "{} tables, {} segments, {} rows in them and {} in the log alone, {:.1} MiB read\n",
         report.tables,
         report.segments,
         report.rows,
+        report.log_rows,
         report.bytes as f64 / f64::from(1 << 20)
     ))?;
     if report.torn_log_bytes > 0 {

@@ -47,7 +47,9 @@ pub struct CheckReport {
     pub segments: usize,
     /// Rows in them.
     pub rows: u64,
-    /// Bytes read.
+    /// Rows of these tables that the log alone has: they were not sorted yet.
+    pub log_rows: u64,
+    /// Bytes of segments read.
     pub bytes: u64,
     /// Bytes at the end of the log that an interrupted write left, which is no damage; the next start cuts them.
     pub torn_log_bytes: u64,

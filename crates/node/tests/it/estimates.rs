@@ -246,8 +246,23 @@ async fn verify_counts_what_holds() {
     assert_eq!(value("from a sample") + value("answered exactly"), 20.0);
     assert!(value("from a sample") > 0.0 && value("values estimated") == 2.0 * value("from a sample"), "{shown}");
     // 40 values: nearly all hold.
-    assert!(value("| intervals that hold") >= 80.0, "{shown}");
+    assert!(value("| intervals that hold  ") >= 80.0, "{shown}");
     assert_eq!(value("groups lost"), 0.0);
+    // By look, and of each group by itself: here of one value in each trial.
+    let held = |line: &str| -> Option<(f64, u64)> {
+        let (share, values) = line.split('|').nth(2)?.trim().split_once(" % of ")?;
+        Some((share.parse().ok()?, values.parse().ok()?))
+    };
+    let looks: u64 =
+        shown.lines().filter(|line| line.contains("stopped at look")).map(|line| held(line).expect("a share").1).sum();
+    assert_eq!(looks as f64, value("values estimated"), "{shown}");
+    let by_country = format!("SELECT country, avg(price) FROM sales WHERE {} GROUP BY country", some_items(100));
+    session.sql("SET max_error = 0.1").await.expect("sets");
+    let table = session.verify(&by_country, 20).await.expect("verifies").collect().await.expect("verifies");
+    let shown = arrow::util::pretty::pretty_format_batches(&table).expect("shows").to_string();
+    let least = shown.lines().find(|line| line.contains("held least often: avg(price) of (country "));
+    let (share, values) = least.and_then(held).unwrap_or_else(|| panic!("{shown}"));
+    assert!((50.0..=100.0).contains(&share) && (1..=20).contains(&values), "{shown}");
     let refused = session.verify("SELECT max(price) FROM sales", 5).await.expect_err("a maximum is not estimated");
     assert_eq!(refused.kind(), ErrorKind::NotSupported);
 }

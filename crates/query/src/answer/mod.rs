@@ -41,7 +41,7 @@ pub(crate) use run::{Bound, bind, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
-pub(crate) use verify::{Verified, verify};
+pub(crate) use verify::{Held, Verified, verify};
 pub(crate) use years::{compared as year_compared, in_years};
 
 /// What is kept of tables between statements.

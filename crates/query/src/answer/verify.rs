@@ -5,16 +5,19 @@
 
 use super::run::{Begun, Bound, begin};
 use super::sampled::{Accuracy, Missed, goals_of};
-use super::{Kept, group_codes};
+use super::{Kept, columns, group_codes};
 use alluvia_snapshot::TableRead;
 use alluvia_tree::estimate::{Aggregate, Interval};
 use alluvia_tree::sample::{Asked, Goal, Otherwise, Sampled, Source, sample};
 use alluvia_tree::{Answer, answer};
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use std::collections::HashMap;
+use arrow::array::Array;
+use arrow::datatypes::{DataType, TimeUnit};
+use arrow::util::display::array_value_to_string;
+use std::collections::{BTreeMap, HashMap};
 
 /// What trials found. Values are those of all groups of all trials that were answered from samples.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Verified {
     /// Trials answered from samples.
     pub(crate) sampled: u64,
@@ -35,6 +38,37 @@ pub(crate) struct Verified {
     pub(crate) textbook_width: f64,
     /// Sum of the shares of cut rows that were drawn.
     pub(crate) drawn: f64,
+    /// The same values by the look at which reading stopped, from 1: who stops at a look because what he saw there pleased him must hold as often as others.
+    pub(crate) by_look: BTreeMap<u32, Held>,
+    /// The value that held least often of those that were estimated at all, with its name: what all values do together says little of a small group among large ones.
+    pub(crate) least: Option<(String, Held)>,
+}
+
+/// Of how many estimated values the interval holds the exact one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) values: u64,
+    pub(crate) held: u64,
+}
+
+impl Held {
+    fn count(&mut self, holds: bool) {
+        self.values += 1;
+        self.held += u64::from(holds);
+    }
+
+    /// From 0 to 1.
+    pub(crate) fn share(&self) -> f64 {
+        self.held as f64 / self.values.max(1) as f64
+    }
+}
+
+/// A group of the exact answer.
+struct Truth {
+    group: usize,
+    /// One for each goal.
+    values: Vec<f64>,
+    held: Vec<Held>,
 }
 
 /// Tries a statement under so many seeds; `stopped` is asked between them.
@@ -65,7 +99,7 @@ pub(crate) fn verify(
     if exact.totals.is_spoilt() {
         return refused("a statement that the index cannot answer");
     }
-    let truths = truths(&exact, &goals.values);
+    let mut truths = truths(&exact, &goals.values);
     let mut identities = Vec::with_capacity(segments.len());
     for rows in &segments {
         stopped()?;
@@ -98,9 +132,9 @@ pub(crate) fn verify(
                 verified.drawn += estimates.rows_drawn as f64 / estimates.rows_cut.max(1) as f64;
                 let mut there = 0;
                 for (group, cells) in &estimates.groups {
-                    let Some(truths) = truths.get(&into.keys.codes(*group)) else { continue };
+                    let Some(of_group) = truths.get_mut(&into.keys.codes(*group)) else { continue };
                     there += 1;
-                    for (cell, &truth) in cells.iter().zip(truths) {
+                    for ((cell, &truth), of_value) in cells.iter().zip(&of_group.values).zip(&mut of_group.held) {
                         // NULL: there is nothing to hold.
                         if truth.is_nan() {
                             continue;
@@ -108,6 +142,8 @@ pub(crate) fn verify(
                         let width = |interval: &Interval| (interval.upper - interval.lower) / truth.abs();
                         verified.values += 1;
                         verified.held += u64::from(holds(&cell.interval, truth));
+                        of_value.count(holds(&cell.interval, truth));
+                        verified.by_look.entry(estimates.look).or_default().count(holds(&cell.interval, truth));
                         verified.textbook_held += u64::from(holds(&cell.textbook, truth));
                         if truth != 0.0 {
                             verified.widths += 1;
@@ -120,7 +156,55 @@ pub(crate) fn verify(
             }
         }
     }
+    verified.least = least(bound, &exact, &goals.values, &truths);
     Ok(verified)
+}
+
+/// Of several that hold as seldom, the one that comes first by its group's codes.
+fn least(bound: &Bound, exact: &Answer, goals: &[Goal], truths: &HashMap<Vec<u32>, Truth>) -> Option<(String, Held)> {
+    let each = truths.iter().flat_map(|(codes, truth)| {
+        let held = truth.held.iter().enumerate().filter(|(_, held)| held.values > 0);
+        held.map(move |(goal, held)| (held, codes, goal, truth.group))
+    });
+    let (held, _, goal, group) =
+        each.min_by(|a, b| a.0.share().total_cmp(&b.0.share()).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))))?;
+    Some((format!("{}{}", name_of(bound, &goals[goal]), group_of(bound, exact, group)), *held))
+}
+
+fn name_of(bound: &Bound, goal: &Goal) -> String {
+    let column = goal.measure.and_then(|at| {
+        let id = bound.measures[at].column;
+        bound.def.columns.iter().find(|column| column.id == id)
+    });
+    let of = column.map_or("*", |column| column.name.as_str());
+    match goal.aggregate {
+        Aggregate::Count => format!("count({of})"),
+        Aggregate::Sum => format!("sum({of})"),
+        Aggregate::Avg => format!("avg({of})"),
+    }
+}
+
+/// ` of (Chile, 2024-01-01 00:00:00)`; nothing where there are no groups.
+fn group_of(bound: &Bound, exact: &Answer, group: usize) -> String {
+    if bound.groups.is_empty() {
+        return String::new();
+    }
+    let shown = |at: usize| {
+        // Calendars' units have no text of their own; what cannot be named at all is told by its code.
+        [DataType::Utf8, DataType::Timestamp(TimeUnit::Microsecond, None)]
+            .iter()
+            .find_map(|to| columns::group_column(bound, exact, at, &[group], to))
+            .filter(|value| value.len() == 1)
+            .map_or_else(
+                || exact.keys.codes(group)[at].to_string(),
+                |value| match value.is_null(0) {
+                    true => "NULL".to_owned(),
+                    false => array_value_to_string(&value, 0).unwrap_or_default(),
+                },
+            )
+    };
+    let members: Vec<String> = (0..bound.groups.len()).map(shown).collect();
+    format!(" of ({})", members.join(", "))
 }
 
 /// But for the rounding of sums.
@@ -130,7 +214,7 @@ fn holds(interval: &Interval, truth: f64) -> bool {
 }
 
 /// The exact values of each group, by its codes.
-fn truths(exact: &Answer, goals: &[Goal]) -> HashMap<Vec<u32>, Vec<f64>> {
+fn truths(exact: &Answer, goals: &[Goal]) -> HashMap<Vec<u32>, Truth> {
     let value = |group: usize, goal: &Goal| {
         let Some(measure) = goal.measure else { return exact.totals.rows(group) as f64 };
         let totals = &exact.totals.measures()[measure];
@@ -142,5 +226,10 @@ fn truths(exact: &Answer, goals: &[Goal]) -> HashMap<Vec<u32>, Vec<f64>> {
         }
     };
     let groups = (0..exact.totals.groups()).filter(|&group| exact.totals.rows(group) > 0);
-    groups.map(|group| (exact.keys.codes(group), goals.iter().map(|goal| value(group, goal)).collect())).collect()
+    let truth = |group: usize| Truth {
+        group,
+        values: goals.iter().map(|goal| value(group, goal)).collect(),
+        held: vec![Held::default(); goals.len()],
+    };
+    groups.map(|group| (exact.keys.codes(group), truth(group))).collect()
 }

@@ -1,6 +1,6 @@
 //! `alluvia verify`: how often the intervals of a statement hold.
 
-use crate::answer::{Verified, verify};
+use crate::answer::{Held, Verified, verify};
 use crate::dialect::Kind;
 use crate::session::core::{Session, blocking};
 use crate::session::outcome::Outcome;
@@ -50,17 +50,24 @@ fn table(found: &Verified) -> Vec<Vec<Option<String>>> {
         0 => None,
         _ => Some(format!("{:.2} %", 100.0 * part as f64 / all as f64)),
     };
+    let of = |held: &Held| Some(format!("{:.2} % of {}", 100.0 * held.share(), held.values));
     let mean = |sum: f64, count: u64| (count > 0).then(|| format!("{:.6}", sum / count as f64));
-    let rows = [
-        ("trials answered from a sample", Some(found.sampled.to_string())),
-        ("trials answered exactly", Some(found.exact.to_string())),
-        ("mean share of cut rows drawn", mean(found.drawn, found.sampled)),
-        ("values estimated", Some(found.values.to_string())),
-        ("intervals that hold", share(found.held, found.values)),
-        ("mean width, relative to the exact value", mean(found.width, found.widths)),
-        ("normal-theory intervals that hold", share(found.textbook_held, found.values)),
-        ("mean width of normal theory", mean(found.textbook_width, found.widths)),
-        ("groups lost", Some(found.lost.to_string())),
+    let mut rows = vec![
+        ("trials answered from a sample".to_owned(), Some(found.sampled.to_string())),
+        ("trials answered exactly".to_owned(), Some(found.exact.to_string())),
+        ("mean share of cut rows drawn".to_owned(), mean(found.drawn, found.sampled)),
+        ("values estimated".to_owned(), Some(found.values.to_string())),
+        ("intervals that hold".to_owned(), share(found.held, found.values)),
     ];
-    rows.into_iter().map(|(figure, value)| vec![Some(figure.to_owned()), value]).collect()
+    rows.extend(
+        found.by_look.iter().map(|(look, held)| (format!("intervals that hold, stopped at look {look}"), of(held))),
+    );
+    rows.extend(found.least.iter().map(|(value, held)| (format!("held least often: {value}"), of(held))));
+    rows.extend([
+        ("mean width, relative to the exact value".to_owned(), mean(found.width, found.widths)),
+        ("normal-theory intervals that hold".to_owned(), share(found.textbook_held, found.values)),
+        ("mean width of normal theory".to_owned(), mean(found.textbook_width, found.widths)),
+        ("groups lost".to_owned(), Some(found.lost.to_string())),
+    ]);
+    rows.into_iter().map(|(figure, value)| vec![Some(figure), value]).collect()
 }

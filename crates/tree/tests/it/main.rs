@@ -10,6 +10,7 @@ mod mapped_model;
 mod mapping;
 mod or_boxes;
 mod passes;
+mod rare_groups;
 mod refine_model;
 mod round_trip;
 mod sample_model;

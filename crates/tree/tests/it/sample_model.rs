@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// Columns whose values the tests choose: an INT and a DOUBLE, both measures.
 const INTEGER: usize = 2;
 const FLOAT: usize = 5;
+/// The column of [`ITEM`].
+const ITEM_COLUMN: usize = 15;
 
 /// Levels: country, city, item.
 pub const COUNTRY: usize = 0;
@@ -70,15 +72,32 @@ pub fn data_of(seed: u64, sizes: &[usize], distinct: u64, sigma: f64) -> Data {
 /// Whose ladders begin at that rung.
 pub fn data_laddered(ladder: Ladder, seed: u64, sizes: &[usize], distinct: u64) -> Data {
     let options = TableOptions { ladder, ..TableOptions::default() };
-    data_in(TableDef { options, ..table(true) }, seed, sizes, distinct, 1.0, None)
+    data_in(TableDef { options, ..table(true) }, seed, sizes, (distinct, 1.0), None, |_, rows| rows)
 }
 
 /// With NaN in one row of each segment that has that item.
 pub fn data_spoilt(seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: Option<u32>) -> Data {
-    data_in(table(true), seed, sizes, distinct, sigma, item)
+    data_in(table(true), seed, sizes, (distinct, sigma), item, |_, rows| rows)
 }
 
-fn data_in(table: TableDef, seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: Option<u32>) -> Data {
+/// Whose items are called as is chosen of each row.
+pub fn data_of_items(seed: u64, sizes: &[usize], distinct: u64, mut item: impl FnMut(&mut Random) -> String) -> Data {
+    data_in(table(true), seed, sizes, (distinct, 1.0), None, |random, rows| {
+        let mut columns = rows.columns().to_vec();
+        let items = (0..rows.num_rows()).map(|_| Some(item(random)));
+        columns[ITEM_COLUMN] = Arc::new(items.collect::<StringViewArray>());
+        RecordBatch::try_new(rows.schema(), columns).expect("fits")
+    })
+}
+
+fn data_in(
+    table: TableDef,
+    seed: u64,
+    sizes: &[usize],
+    (distinct, sigma): (u64, f64),
+    item: Option<u32>,
+    mut change: impl FnMut(&mut Random, RecordBatch) -> RecordBatch,
+) -> Data {
     let mut random = Random(seed | 1);
     let disk = disk();
     let dictionaries = dictionaries(&disk, &table);
@@ -87,6 +106,7 @@ fn data_in(table: TableDef, seed: u64, sizes: &[usize], distinct: u64, sigma: f6
     let mut segments = Vec::new();
     for &size in sizes {
         let rows = skewed(&table, &mut random, size, distinct, sigma);
+        let rows = change(&mut random, rows);
         let mut chunk = chunk(&table, &dictionaries, rows, vec![0; size]);
         if let Some(row) = chunk.codes.levels[ITEM].iter().position(|&code| Some(code) == item) {
             chunk.rows = with_nan(&chunk.rows, row);
