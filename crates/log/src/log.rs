@@ -188,7 +188,8 @@ impl Log {
         let recovered = recover(&*disk, dir, options.salt, after, replay)?;
         let log = Log::new(disk, dir, options, recovered);
         match log.seal() {
-            // The statement only tells damage from a torn write better; a full disk must not keep a database closed.
+            // The statement only tells damage from a torn write better; a full disk must not keep a database closed. (Recovery writes
+            // over bytes that are there, which a full file system may refuse where it copies what is written to, as btrfs does.)
             Err(error) if error.kind() == ErrorKind::DiskFull => {
                 log.rewind();
             }

@@ -4,7 +4,8 @@
 //! and 'merged'. Every second the screen shows the ingest rate, how far each stage is, and what each answer cost and
 //! how old it was. At the end everything is merged, the three answers must agree, and the process exits with 0.
 //!
-//! Invariant: Ctrl-C ends it wherever it is, with 130; a temporary directory is removed however it ends, once the database is closed.
+//! Invariant: once the database is open Ctrl-C ends it wherever it is, with 130, after what is being written; a temporary directory is
+//! removed however it ends, once the database is closed.
 
 mod retail;
 mod screen;

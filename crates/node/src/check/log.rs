@@ -41,13 +41,13 @@ pub(super) fn replay(
     let (mut staged, mut keys) = (Vec::new(), Vec::new());
     let mut catalog = Arc::new(manifest.catalog.clone());
     let mut batches = Batches { producers: manifest.producers.clone(), before: None, wrong: Vec::new() };
-    let mut rows: Vec<(TableId, u64)> = Vec::new();
+    let mut log_rows: BTreeMap<TableId, u64> = BTreeMap::new();
     let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
         let version = record.version;
         let published = Committer::replay(&record, &catalog, spaces)?;
         batches.follow(&published);
-        if version > manifest.through {
-            rows.extend(published.rows.iter().map(|(table, batch, _)| (*table, batch.num_rows() as u64)));
+        for (table, batch, _) in &published.rows {
+            *log_rows.entry(*table).or_default() += batch.num_rows() as u64;
         }
         if let Some(key) = published.info.key {
             let (commit_micros, rows) = (published.info.commit_micros, published.info.rows);
@@ -60,8 +60,9 @@ pub(super) fn replay(
         staged.extend(segments.map(|meta| meta.committed_as(version)));
         Ok(())
     });
-    let is_there = |table: TableId| catalog.by_id(table).is_some();
-    report.log_rows = rows.into_iter().filter(|(table, _)| is_there(*table)).map(|(_, rows)| rows).sum();
+    // Rows of tables that were dropped since are nobody's.
+    log_rows.retain(|table, _| catalog.by_id(*table).is_some());
+    report.log_rows = log_rows.into_values().sum();
     batches.wrong.into_iter().try_for_each(|error| report.find(error))?;
     let last = match read {
         Ok(summary) => {

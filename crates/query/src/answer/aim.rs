@@ -31,6 +31,8 @@ pub(crate) struct Aim {
     dictionaries: Arc<Dictionaries>,
     /// May have parameters where the statement that was answered had values.
     statement: Arc<Statement>,
+    /// What the statement takes in memory; what is bound keeps its conditions once more.
+    statement_bytes: usize,
     /// Of the statement without parameters; made anew when there are new members.
     bound: Mutex<Arc<Bound>>,
     /// Held by whoever makes it anew: the others wait for that, and do not make it again.
@@ -61,8 +63,22 @@ impl Aim {
     ) -> Option<Aim> {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
-        let (bound, binding) = (Mutex::new(bound), Mutex::default());
-        Some(Aim { catalog, entry, dictionaries, statement, bound, binding, schema, hints, hinted, own, by_cuboid })
+        let (bound, binding, statement_bytes) = (Mutex::new(bound), Mutex::default(), statement.bytes());
+        let aim = Aim {
+            catalog,
+            entry,
+            dictionaries,
+            statement,
+            statement_bytes,
+            bound,
+            binding,
+            schema,
+            hints,
+            hinted,
+            own,
+            by_cuboid,
+        };
+        Some(aim)
     }
 
     /// The same for a statement with parameters where this one has values.
@@ -71,6 +87,7 @@ impl Aim {
             catalog: Arc::clone(&self.catalog),
             entry: Arc::clone(&self.entry),
             dictionaries: Arc::clone(&self.dictionaries),
+            statement_bytes: statement.bytes(),
             statement: Arc::new(statement),
             bound: Mutex::new(Arc::clone(&self.bound.lock())),
             binding: Mutex::default(),
@@ -134,9 +151,9 @@ impl Aim {
         Some(bound)
     }
 
-    /// Bytes in memory, about. What is bound keeps the statement's conditions, too.
+    /// Bytes in memory, about.
     fn bytes(&self) -> usize {
-        size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes() + 2 * self.statement.literal_bytes()
+        size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes() + 2 * self.statement_bytes
     }
 }
 

@@ -32,6 +32,19 @@ pub(crate) enum Having {
     Not(Box<Having>),
 }
 
+impl Having {
+    /// Bytes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let of_parts = match self {
+            Having::Compared(_, _, literal) => literal.bytes(),
+            Having::Is(_) => 0,
+            Having::All(parts) | Having::Any(parts) => parts.iter().map(Having::bytes).sum(),
+            Having::Not(part) => part.bytes(),
+        };
+        size_of::<Having>() + of_parts
+    }
+}
+
 /// How a value lies to a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Comparison {

@@ -48,6 +48,10 @@ impl Item {
             }
         }
     }
+
+    fn column_bytes(&self) -> usize {
+        self.aggregate().and_then(|(_, column)| column).map_or(0, String::len)
+    }
 }
 
 /// What makes a group.
@@ -118,9 +122,12 @@ impl Statement {
         self.having.is_some() || !self.hidden.is_empty()
     }
 
-    /// Bytes in memory of the values that its conditions name, about.
-    pub(crate) fn literal_bytes(&self) -> usize {
-        self.conditions.iter().map(Condition::literal_bytes).sum()
+    /// Bytes in memory, about; without those of predicates that the planner evaluates.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_items: usize = self.items.iter().map(|item| size_of::<Item>() + item.column_bytes()).sum();
+        let of_conditions: usize = self.conditions.iter().map(Condition::bytes).sum();
+        let of_hidden = self.hidden.len() * size_of::<Expr>();
+        size_of::<Statement>() + of_items + of_hidden + of_conditions + self.having.as_ref().map_or(0, Having::bytes)
     }
 
     /// The statement with values for its parameters; `None` if one of them has none.
@@ -145,11 +152,12 @@ impl Statement {
 }
 
 impl Condition {
-    fn literal_bytes(&self) -> usize {
-        match self {
-            Condition::Column(_, test) => test.literal_bytes(),
-            Condition::All(parts) | Condition::Any(parts) => parts.iter().map(Condition::literal_bytes).sum(),
-        }
+    fn bytes(&self) -> usize {
+        let of_parts = match self {
+            Condition::Column(column, test) => column.len() + test.bytes(),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().map(Condition::bytes).sum(),
+        };
+        size_of::<Condition>() + of_parts
     }
 
     /// A column's value is this one and no NULL; never unknown.
@@ -179,13 +187,15 @@ impl Condition {
 }
 
 impl Test {
-    fn literal_bytes(&self) -> usize {
+    /// Bytes in memory of what it points to, about.
+    fn bytes(&self) -> usize {
         match self {
             Test::In(list) => list.iter().map(Literal::bytes).sum(),
             Test::Among(values) => values.0.get_array_memory_size(),
+            Test::Range(low, high) => [low, high].into_iter().flatten().map(|(literal, _)| literal.bytes()).sum(),
             Test::Like(pattern) => pattern.len(),
-            Test::Not(test) => test.literal_bytes(),
-            Test::Range(..) | Test::Holds(_) | Test::Null | Test::Known => 0,
+            Test::Not(test) => size_of::<Test>() + test.bytes(),
+            Test::Holds(_) | Test::Null | Test::Known => 0,
         }
     }
 
@@ -237,12 +247,13 @@ pub(crate) enum Literal {
 
 impl Literal {
     /// Bytes in memory, about.
-    fn bytes(&self) -> usize {
-        let of_text = match self {
+    pub(super) fn bytes(&self) -> usize {
+        let of_value = match self {
             Literal::Text(text) | Literal::Number(text) | Literal::Date(text) | Literal::Time(text) => text.len(),
-            Literal::Boolean(_) | Literal::Parameter(_) | Literal::Typed(_) => 0,
+            Literal::Typed(value) => value.size(),
+            Literal::Boolean(_) | Literal::Parameter(_) => 0,
         };
-        size_of::<Literal>() + of_text
+        size_of::<Literal>() + of_value
     }
 }
 

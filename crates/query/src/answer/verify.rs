@@ -40,7 +40,8 @@ pub(crate) struct Verified {
     pub(crate) drawn: f64,
     /// The same values by the look at which reading stopped, from 1: who stops at a look because what he saw there pleased him must hold as often as others.
     pub(crate) by_look: BTreeMap<u32, Held>,
-    /// The value that held least often of those that were estimated at all, with its name: what all values do together says little of a small group among large ones.
+    /// The value that held least often of those that were estimated often enough to say so, with its name: what all values do together
+    /// says little of a small group among large ones.
     pub(crate) least: Option<(String, Held)>,
 }
 
@@ -160,10 +161,15 @@ pub(crate) fn verify(
     Ok(verified)
 }
 
+/// How often a value must have been estimated to be compared: so many times less than the one that was most often. A group that
+/// few trials saw misses all or none of them by chance.
+const SELDOM: u64 = 10;
+
 /// Of several that hold as seldom, the one that comes first by its group's codes.
 fn least(bound: &Bound, exact: &Answer, goals: &[Goal], truths: &HashMap<Vec<u32>, Truth>) -> Option<(String, Held)> {
+    let most = truths.values().flat_map(|truth| &truth.held).map(|held| held.values).max()?;
     let each = truths.iter().flat_map(|(codes, truth)| {
-        let held = truth.held.iter().enumerate().filter(|(_, held)| held.values > 0);
+        let held = truth.held.iter().enumerate().filter(|(_, held)| held.values > 0 && held.values >= most / SELDOM);
         held.map(move |(goal, held)| (held, codes, goal, truth.group))
     });
     let (held, _, goal, group) =

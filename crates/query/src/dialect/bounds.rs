@@ -47,12 +47,21 @@ pub(super) struct Bounds {
 struct OpenQuery {
     /// Where its common table expressions stand, and what they are called.
     expressions: Vec<(usize, String)>,
+    /// Which of them is open or comes next: they are met in order.
+    next: usize,
     /// Tables of those that were seen, written out.
     known: HashMap<String, usize>,
     /// Its own so far.
     tables: usize,
     /// In how many common table expressions it stands, itself included.
     withs: usize,
+}
+
+impl OpenQuery {
+    /// Whether a query within it is the common table expression that is open or comes next.
+    fn is_next(&self, query: &Query) -> bool {
+        self.expressions.get(self.next).is_some_and(|(place, _)| *place == place_of(query))
+    }
 }
 
 /// Which query it is.
@@ -97,10 +106,7 @@ impl Bounds {
 
     /// A query begins; its common table expressions come before its body.
     pub(super) fn enter_query(&mut self, query: &Query) -> Result<()> {
-        let withs = self.queries.last().map_or(0, |outer| {
-            let is_expression = outer.expressions.iter().any(|(place, _)| *place == place_of(query));
-            outer.withs + usize::from(is_expression)
-        });
+        let withs = self.queries.last().map_or(0, |outer| outer.withs + usize::from(outer.is_next(query)));
         if withs > WITHS_MAX {
             let message = format!("WITH is nested more than {WITHS_MAX} deep in WITH");
             return Err(Error::new(ErrorKind::Syntax, message)
@@ -108,7 +114,7 @@ impl Bounds {
         }
         let expressions = query.with.iter().flat_map(|with| &with.cte_tables);
         let expressions = expressions.map(|cte| (place_of(&cte.query), name_of(&cte.alias.name))).collect();
-        self.queries.push(OpenQuery { expressions, known: HashMap::new(), tables: 0, withs });
+        self.queries.push(OpenQuery { expressions, next: 0, known: HashMap::new(), tables: 0, withs });
         Ok(())
     }
 
@@ -135,10 +141,13 @@ impl Bounds {
             ));
         }
         if let Some(outer) = self.queries.last_mut() {
-            match outer.expressions.iter().position(|(place, _)| *place == place_of(query)) {
+            if outer.is_next(query) {
                 // One that reads none is copied all the same.
-                Some(at) => drop(outer.known.insert(outer.expressions[at].1.clone(), tables.max(1))),
-                None => outer.tables = outer.tables.saturating_add(tables),
+                let name = std::mem::take(&mut outer.expressions[outer.next].1);
+                outer.known.insert(name, tables.max(1));
+                outer.next += 1;
+            } else {
+                outer.tables = outer.tables.saturating_add(tables);
             }
         }
         Ok(())
@@ -236,6 +245,9 @@ mod tests {
         let beside: Vec<String> =
             (0..100).map(|at| format!("a{at} AS (WITH b AS (SELECT 1) SELECT * FROM b)")).collect();
         assert!(parse(&format!("WITH {} SELECT * FROM a99", beside.join(", "))).is_ok());
+        let second = |depth| format!("WITH z AS (SELECT 1), b AS ({}) SELECT * FROM b", withs(depth));
+        assert!(parse(&second(11)).is_ok());
+        assert!(refused(&second(12)).contains("nested more than 12 deep in WITH"));
         let calls = |depth: usize| format!("SELECT {}x{} FROM t", "abs(".repeat(depth), ")".repeat(depth));
         assert!(parse(&calls(128)).is_ok());
         assert!(refused(&calls(129)).contains("nested more than 128 deep"));

@@ -137,13 +137,14 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
         _ => false,
     };
     let options = if parser.peek_token().token == Token::LParen && !starts_query(&parser.peek_nth_token(1).token) {
-        let mut options = parser.parse_utility_options().map_err(syntax)?;
-        for option in &mut options {
+        let mut options = Vec::new();
+        for mut option in parser.parse_utility_options().map_err(syntax)? {
             let is_format = option.name.value.eq_ignore_ascii_case("format");
             if let Some(named) = option.arg.as_mut().filter(|_| is_format) {
-                let format = explain_format(named.to_string().trim_matches(['\'', '"']))?;
+                let Some(format) = explain_format(&named.to_string())? else { continue };
                 *named = Expr::Identifier(ast::Ident::new(format.to_string()));
             }
+            options.push(option);
         }
         ExplainStatementOptions::from_utility_options(&options).map_err(|error| match error {
             // "EXPLAIN option BUFFERS is not supported by ..."
@@ -157,7 +158,7 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
         let verbose = parser.parse_keyword(Keyword::VERBOSE);
         let format = if parser.parse_keyword(Keyword::FORMAT) {
             let _ = parser.consume_token(&Token::Eq);
-            Some(explain_format(&parser.next_token().token.to_string())?)
+            explain_format(&parser.next_token().token.to_string())?
         } else {
             None
         };
@@ -181,12 +182,14 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
     Ok(Kind::Explain { query, options })
 }
 
-/// The format that EXPLAIN is to have, by PostgreSQL's name or DataFusion's.
-fn explain_format(name: &str) -> Result<ExplainFormat> {
+/// The format that EXPLAIN is to have, by PostgreSQL's name or DataFusion's, quoted or not. Text is what it has without being asked:
+/// the index tells its answers in no other.
+fn explain_format(name: &str) -> Result<Option<ExplainFormat>> {
+    let name = name.trim_matches(['\'', '"']);
     match name.to_ascii_lowercase().as_str() {
-        "text" => Ok(ExplainFormat::Indent),
-        "json" => Ok(ExplainFormat::PostgresJSON),
-        other => ExplainFormat::from_str(other).map_err(|_| {
+        "text" => Ok(None),
+        "json" => Ok(Some(ExplainFormat::PostgresJSON)),
+        other => ExplainFormat::from_str(other).map(Some).map_err(|_| {
             Error::new(ErrorKind::Syntax, format!("EXPLAIN has no format {name}"))
                 .with_hint("formats are text, tree, json, graphviz")
         }),
@@ -395,17 +398,18 @@ mod tests {
             other => panic!("{other:?}"),
         };
         for (name, format) in [
-            ("text", ExplainFormat::Indent),
-            ("JSON", ExplainFormat::PostgresJSON),
-            ("tree", ExplainFormat::Tree),
-            ("graphviz", ExplainFormat::Graphviz),
+            ("text", None),
+            ("JSON", Some(ExplainFormat::PostgresJSON)),
+            ("tree", Some(ExplainFormat::Tree)),
+            ("graphviz", Some(ExplainFormat::Graphviz)),
         ] {
             for sql in [
                 format!("EXPLAIN FORMAT {name} SELECT 1"),
+                format!("EXPLAIN FORMAT '{name}' SELECT 1"),
                 format!("EXPLAIN (FORMAT {name}) SELECT 1"),
                 format!("EXPLAIN (VERBOSE, FORMAT '{name}') SELECT 1"),
             ] {
-                assert_eq!(format_of(&sql).as_ref(), Some(&format), "{sql}");
+                assert_eq!(format_of(&sql), format, "{sql}");
             }
         }
         for sql in ["EXPLAIN FORMAT xml SELECT 1", "EXPLAIN (FORMAT xml) SELECT 1"] {

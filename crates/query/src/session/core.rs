@@ -267,27 +267,31 @@ impl Session {
 
     /// Runs a text whose statement the index has answered before. Where it cannot be answered so again, it is parsed again.
     async fn sql_again(&self, sql: &str, aim: &Aim) -> Result<Outcome> {
-        let made = Mutex::new(None);
+        let made = Mutex::new((None, false));
         let work = |run: Arc<Run>| {
             let made = &made;
             async move {
-                if let Some(outcome) = self.answer_again(&run, aim).await? {
-                    *made.lock() = run.aim.lock().take();
+                let may = self.may_answer_again(&run, aim)?;
+                if may && let Some(outcome) = self.answer_again(&run, aim).await? {
+                    *made.lock() = (run.aim.lock().take(), false);
                     return Ok(outcome);
                 }
                 let (outcome, parsed) = self.dispatch_aiming(&run, self.parse_one(sql)?).await;
-                *made.lock() = parsed;
+                let is_refused = may && parsed.is_none();
+                *made.lock() = (parsed, is_refused);
                 outcome
             }
         };
         let outcome = self.run(sql, work).await?;
-        let made = made.lock().take();
+        let made = made.into_inner();
         match made {
             // It is known as well as it can be.
-            Some(made) if made.is_same_way_as(aim) => {}
-            Some(made) => self.engine.aims().insert(&Arc::from(sql), made),
+            (Some(made), _) if made.is_same_way_as(aim) => {}
+            (Some(made), _) => self.engine.aims().insert(&Arc::from(sql), made),
             // Whatever the index refuses it would refuse again.
-            None => self.engine.aims().remove(sql),
+            (None, true) => self.engine.aims().remove(sql),
+            // It was not asked: this session's state or settings want another way.
+            (None, false) => {}
         }
         Ok(outcome)
     }

@@ -78,15 +78,16 @@ impl Session {
         self.answer_ready(run, ready, hints).await
     }
 
-    /// The answer to a statement that the index has answered before, outside of a transaction; `None` if what is known of it holds no more.
+    /// Whether this session, as it is set, may be answered as another was before.
+    pub(super) fn may_answer_again(&self, run: &Run, aim: &Aim) -> Result<bool> {
+        let is_alone = matches!(self.state.lock().transaction, Transaction::None);
+        let is_planned = aim.statement().looks_further() && run.accuracy.is_none();
+        Ok(is_alone && !is_planned && self.may_answer(run, &aim.hints)?)
+    }
+
+    /// The answer to a statement that the index has answered before and may answer again; `None` if what is known of it holds no more.
     pub(super) async fn answer_again(&self, run: &Run, aim: &Aim) -> Result<Option<Outcome>> {
-        if !matches!(self.state.lock().transaction, Transaction::None) || !self.may_answer(run, &aim.hints)? {
-            return Ok(None);
-        }
         let statement = aim.statement();
-        if statement.looks_further() && run.accuracy.is_none() {
-            return Ok(None);
-        }
         let Some((snapshot, read)) = self.pinned(run, statement, &aim.hints).await? else { return Ok(None) };
         let codes = |dictionaries: &Arc<Dictionaries>| aim.codes_by(dictionaries);
         if !aim.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {

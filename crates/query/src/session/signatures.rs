@@ -157,7 +157,11 @@ pub(super) fn with_sql_types(message: &str) -> String {
                 None => word.len(),
             },
         };
-        is_quoted ^= matches!(first, '\'' | '"');
+        if matches!(first, '\'' | '"') {
+            // An apostrophe within a word, as in "can't", neither opens nor closes.
+            let beside = if is_quoted { rest[taken..].chars().next() } else { told.chars().next_back() };
+            is_quoted ^= !beside.is_some_and(char::is_alphanumeric);
+        }
         told += &rest[..taken];
         rest = &rest[taken..];
     }
@@ -251,6 +255,8 @@ mod tests {
                 "Cannot cast string 'Int64 é' to value of Int64 type",
                 "Cannot cast string 'Int64 é' to value of BIGINT type",
             ),
+            ("Can't cast value 40000 to type Int16", "Can't cast value 40000 to type SMALLINT"),
+            ("value 'can't of Int32' of Int32", "value 'can't of Int32' of INT"),
             ("n.a - Int64(1), a.Int32, sha256, Null … x1.", "n.a - Int64(1), a.Int32, sha256, Null … x1."),
         ] {
             assert_eq!(with_sql_types(message), told);

@@ -32,6 +32,8 @@ pub struct Data {
     pub identities: Vec<Vec<(u64, u64)>>,
     /// [`Asked::strata_min`] of what is asked of it.
     pub strata_min: usize,
+    /// [`Asked::by_cost`], likewise.
+    pub by_cost: bool,
 }
 
 fn unit(random: &mut Random) -> f64 {
@@ -124,7 +126,7 @@ fn data_in(
     }
     let identities =
         segments.iter().map(|rows| rows.segment.identities(0..rows.segment.meta().rows).expect("reads")).collect();
-    Data { table, segments, identities, strata_min: [2, 8, STRATA_MIN][seed as usize % 3] }
+    Data { table, segments, identities, strata_min: [2, 8, STRATA_MIN][seed as usize % 3], by_cost: false }
 }
 
 pub fn question(data: &Data, filters: &[(usize, Vec<u32>)], groups: &[usize]) -> BoxQuery {
@@ -208,7 +210,7 @@ pub fn ask_boxes(data: &Data, boxes: &Boxes, keys: &GroupKeys, how: &How<'_>) ->
         confidence: 0.95,
         otherwise: how.otherwise,
         source,
-        by_cost: false,
+        by_cost: data.by_cost,
         strata_min: data.strata_min,
         threads: 2,
     };
