@@ -307,14 +307,19 @@ mod tests {
 
         /// How many rows there are of some cities.
         fn count_of(&self, cities: impl Iterator<Item = String>) -> Aim {
-            let cities = Test::In(cities.map(Literal::Text).collect());
+            self.count_where(vec![Test::In(cities.map(Literal::Text).collect())])
+        }
+
+        /// How many rows there are of cities that pass all tests.
+        fn count_where(&self, tests: Vec<Test>) -> Aim {
+            let conditions = tests.into_iter().map(|test| Condition::Column("city".to_owned(), test)).collect();
             let statement = Statement {
                 table: "t".to_owned(),
                 items: vec![Item::Aggregate(Aggregate::Count, None)],
                 hidden: Vec::new(),
                 groups: Vec::new(),
                 aliases: Vec::new(),
-                conditions: vec![Condition::Column("city".to_owned(), cities)],
+                conditions,
                 having: None,
                 order: Vec::new(),
                 limit: None,
@@ -325,6 +330,7 @@ mod tests {
                 catalog: Arc::default(),
                 entry: Arc::clone(&self.entry),
                 dictionaries: Arc::clone(&self.dictionaries),
+                statement_bytes: statement.bytes(),
                 statement: Arc::new(statement),
                 bound: Mutex::new(Arc::new(bound)),
                 binding: Mutex::default(),
@@ -355,6 +361,22 @@ mod tests {
         fixture.meet(&[row("Rome", "pen")]);
         let third = aim.bound(&[]).expect("holds");
         assert_eq!((codes(&first), codes(&third)), (1, 2));
+    }
+
+    #[test]
+    fn conditions_count_whatever_they_test() {
+        let fixture = Fixture::new();
+        fixture.meet(&[(city(1), "item".to_owned())]);
+        let bytes_of = |test: &Test, count: usize| fixture.count_where(vec![test.clone(); count]).bytes();
+        let text = |length: usize| Literal::Text("m".repeat(length));
+        for test in
+            [Test::Range(Some((text(100), true)), None), Test::Range(None, Some((text(100), false))), Test::Known]
+        {
+            let each = (bytes_of(&test, 200) - bytes_of(&test, 100)) / 100;
+            // Twice: as it was read and as it was bound.
+            let least = 2 * (size_of::<Condition>() + if test == Test::Known { 0 } else { 100 });
+            assert!(each >= least, "{test:?}: {each}, and not {least}");
+        }
     }
 
     #[test]
