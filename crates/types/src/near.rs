@@ -18,7 +18,9 @@ pub fn near_names<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) ->
                 let (a, b): (String, String) = (wanted.iter().collect(), lower.iter().collect());
                 a.contains(&b) || b.contains(&a)
             };
-            (changes <= limit || contains).then_some((changes, name))
+            // Of names of one letter each is one change away from every other.
+            let has_all_changed = changes >= wanted.len().max(lower.len());
+            (changes <= limit && !has_all_changed || contains).then_some((changes, name))
         })
         .collect();
     found.sort();
@@ -54,6 +56,8 @@ mod tests {
         assert_eq!(near_names("pirce", known), ["price"]);
         assert_eq!(near_names("sold", known), ["sold_at"]);
         assert!(near_names("zzz", known).is_empty());
+        assert!(near_names("c", ["a", "b"]).is_empty());
+        assert_eq!(near_names("a", ["A", "b", "ab"]), ["A", "ab"]);
         assert_eq!(near_names("contry", ["country", "county", "country"]), ["country", "county"]);
         assert_eq!(near_names("price", ["price", "Price"]), ["Price"]);
     }

@@ -71,7 +71,7 @@ impl<R: Read> Blocks<R> {
                 return Ok(None);
             }
             if self.kept.len() >= RECORD_BYTES_MAX {
-                if ends_in_returns(&self.kept, self.cut) {
+                if ends_in_returns(&self.kept, self.cut, false) {
                     return Err(returns_alone(&self.name));
                 }
                 let message = format!(
@@ -100,7 +100,7 @@ impl<R: Read> Blocks<R> {
 /// read as one row.
 pub(crate) fn check_line_ends(first: &[u8], cut: Cut, name: &str) -> Result<()> {
     match cut {
-        Cut::Csv { .. } if ends_in_returns(first, cut) => Err(returns_alone(name)),
+        Cut::Csv { .. } if ends_in_returns(first, cut, true) => Err(returns_alone(name)),
         _ => Ok(()),
     }
 }
@@ -111,13 +111,16 @@ fn returns_alone(name: &str) -> Error {
         .with_hint(r"turn them into line feeds first, for example with tr '\r' '\n'")
 }
 
-/// Whether, outside of quotes, a carriage return goes before something, and there is no line feed.
-fn ends_in_returns(bytes: &[u8], cut: Cut) -> bool {
+/// Whether, outside of quotes, carriage returns cut a text without line feeds into lines of as many fields each; of a text that is
+/// too long for one record (`is_whole` is false), into any.
+fn ends_in_returns(bytes: &[u8], cut: Cut, is_whole: bool) -> bool {
     let Cut::Csv { delimiter, quote, escape } = cut else {
         return memchr(b'\n', bytes).is_none() && memchr(b'\r', bytes).is_some_and(|at| at + 1 < bytes.len());
     };
     let mut scanner = Scanner::new(delimiter, quote, escape);
-    let (mut at, mut begins_field, mut found) = (0, true, false);
+    let (mut at, mut begins_field) = (0, true);
+    // Delimiters of the line before, and of this one.
+    let (mut before, mut delimiters) = (None, 0);
     while let Some(&byte) = bytes.get(at) {
         if begins_field && byte == quote {
             let Some(after) = scanner.quoted_field(bytes, at + 1) else { return false };
@@ -130,11 +133,21 @@ fn ends_in_returns(bytes: &[u8], cut: Cut) -> bool {
         if byte == b'\n' {
             return false;
         }
-        found |= byte == b'\r' && at + 1 < bytes.len();
+        delimiters += usize::from(byte == delimiter);
+        if byte == b'\r' && at + 1 < bytes.len() {
+            // A lone one is a character of its field.
+            if !is_whole {
+                return true;
+            }
+            if before.is_some_and(|before| before != delimiters) {
+                return false;
+            }
+            (before, delimiters) = (Some(delimiters), 0);
+        }
         begins_field = byte == delimiter || byte == b'\r';
         at += 1;
     }
-    found
+    before == Some(delimiters)
 }
 
 /// Line ends in `bytes`.
@@ -399,9 +412,20 @@ mod tests {
         for text in ["a,b,c\r1,x,1\r2,y,2\r", "a\r1", "\"a\",\"x\ny\"\r\"1\",\"2\"\r"] {
             assert_eq!(refused(text).as_deref(), Some(message), "{text:?}");
         }
-        for text in
-            ["", "a,b", "a,b\r", "a,b\r\n1,2\r\n", "a,b\r\n1,2", "a\rb,c\n1,2", "\"a\rb\",c", "a,\"b\rc", "\r\n"]
-        {
+        for text in [
+            "",
+            "a,b",
+            "a,b\r",
+            "a,b\r\n1,2\r\n",
+            "a,b\r\n1,2",
+            "a\rb,c\n1,2",
+            "\"a\rb\",c",
+            "a,\"b\rc",
+            "\r\n",
+            "1,x\ry",
+            "1,x\ry\r",
+            "1,2\r3\r4,5\r",
+        ] {
             assert_eq!(refused(text), None, "{text:?}");
         }
         for cut in [Cut::Lines, Cut::Csv { delimiter: b',', quote: b'"', escape: b'"' }] {

@@ -22,11 +22,13 @@
 //! The shape of the interval: a count is taken for a binomial of the same variance (Korn and Graubard 1998, around
 //! Clopper and Pearson), a sum of values of one sign for k events of a like worth, k chosen to give the same variance
 //! (Fay and Feuer 1997), and everything else for Student's t with as many degrees of freedom as rows matched. The
-//! average of values of one sign is t's towards 0, and the farther of both away from it. Bounds that
+//! average of values of one sign is t's towards 0, and the farther of both away from it. Rows may hide in strata where none was drawn
+//! ([`super::hidden`]). Bounds that
 //! need no probability (what was seen is there; what the summary excludes is not) then cut it.
 
+use super::hidden::{Hidden, like_events};
 use super::sample::{Cell, GroupSample};
-use super::special::{beta_quantile, gamma_quantile, normal_quantile, t_quantile};
+use super::special::{beta_quantile, normal_quantile, t_quantile};
 use super::stratum::{Frame, Stratum};
 use super::{Aggregate, Interval, Kind, Plan, missed};
 
@@ -50,7 +52,7 @@ pub fn interval(aggregate: Aggregate, frame: &Frame, group: &GroupSample, plan: 
         return Interval { estimate: value, lower: value, upper: value, kind: Kind::Exact };
     }
     let kind = if open.unread { Kind::Bounds } else { Kind::Planned { looks: plan.looks() } };
-    let about = About { frame, cells: &cells, alpha: plan.alpha() };
+    let about = About { frame, cells: &cells, hidden: group.hidden(frame), alpha: plan.alpha() };
     match aggregate {
         Aggregate::Count => {
             let (estimate, lower, upper) = about.count();
@@ -125,6 +127,7 @@ fn pooled(frame: &Frame, group: &GroupSample) -> Vec<Cell> {
 struct About<'a> {
     frame: &'a Frame,
     cells: &'a [Cell],
+    hidden: Hidden,
     alpha: f64,
 }
 
@@ -249,6 +252,20 @@ impl About<'_> {
         self.cells.iter().all(|cell| self.frame.pools()[cell.stratum as usize].is_complete())
     }
 
+    /// Whether all drawn rows that match in pools without a summary have one value, but for rounding.
+    fn is_unspread(&self) -> bool {
+        let is_unknown = |cell: &&Cell| {
+            let pool = &self.frame.pools()[cell.stratum as usize];
+            pool.known.is_none() && !pool.is_complete()
+        };
+        let (matches, sum, squares) = self
+            .cells
+            .iter()
+            .filter(is_unknown)
+            .fold((0, 0.0, 0.0), |all, cell| (all.0 + cell.matches, all.1 + cell.sum, all.2 + cell.squares));
+        matches > 0 && squares - sum * sum / matches as f64 <= 1e-12 * squares
+    }
+
     /// How far to trust the known means: the slope of y - r I on p x over all pools, between 0 and 1.
     fn lambda(&self, r: f64) -> f64 {
         let (along, square) = self.moments().filter(|pool| pool.known).fold((0.0, 0.0), |(along, square), pool| {
@@ -351,12 +368,13 @@ impl About<'_> {
             let missed = missed::most_missed(self.frame, tail) as f64;
             return (aside, aside + missed * open.min.min(0.0), aside + missed * open.max.max(0.0));
         }
-        let (below, above) = match self.one_sign(value, &total, tail) {
+        let (below, above) = match self.one_sign(value, &total, self.hidden.worth(), tail) {
             Some((near, far)) if value > 0.0 => (near, far),
             Some((near, far)) => (far, near),
             None => {
                 let half = t_quantile(self.freedom(), 1.0 - tail) * total.variance().sqrt();
-                (half, half)
+                let (below, above) = self.hidden.change(tail);
+                (half.max(below), half.max(above))
             }
         };
         (total.value, total.value - below, total.value + above)
@@ -373,8 +391,7 @@ impl About<'_> {
         mean = (total.value + exact_sum) / counted;
         // Nothing drawn says nothing of the spread, and neither do drawn values that are alike, without a summary: rows that were
         // missed may be any.
-        let is_unspread = total.variance() <= 0.0 && self.moments().any(|pool| !pool.known);
-        if self.frame.open.unread || self.is_unseen() || is_unspread || !mean.is_finite() {
+        if self.frame.open.unread || self.is_unseen() || self.is_unspread() || !mean.is_finite() {
             return (mean, f64::NEG_INFINITY, f64::INFINITY);
         }
         let tail = self.alpha / 2.0;
@@ -382,20 +399,22 @@ impl About<'_> {
         let value = total.value - self.aside().1;
         let (mut below, mut above) = (half, half);
         // Of values of one sign those that the sample lacks are the large ones.
-        if let Some((_, further)) = self.one_sign(value, &total, tail) {
+        if let Some((_, further)) = self.one_sign(value, &total, 0.0, tail) {
             let far = if value > 0.0 { &mut above } else { &mut below };
             *far = far.max(further);
         }
-        (mean, mean - below / counted, mean + above / counted)
+        let (less, more) = self.hidden.shift(mean, counted, tail);
+        (mean, mean - below / counted - less, mean + above / counted + more)
     }
 
-    /// How far towards 0 and away from it the sum of values of one sign may be; `None` if they have two.
-    fn one_sign(&self, value: f64, total: &Estimate, tail: f64) -> Option<(f64, f64)> {
+    /// How far towards 0 and away from it the sum of values of one sign may be, of which one that was not seen may be worth `next`; `None`
+    /// if they have two signs.
+    fn one_sign(&self, value: f64, total: &Estimate, next: f64, tail: f64) -> Option<(f64, f64)> {
         let open = &self.frame.open;
         let is_one = open.min >= 0.0 && value > 0.0 || open.max <= 0.0 && value < 0.0;
         // What one event is worth, by the sample and by the model.
         let worth = (total.drawn / value.abs()).max(total.model / total.modelled.abs());
-        is_one.then(|| like_events(value.abs(), worth, tail))
+        is_one.then(|| like_events(value.abs(), worth, next, tail))
     }
 
     /// Degrees of freedom: matching rows, fewer where their weights differ (Kish), less one.
@@ -408,15 +427,6 @@ impl About<'_> {
         });
         if squares > 0.0 { (sum * sum / squares - 1.0).max(1.0) } else { 1.0 }
     }
-}
-
-/// How far below and above, if the value is that of k events.
-fn like_events(value: f64, worth: f64, tail: f64) -> (f64, f64) {
-    if worth.is_nan() || worth <= 0.0 {
-        return (0.0, 0.0);
-    }
-    let k = value / worth;
-    (value - worth * gamma_quantile(k, tail), worth * gamma_quantile(k + 1.0, 1.0 - tail) - value)
 }
 
 #[cfg(test)]
@@ -465,12 +475,14 @@ mod tests {
             }
         }
         // Without a summary nothing at all is known of the others.
-        let mut pool = Stratum::new(10_000, None);
-        (0..100).for_each(|_| pool.draw(7.0));
-        let mut group = GroupSample::default();
-        (0..3).for_each(|_| group.add(0, 7.0));
-        let avg = interval(Aggregate::Avg, &Frame::new(vec![pool]), &group, &Plan::new(2, 0.95));
-        assert!(avg.relative_error().is_infinite(), "{avg:?}");
+        for value in [7.0, 0.1, 2.5, 7.1, 9.99, -1e9 / 3.0] {
+            let mut pool = Stratum::new(10_000, None);
+            (0..100).for_each(|_| pool.draw(value));
+            let mut group = GroupSample::default();
+            (0..3).for_each(|_| group.add(0, value));
+            let avg = interval(Aggregate::Avg, &Frame::new(vec![pool]), &group, &Plan::new(2, 0.95));
+            assert!(avg.relative_error().is_infinite(), "{avg:?}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@
 //! planned; then read everything.
 
 mod allocate;
+mod hidden;
 mod interval;
 mod missed;
 mod sample;
@@ -43,6 +44,7 @@ mod simulation;
 mod tests;
 
 pub use allocate::{Read, next_allocation};
+pub use hidden::Hidden;
 pub use interval::interval;
 pub use missed::unseen_count;
 pub use sample::GroupSample;

@@ -6,6 +6,9 @@
 //! - Everything is a sum, so that samples of threads, segments and the tail merge in any order, and a stratum read at
 //!   a thicker rung replaces its cell.
 
+use super::hidden::Hidden;
+use super::stratum::Frame;
+
 /// The drawn rows of a stratum that match and are of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cell {
@@ -24,6 +27,7 @@ pub struct GroupSample {
     exact_count: u64,
     exact_sum: f64,
     cells: Vec<Cell>,
+    hidden: Option<Hidden>,
 }
 
 impl GroupSample {
@@ -55,6 +59,11 @@ impl GroupSample {
         self.exact_sum += sum;
     }
 
+    /// Says where rows of the group may be of which none was drawn; unless it is said, they may be in every stratum of the frame.
+    pub fn set_hidden(&mut self, hidden: Hidden) {
+        self.hidden = Some(hidden);
+    }
+
     /// Takes in another sample of the same group and measure.
     pub fn merge(&mut self, other: &GroupSample) {
         self.add_exact(other.exact_count, other.exact_sum);
@@ -79,6 +88,16 @@ impl GroupSample {
 
     pub(super) fn exact(&self) -> (f64, f64) {
         (self.exact_count as f64, self.exact_sum)
+    }
+
+    /// The strata of which rows were drawn that match, ascending.
+    pub fn strata(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cells.iter().map(|cell| cell.stratum)
+    }
+
+    /// What may be in the strata of which no such row was drawn.
+    pub(super) fn hidden(&self, frame: &Frame) -> Hidden {
+        self.hidden.unwrap_or_else(|| Hidden::but_in(frame, self.strata()))
     }
 
     pub(super) fn cells(&self) -> &[Cell] {

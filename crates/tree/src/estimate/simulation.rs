@@ -39,6 +39,10 @@ pub(super) enum Values {
     Normal,
     /// Between 0 and 1.
     Uniform,
+    /// About 1 in every other stratum, ten times as much in those between.
+    Steps,
+    /// Close together in each stratum, whose means are lognormal.
+    Levels,
 }
 
 /// Which rows match.
@@ -65,8 +69,9 @@ pub(super) struct World {
 pub(super) fn world(values: Values, matching: Match, strata: usize, heavy: bool, rng: &mut Rng) -> World {
     let mut world = World { rows: Vec::new(), known: Vec::new(), exact: (0, 0.0), truth: [0.0; 3], skew: 0.0 };
     let mut all = Vec::new();
-    for _ in 0..strata {
+    for stratum in 0..strata {
         let mixed = rng.unit();
+        let level = rng.normal().exp();
         let block: Vec<(f64, bool)> = (0..8192)
             .map(|_| {
                 let x = match values {
@@ -81,6 +86,8 @@ pub(super) fn world(values: Values, matching: Match, strata: usize, heavy: bool,
                     }
                     Values::Normal => rng.normal(),
                     Values::Uniform => rng.unit(),
+                    Values::Steps => [1.0, 10.0][stratum % 2] * (1.0 + 0.01 * rng.normal()),
+                    Values::Levels => level * (1.0 + 0.1 * rng.normal()),
                 };
                 let share = match matching {
                     Match::Share(share) => share,
@@ -140,6 +147,7 @@ fn rng_above(values: Values, x: f64) -> bool {
         Values::Pareto(shape) => x > 2f64.powf(1.0 / shape),
         Values::MostlyZero | Values::Normal => x > 0.0,
         Values::Uniform => x > 0.5,
+        Values::Steps | Values::Levels => x > 1.0,
     }
 }
 
@@ -313,7 +321,7 @@ pub(super) fn measure(world: &World, plan: &Plan, draws: usize, rng: &mut Rng) -
 }
 
 /// Worlds of which the coverage is measured: values, match, strata, whether heavy rows are apart.
-const WORLDS: [(Values, Match, usize, bool); 20] = [
+const WORLDS: [(Values, Match, usize, bool); 24] = [
     (Values::LogNormal(1.0), Match::Share(0.005), 8, false),
     (Values::LogNormal(2.0), Match::Whales, 8, true),
     (Values::LogNormal(2.0), Match::Whales, 8, false),
@@ -335,6 +343,11 @@ const WORLDS: [(Values, Match, usize, bool); 20] = [
     (Values::Uniform, Match::Share(0.0005), 8, false),
     (Values::Uniform, Match::Share(0.003), 8, false),
     (Values::LogNormal(1.0), Match::Share(0.0005), 8, false),
+    // Of which rows of some strata alone are drawn, whose values are others than those of the rest.
+    (Values::Steps, Match::Share(0.008), 2, false),
+    (Values::Steps, Match::Share(0.016), 2, false),
+    (Values::Steps, Match::Share(0.002), 8, false),
+    (Values::Levels, Match::Share(0.002), 16, false),
 ];
 
 /// `SIMULATION_DRAWS=2000 cargo test -p alluvia-tree simulation -- --nocapture` prints the table.

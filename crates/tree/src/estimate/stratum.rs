@@ -101,6 +101,14 @@ impl Stratum {
         self.sampled >= self.rows
     }
 
+    /// The mean of the measure over all rows: by the summary, or else by those drawn.
+    pub(super) fn mean(&self) -> f64 {
+        match self.known {
+            Some(known) => known.sum / self.rows.max(1) as f64,
+            None => self.sampled_sum / self.sampled.max(1) as f64,
+        }
+    }
+
     fn pool(&mut self, other: &Stratum) {
         self.rows += other.rows;
         self.sampled += other.sampled;

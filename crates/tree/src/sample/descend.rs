@@ -13,7 +13,8 @@ use super::Asked;
 use crate::answer::{Answer, CutNode, FANOUT, SegmentRows};
 use alluvia_types::Result;
 
-/// Nodes of all segments that are looked at before any is looked into, at least: so many strata are worth having.
+/// Nodes that all segments have together at the height that is walked to before any is looked into, at least: so many strata are worth
+/// having. What the question excludes of them counts, too, so there may be fewer that are cut.
 pub const STRATA_MIN: usize = 64;
 
 /// Of so many nodes one is looked into to see what that spares.

@@ -11,7 +11,7 @@ use super::glimpse::Reading;
 use super::tally::{Look, Tally};
 use super::{Asked, Estimates, Foreseen, Otherwise, draw};
 use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, read_cut};
-use crate::estimate::{Known, Plan, Stratum};
+use crate::estimate::{Hidden, Known, Plan, Stratum};
 use crate::heavy::Heavy;
 use crate::ladder::rung_rate;
 use crate::segment::Segment;
@@ -305,7 +305,7 @@ impl Strata {
 
     /// What drawn rows say.
     pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
-        let mut look = self.tally.look(asked, plan, into);
+        let mut look = self.tally.look(asked, plan, into, &self.hidden(asked, into));
         let exact = (0..into.totals.groups()).filter(|&group| into.totals.rows(group) > 0);
         let seen: HashSet<u64> = self.tally.drawn_groups().chain(exact).map(|group| into.keys.index(group)).collect();
         let open = self.runs.iter().filter(|run| run.rung > 0);
@@ -314,6 +314,36 @@ impl Strata {
         look.unseen.dedup();
         look.holds &= look.unseen.is_empty();
         look
+    }
+
+    /// Of each measure, and of each group of which anything was drawn: the runs where its rows may be and none was drawn.
+    fn hidden(&self, asked: &Asked<'_>, into: &Answer) -> Vec<Vec<Hidden>> {
+        let drawn = self.tally.samples.all();
+        let mut by_index: Vec<(u64, usize)> =
+            drawn.iter().enumerate().map(|(slot, (group, _))| (into.keys.index(*group), slot)).collect();
+        by_index.sort_unstable();
+        let is_grouped = !asked.shape().groups.is_empty();
+        let of_measure = |frame: usize| {
+            let mut hidden = vec![Hidden::NOWHERE; drawn.len()];
+            // Of each group the next run where rows were drawn; runs come in order.
+            let mut next: Vec<_> = drawn.iter().map(|(_, samples)| samples[frame].strata().peekable()).collect();
+            for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| run.rung > 0) {
+                let stratum = &self.tally.strata[frame][at];
+                let mut may_be = run.groups.iter().copied().peekable();
+                for &(index, slot) in &by_index {
+                    while may_be.next_if(|&other| other < index).is_some() {}
+                    if is_grouped && may_be.peek() != Some(&index) {
+                        continue;
+                    }
+                    while next[slot].next_if(|&other| (other as usize) < at).is_some() {}
+                    if next[slot].peek() != Some(&(at as u32)) {
+                        hidden[slot].add(stratum);
+                    }
+                }
+            }
+            hidden
+        };
+        (1..self.tally.strata.len()).map(of_measure).collect()
     }
 
     /// Runs that groups may be in which were not seen.

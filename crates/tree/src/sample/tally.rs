@@ -5,7 +5,7 @@
 use super::foresee::exact_of;
 use super::{Asked, Estimated};
 use crate::answer::Answer;
-use crate::estimate::{Aggregate, Frame, GroupSample, Interval, Kind, Plan, Stratum, interval, textbook};
+use crate::estimate::{Aggregate, Frame, GroupSample, Hidden, Interval, Kind, Plan, Stratum, interval, textbook};
 
 /// Drawn rows, by strata and groups.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +72,12 @@ impl Samples {
         &self.samples
     }
 
+    fn slot(&self, group: usize) -> Option<usize> {
+        self.slots.get(group).filter(|&&slot| slot != NONE).map(|&slot| slot as usize)
+    }
+
     fn get(&self, group: usize) -> Option<&Vec<GroupSample>> {
-        self.slots.get(group).filter(|&&slot| slot != NONE).map(|&slot| &self.samples[slot as usize].1)
+        self.slot(group).map(|slot| &self.samples[slot].1)
     }
 }
 
@@ -89,8 +93,9 @@ impl Tally {
         }
     }
 
-    /// Intervals of all groups that were seen, in the sample or exactly.
-    pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
+    /// Intervals of all groups that were seen, in the sample or exactly. `hidden` tells of measures, and in each of groups in the order of
+    /// [`Samples::all`], where their rows may be of which none was drawn.
+    pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer, hidden: &[Vec<Hidden>]) -> Look {
         let frames: Vec<Frame> = self.strata.iter().map(|strata| Frame::new(strata.clone())).collect();
         let none = vec![GroupSample::default(); frames.len()];
         let groups = self.samples.slots.len().max(into.totals.groups());
@@ -105,6 +110,9 @@ impl Tally {
             for (at, sample) in of_group.iter_mut().enumerate() {
                 let (count, sum) = exact_of(into, group, at.checked_sub(1));
                 sample.set_exact(count, sum);
+            }
+            if let Some(slot) = self.samples.slot(group) {
+                of_group[1..].iter_mut().zip(hidden).for_each(|(sample, hidden)| sample.set_hidden(hidden[slot]));
             }
             let cells = asked.goals.iter().map(|goal| {
                 let at = goal.measure.map_or(0, |measure| measure + 1);

@@ -31,8 +31,18 @@ fn item(random: &mut Random) -> String {
 
 #[test]
 fn each_group_holds_by_itself() {
+    each_holds(|_| 1.0);
+}
+
+/// Where values follow a dimension, rows of some strata say nothing of those of others.
+#[test]
+fn each_group_holds_by_itself_where_strata_differ() {
+    each_holds(|country| 3f64.powi(country.bytes().map(i32::from).sum::<i32>() % 6));
+}
+
+fn each_holds(times: impl Fn(&str) -> f64) {
     let trials = std::env::var("SAMPLE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(200u64);
-    let mut data = data_of_items(23, &SIZES, 30, item);
+    let mut data = data_of_items(23, &SIZES, 30, item, times);
     // Or else whatever does not suffice for the rare ones is read in full.
     data.by_cost = true;
     // All items but one, so that no block is covered: nodes whose rows are of one city have that item, too.

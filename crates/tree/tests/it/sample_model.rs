@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// Columns whose values the tests choose: an INT and a DOUBLE, both measures.
 const INTEGER: usize = 2;
 const FLOAT: usize = 5;
+/// The column of [`COUNTRY`].
+const COUNTRY_COLUMN: usize = 13;
 /// The column of [`ITEM`].
 const ITEM_COLUMN: usize = 15;
 
@@ -82,10 +84,20 @@ pub fn data_spoilt(seed: u64, sizes: &[usize], distinct: u64, sigma: f64, item: 
     data_in(table(true), seed, sizes, (distinct, sigma), item, |_, rows| rows)
 }
 
-/// Whose items are called as is chosen of each row.
-pub fn data_of_items(seed: u64, sizes: &[usize], distinct: u64, mut item: impl FnMut(&mut Random) -> String) -> Data {
+/// Whose items are called as is chosen of each row, and whose floats are so many times as large in each country.
+pub fn data_of_items(
+    seed: u64,
+    sizes: &[usize],
+    distinct: u64,
+    mut item: impl FnMut(&mut Random) -> String,
+    times: impl Fn(&str) -> f64,
+) -> Data {
     data_in(table(true), seed, sizes, (distinct, 1.0), None, |random, rows| {
         let mut columns = rows.columns().to_vec();
+        let countries = columns[COUNTRY_COLUMN].as_string_view().iter();
+        let floats = columns[FLOAT].as_primitive::<Float64Type>().values().iter();
+        let floats = floats.zip(countries).map(|(value, country)| Some(value * times(country.unwrap_or_default())));
+        columns[FLOAT] = Arc::new(floats.collect::<Float64Array>());
         let items = (0..rows.num_rows()).map(|_| Some(item(random)));
         columns[ITEM_COLUMN] = Arc::new(items.collect::<StringViewArray>());
         RecordBatch::try_new(rows.schema(), columns).expect("fits")
