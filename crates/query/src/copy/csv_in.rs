@@ -12,7 +12,9 @@
 use crate::copy::bind::Wanted;
 use crate::copy::options::{Dialect, Header, OnError};
 use crate::copy::parallel;
-use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, check_line_ends, line_ends};
+use crate::copy::records::{
+    BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, check_header, check_line_ends, line_ends,
+};
 use crate::copy::rows::{Part, Place, TextRows};
 use crate::session::progress::CancelToken;
 use alluvia_space::{DataType, TableDef};
@@ -82,6 +84,7 @@ impl CsvInput {
                 return Ok(self.wanted.columns.clone());
             }
         }
+        check_header(&first.bytes[..record.content_end], self.dialect.cut(), name)?;
         let columns = if self.wanted.listed {
             self.wanted.columns.clone()
         } else {

@@ -14,7 +14,7 @@ use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
 use crate::copy::peeked::Sampled;
-use crate::copy::records::{Blocks, Cut, check_line_ends};
+use crate::copy::records::{Blocks, Cut, check_header, check_line_ends};
 use crate::copy::roots::Roots;
 use crate::copy::statement::Source;
 use crate::copy::values::{parse_bool, parse_date, parse_f64, parse_i64, parse_timestamp};
@@ -162,6 +162,9 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
         Header::No => false,
         Header::Auto => looks_like_names(&names),
     };
+    if header {
+        check_header(&first[..record.content_end], dialect.cut(), &files[0].name())?;
+    }
     let mut seen: Vec<Seen> = vec![Seen::default(); names.len()];
     look_at(&first[if header { record.end } else { 0 }..], &dialect, &mut seen);
     for file in &files[1..] {

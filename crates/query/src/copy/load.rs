@@ -326,7 +326,7 @@ impl Committer {
         let rows = (self.sequence - 1).saturating_mul(self.batch_rows.unwrap_or(1));
         error.with_hint(format!(
             "{own}the first {rows} rows are loaded; the same statement with ON_ERROR skip loads all other good rows (a corrected file, \
-             or other columns or options, count as a new load, which begins with the first row: delete the loaded ones before)"
+             other columns, or other options than ON_ERROR and REJECTS, count as a new load, which begins with the first row: delete the loaded ones before)"
         ))
     }
 

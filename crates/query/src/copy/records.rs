@@ -105,22 +105,29 @@ pub(crate) fn check_line_ends(first: &[u8], cut: Cut, name: &str) -> Result<()> 
     }
 }
 
+/// Refuses a header, the bytes of one record, that has carriage returns: it would swallow the rows of a file whose lines end with them, and
+/// are not all of as many fields.
+pub(crate) fn check_header(header: &[u8], cut: Cut, name: &str) -> Result<()> {
+    if ends_in_returns(header, cut, false) { Err(returns_alone(name)) } else { Ok(()) }
+}
+
 fn returns_alone(name: &str) -> Error {
     let message = format!("{name}: its lines end with carriage returns alone (as of an old Mac), which are not read");
     Error::new(ErrorKind::InvalidValue, message)
         .with_hint(r"turn them into line feeds first, for example with tr '\r' '\n'")
 }
 
-/// Whether, outside of quotes, carriage returns cut a text without line feeds into lines of as many fields each; of a text that is
-/// too long for one record (`is_whole` is false), into any.
+/// Whether, outside of quotes, carriage returns cut a text without line feeds into lines of as many fields each, but for empty ones; of a
+/// text that is too long for one record (`is_whole` is false), into any.
 fn ends_in_returns(bytes: &[u8], cut: Cut, is_whole: bool) -> bool {
     let Cut::Csv { delimiter, quote, escape } = cut else {
         return memchr(b'\n', bytes).is_none() && memchr(b'\r', bytes).is_some_and(|at| at + 1 < bytes.len());
     };
     let mut scanner = Scanner::new(delimiter, quote, escape);
     let (mut at, mut begins_field) = (0, true);
-    // Delimiters of the line before, and of this one.
-    let (mut before, mut delimiters) = (None, 0);
+    // Where the line begins, its delimiters, and those of the lines before.
+    let (mut line, mut delimiters, mut before) = (0, 0, None);
+    let mut has_returns = false;
     while let Some(&byte) = bytes.get(at) {
         if begins_field && byte == quote {
             let Some(after) = scanner.quoted_field(bytes, at + 1) else { return false };
@@ -134,20 +141,19 @@ fn ends_in_returns(bytes: &[u8], cut: Cut, is_whole: bool) -> bool {
             return false;
         }
         delimiters += usize::from(byte == delimiter);
-        if byte == b'\r' && at + 1 < bytes.len() {
-            // A lone one is a character of its field.
-            if !is_whole {
-                return true;
-            }
-            if before.is_some_and(|before| before != delimiters) {
+        if byte == b'\r' {
+            has_returns |= at + 1 < bytes.len();
+            // One that cuts lines of other numbers of fields is a character of its own.
+            if is_whole && at > line && before.is_some_and(|before| before != delimiters) {
                 return false;
             }
-            (before, delimiters) = (Some(delimiters), 0);
+            before = if at > line { Some(delimiters) } else { before };
+            (line, delimiters) = (at + 1, 0);
         }
         begins_field = byte == delimiter || byte == b'\r';
         at += 1;
     }
-    before == Some(delimiters)
+    has_returns && (!is_whole || at == line || before == Some(delimiters))
 }
 
 /// Line ends in `bytes`.
@@ -409,7 +415,7 @@ mod tests {
             check_line_ends(text.as_bytes(), cut, "f.csv").err().map(|error| error.message().to_owned())
         };
         let message = "f.csv: its lines end with carriage returns alone (as of an old Mac), which are not read";
-        for text in ["a,b,c\r1,x,1\r2,y,2\r", "a\r1", "\"a\",\"x\ny\"\r\"1\",\"2\"\r"] {
+        for text in ["a,b,c\r1,x,1\r2,y,2\r", "a\r1", "\"a\",\"x\ny\"\r\"1\",\"2\"\r", "a,b\r1,2\r\r", "\ra,b\r\r1,2"] {
             assert_eq!(refused(text).as_deref(), Some(message), "{text:?}");
         }
         for text in [
@@ -433,6 +439,10 @@ mod tests {
             let mut blocks = Blocks::new(endless, "f.csv", cut, 1 << 20);
             assert_eq!(blocks.next().unwrap_err().message(), message);
         }
+        let cut = Cut::Csv { delimiter: b',', quote: b'"', escape: b'"' };
+        let unclosed = std::io::Read::chain(&b"x\ry,\""[..], std::io::repeat(b'a'));
+        let error = Blocks::new(unclosed, "f.csv", cut, 1 << 20).next().unwrap_err();
+        assert_eq!(error.hint(), Some("is a quote unclosed, or is the quote another character?"));
     }
 
     proptest! {

@@ -28,9 +28,10 @@
 
 use super::hidden::{Hidden, like_events};
 use super::sample::{Cell, GroupSample};
-use super::special::{beta_quantile, normal_quantile, t_quantile};
+use super::special::{beta_quantile, gamma_quantile, normal_quantile, t_quantile};
 use super::stratum::{Frame, Stratum};
 use super::{Aggregate, Interval, Kind, Plan, missed};
+use std::borrow::Cow;
 
 /// From so many events on, a binomial is near enough to its score interval.
 const MANY: f64 = 400.0;
@@ -52,7 +53,9 @@ pub fn interval(aggregate: Aggregate, frame: &Frame, group: &GroupSample, plan: 
         return Interval { estimate: value, lower: value, upper: value, kind: Kind::Exact };
     }
     let kind = if open.unread { Kind::Bounds } else { Kind::Planned { looks: plan.looks() } };
-    let about = About { frame, cells: &cells, hidden: group.hidden(frame), alpha: plan.alpha() };
+    // Counts say themselves what was not seen.
+    let hidden = if aggregate == Aggregate::Count { Cow::Owned(Hidden::NOWHERE) } else { group.hidden(frame) };
+    let about = About { frame, cells: &cells, hidden: &hidden, alpha: plan.alpha() };
     match aggregate {
         Aggregate::Count => {
             let (estimate, lower, upper) = about.count();
@@ -127,7 +130,7 @@ fn pooled(frame: &Frame, group: &GroupSample) -> Vec<Cell> {
 struct About<'a> {
     frame: &'a Frame,
     cells: &'a [Cell],
-    hidden: Hidden,
+    hidden: &'a Hidden,
     alpha: f64,
 }
 
@@ -368,13 +371,13 @@ impl About<'_> {
             let missed = missed::most_missed(self.frame, tail) as f64;
             return (aside, aside + missed * open.min.min(0.0), aside + missed * open.max.max(0.0));
         }
+        let (less, more) = self.hidden.change(tail);
         let (below, above) = match self.one_sign(value, &total, self.hidden.worth(), tail) {
-            Some((near, far)) if value > 0.0 => (near, far),
-            Some((near, far)) => (far, near),
+            Some((near, far)) if value > 0.0 => (near, far.max(more)),
+            Some((near, far)) => (far.max(less), near),
             None => {
                 let half = t_quantile(self.freedom(), 1.0 - tail) * total.variance().sqrt();
-                let (below, above) = self.hidden.change(tail);
-                (half.max(below), half.max(above))
+                (half.hypot(less), half.hypot(more))
             }
         };
         (total.value, total.value - below, total.value + above)
@@ -403,7 +406,8 @@ impl About<'_> {
             let far = if value > 0.0 { &mut above } else { &mut below };
             *far = far.max(further);
         }
-        let (less, more) = self.hidden.shift(mean, counted, tail);
+        let (less, more) =
+            self.hidden.shift(mean, self.fewest(counted, counted - exact_count - self.aside().0, tail), tail);
         (mean, mean - below / counted - less, mean + above / counted + more)
     }
 
@@ -417,15 +421,30 @@ impl About<'_> {
         is_one.then(|| like_events(value.abs(), worth, next, tail))
     }
 
-    /// Degrees of freedom: matching rows, fewer where their weights differ (Kish), less one.
-    fn freedom(&self) -> f64 {
+    /// How few the rows may be, of which so many are estimated from pools, while others go unseen: both together but for a probability of
+    /// `tail`, so that of each its square root is left.
+    fn fewest(&self, counted: f64, estimated: f64, tail: f64) -> f64 {
+        let k = self.drawn();
+        if self.hidden.is_nowhere() || k <= 0.0 {
+            return counted;
+        }
+        counted - estimated * (1.0 - gamma_quantile(k, tail.sqrt()) / k).max(0.0)
+    }
+
+    /// Matching rows that were drawn, fewer where their weights differ (Kish).
+    fn drawn(&self) -> f64 {
         let (sum, squares) = self.cells.iter().fold((0.0, 0.0), |(sum, squares), cell| {
             let pool = &self.frame.pools()[cell.stratum as usize];
             let weight = if pool.is_complete() { 0.0 } else { pool.rows as f64 / pool.sampled as f64 };
             let matches = cell.matches as f64;
             (sum + weight * matches, squares + weight * weight * matches)
         });
-        if squares > 0.0 { (sum * sum / squares - 1.0).max(1.0) } else { 1.0 }
+        if squares > 0.0 { sum * sum / squares } else { 0.0 }
+    }
+
+    /// Degrees of freedom.
+    fn freedom(&self) -> f64 {
+        (self.drawn() - 1.0).max(1.0)
     }
 }
 

@@ -19,12 +19,11 @@
 //! of squares, which is what a sample of skewed data gets wrong ([`interval`] says how it is used). What remains is
 //! asymptotic, not proven for every set of data; it was chosen, and is tested, by simulation.
 //!
-//! Measured by `SIMULATION_DRAWS=1000 cargo test -p alluvia-tree intervals_cover -- --nocapture` at 95 %, in 24 worlds of
-//! skew 0 to 66: 95.4 to 100 % covered through the path that stops, where textbook intervals cover 37 to 97 %. The least
+//! Measured by `SIMULATION_DRAWS=1000 cargo test -p alluvia-tree intervals_cover -- --nocapture` at 95 %, in 28 worlds of
+//! skew 0 to 66: 95.4 to 100 % covered through the path that stops, where textbook intervals cover 31 to 97 %. The least
 //! are rare rows far larger than the rest. Of sums, Bernstein's interval is 2.8 to 529 times the textbook's
-//! width, Johnson's covers 19 to 97 %, ours is 0.8 to 1.9 times as wide; 2.4 where values of one stratum are far from
-//! those of another and few rows are drawn, 2.7 where half a row is drawn of a lognormal, 3.5 and 4.3 where heavy rows
-//! of a lognormal of sigma 2 are not apart: keep them apart.
+//! width, Johnson's covers 19 to 97 %, ours is 0.8 to 1.9 times as wide; 2.0 to 3.1 where so few rows are drawn that
+//! whole strata may hide theirs, 3.5 and 4.3 where heavy rows of a lognormal of sigma 2 are not apart: keep them apart.
 //!
 //! Use: fill a [`Stratum`] per cut block and a [`GroupSample`] per group, make a [`Frame`], ask for [`interval`]; if it
 //! is not good enough, read what [`next_allocation`] says, replace those strata and cells, and ask again, as often as

@@ -8,6 +8,7 @@
 
 use super::hidden::Hidden;
 use super::stratum::Frame;
+use std::borrow::Cow;
 
 /// The drawn rows of a stratum that match and are of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -96,8 +97,11 @@ impl GroupSample {
     }
 
     /// What may be in the strata of which no such row was drawn.
-    pub(super) fn hidden(&self, frame: &Frame) -> Hidden {
-        self.hidden.unwrap_or_else(|| Hidden::but_in(frame, self.strata()))
+    pub(super) fn hidden(&self, frame: &Frame) -> Cow<'_, Hidden> {
+        match &self.hidden {
+            Some(hidden) => Cow::Borrowed(hidden),
+            None => Cow::Owned(Hidden::but_in(frame, self.strata())),
+        }
     }
 
     pub(super) fn cells(&self) -> &[Cell] {

@@ -43,6 +43,10 @@ pub(super) enum Values {
     Steps,
     /// Close together in each stratum, whose means are lognormal.
     Levels,
+    /// 10 in every other stratum, exponential around it in those between.
+    Alike,
+    /// As [`Values::Steps`], but where they are large nine of ten are NULL.
+    Sparse,
 }
 
 /// Which rows match.
@@ -61,17 +65,21 @@ pub(super) struct World {
     /// By stratum: value, matches. Heavy rows are not here.
     pub rows: Vec<Vec<(f64, bool)>>,
     pub known: Vec<Known>,
+    /// By stratum: values that are not NULL.
+    pub values: Vec<u64>,
     pub exact: (u64, f64),
     pub truth: [f64; 3],
     pub skew: f64,
 }
 
 pub(super) fn world(values: Values, matching: Match, strata: usize, heavy: bool, rng: &mut Rng) -> World {
-    let mut world = World { rows: Vec::new(), known: Vec::new(), exact: (0, 0.0), truth: [0.0; 3], skew: 0.0 };
+    let mut world =
+        World { rows: Vec::new(), known: Vec::new(), values: Vec::new(), exact: (0, 0.0), truth: [0.0; 3], skew: 0.0 };
     let mut all = Vec::new();
     for stratum in 0..strata {
         let mixed = rng.unit();
         let level = rng.normal().exp();
+        let mut nulls = 0;
         let block: Vec<(f64, bool)> = (0..8192)
             .map(|_| {
                 let x = match values {
@@ -86,9 +94,15 @@ pub(super) fn world(values: Values, matching: Match, strata: usize, heavy: bool,
                     }
                     Values::Normal => rng.normal(),
                     Values::Uniform => rng.unit(),
-                    Values::Steps => [1.0, 10.0][stratum % 2] * (1.0 + 0.01 * rng.normal()),
+                    Values::Steps | Values::Sparse => [1.0, 10.0][stratum % 2] * (1.0 + 0.01 * rng.normal()),
                     Values::Levels => level * (1.0 + 0.1 * rng.normal()),
+                    Values::Alike if stratum % 2 == 0 => 10.0,
+                    Values::Alike => -10.0 * rng.unit().ln(),
                 };
+                if values == Values::Sparse && stratum % 2 == 1 && rng.unit() < 0.9 {
+                    nulls += 1;
+                    return (0.0, false);
+                }
                 let share = match matching {
                     Match::Share(share) => share,
                     Match::Mixed => mixed,
@@ -108,6 +122,7 @@ pub(super) fn world(values: Values, matching: Match, strata: usize, heavy: bool,
             .collect();
         all.extend(block.iter().copied());
         world.rows.push(block);
+        world.values.push(8192 - nulls);
     }
     let truth = all.iter().filter(|row| row.1).fold((0.0, 0.0), |(count, sum), row| (count + 1.0, sum + row.0));
     world.truth = [truth.0, truth.1, truth.1 / truth.0];
@@ -147,7 +162,8 @@ fn rng_above(values: Values, x: f64) -> bool {
         Values::Pareto(shape) => x > 2f64.powf(1.0 / shape),
         Values::MostlyZero | Values::Normal => x > 0.0,
         Values::Uniform => x > 0.5,
-        Values::Steps | Values::Levels => x > 1.0,
+        Values::Steps | Values::Levels | Values::Sparse => x > 1.0,
+        Values::Alike => x > 10.0,
     }
 }
 
@@ -187,6 +203,7 @@ impl Draw {
         let mut strata = Vec::new();
         for (h, &rung) in rungs.iter().enumerate() {
             let mut stratum = Stratum::new(world.rows[h].len() as u64, Some(world.known[h]));
+            stratum.values = world.values[h].min(stratum.rows);
             stratum.restart(rung);
             let mut take = |row: (f64, bool)| {
                 stratum.draw(row.0);
@@ -321,7 +338,7 @@ pub(super) fn measure(world: &World, plan: &Plan, draws: usize, rng: &mut Rng) -
 }
 
 /// Worlds of which the coverage is measured: values, match, strata, whether heavy rows are apart.
-const WORLDS: [(Values, Match, usize, bool); 24] = [
+const WORLDS: [(Values, Match, usize, bool); 28] = [
     (Values::LogNormal(1.0), Match::Share(0.005), 8, false),
     (Values::LogNormal(2.0), Match::Whales, 8, true),
     (Values::LogNormal(2.0), Match::Whales, 8, false),
@@ -348,6 +365,10 @@ const WORLDS: [(Values, Match, usize, bool); 24] = [
     (Values::Steps, Match::Share(0.016), 2, false),
     (Values::Steps, Match::Share(0.002), 8, false),
     (Values::Levels, Match::Share(0.002), 16, false),
+    (Values::Alike, Match::Share(0.008), 2, false),
+    (Values::Alike, Match::Share(0.002), 8, false),
+    (Values::Sparse, Match::Share(0.03), 2, false),
+    (Values::Sparse, Match::Share(0.01), 8, false),
 ];
 
 /// `SIMULATION_DRAWS=2000 cargo test -p alluvia-tree simulation -- --nocapture` prints the table.

@@ -50,6 +50,8 @@ impl Known {
 pub struct Stratum {
     /// Rows that a match may be among.
     pub rows: u64,
+    /// How many of them have a value that is not NULL: all, unless it is said.
+    pub values: u64,
     /// Rows drawn so far.
     pub sampled: u64,
     /// The rung they were drawn from, 0 for the thinnest.
@@ -70,6 +72,7 @@ impl Stratum {
     pub fn new(rows: u64, known: Option<Known>) -> Stratum {
         Stratum {
             rows,
+            values: rows,
             sampled: 0,
             rung: 0,
             sampled_sum: 0.0,
@@ -101,16 +104,19 @@ impl Stratum {
         self.sampled >= self.rows
     }
 
-    /// The mean of the measure over all rows: by the summary, or else by those drawn.
-    pub(super) fn mean(&self) -> f64 {
-        match self.known {
-            Some(known) => known.sum / self.rows.max(1) as f64,
-            None => self.sampled_sum / self.sampled.max(1) as f64,
-        }
+    /// The mean of the measure's values and of their squares, without NULL: by the summary, or else by the drawn rows, whose NULLs are 0.
+    pub(super) fn typical(&self) -> (f64, f64) {
+        let (sum, squares, count) = match self.known {
+            Some(known) => (known.sum, known.squares, self.values),
+            None => (self.sampled_sum, self.sampled_squares, self.sampled),
+        };
+        let count = count.max(1) as f64;
+        (sum / count, squares / count)
     }
 
     fn pool(&mut self, other: &Stratum) {
         self.rows += other.rows;
+        self.values += other.values;
         self.sampled += other.sampled;
         self.sampled_sum += other.sampled_sum;
         self.sampled_squares += other.sampled_squares;

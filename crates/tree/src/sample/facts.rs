@@ -21,6 +21,8 @@ pub(super) struct Facts {
     pub(super) share: f64,
     /// Of each measure of the question.
     pub(super) known: Vec<Known>,
+    /// How many values of each are not NULL, heavy ones among them.
+    pub(super) values: Vec<u64>,
     /// Indices of the groups that rows may be of.
     pub(super) groups: Vec<u64>,
 }
@@ -181,6 +183,7 @@ pub(super) fn facts_of(
     }
     let known: Option<Vec<Known>> = knowns.iter().map(|knowns| knowns.of(height, node)).collect();
     let Some(known) = known else { return Found::Unknown };
+    let values = knowns.iter().map(|knowns| knowns.values(height, node)).collect();
     let Some(groups) = possible.groups(&into.keys, nodes, height, node) else {
         return Found::TooManyGroups;
     };
@@ -188,7 +191,7 @@ pub(super) fn facts_of(
     let count = rows.segment.block_rows(blocks.end - 1).end - rows.segment.block_rows(blocks.start).start;
     let share =
         share.unwrap_or_else(|| share_of(asked.boxes, &cut, |level, codes| nodes.share(height, node, level, codes)));
-    Found::Facts(Facts { cut, blocks, rows: count, share, known, groups })
+    Found::Facts(Facts { cut, blocks, rows: count, share, known, values, groups })
 }
 
 /// The share of a node's rows that are of any of the boxes, which share none: of each what its open filters pass, as if they had nothing to

@@ -12,6 +12,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct NodeKnowns {
     heights: Vec<Vec<Option<Known>>>,
+    /// How many values are not NULL, heavy ones among them.
+    values: Vec<Vec<u64>>,
 }
 
 impl NodeKnowns {
@@ -34,7 +36,13 @@ impl NodeKnowns {
             let above = above.collect();
             heights.push(above);
         }
-        Ok(NodeKnowns { heights })
+        let mut values: Vec<Vec<u64>> =
+            vec![(0..segment.blocks()).map(|block| values_of(&index, column, block)).collect()];
+        while let Some(below) = values.last().filter(|below| below.len() > 1) {
+            let above = below.chunks(FANOUT).map(|children| children.iter().sum()).collect();
+            values.push(above);
+        }
+        Ok(NodeKnowns { heights, values })
     }
 
     /// Of one node.
@@ -42,14 +50,26 @@ impl NodeKnowns {
         self.heights[height][node]
     }
 
+    /// How many values of one node are not NULL, heavy ones among them.
+    pub(crate) fn values(&self, height: usize, node: usize) -> u64 {
+        self.values[height][node]
+    }
+
     /// Bytes in memory, about.
     pub(crate) fn bytes(&self) -> u64 {
-        self.heights.iter().map(|known| size_of_val(known.as_slice()) as u64).sum()
+        let known = self.heights.iter().map(|known| size_of_val(known.as_slice()) as u64).sum::<u64>();
+        known + self.values.iter().map(|values| size_of_val(values.as_slice()) as u64).sum::<u64>()
     }
 }
 
 fn both(a: Option<Known>, b: Option<Known>) -> Option<Known> {
     Some(a?.and(b?))
+}
+
+/// Values of a block that are not NULL; a column that the segment lacks is NULL in all its rows.
+fn values_of(index: &BlockIndex, column: ColumnId, block: usize) -> u64 {
+    let measure = index.table.measures.iter().find(|(id, _)| *id == column);
+    measure.map_or(0, |(_, summary)| u64::from(summary.counts.as_primitive::<UInt32Type>().value(block)))
 }
 
 /// Over all rows of a block, NULL as 0; `None` where the summary tells too little for a stratum.
@@ -58,7 +78,7 @@ fn of_block(segment: &Segment, index: &BlockIndex, column: ColumnId, block: usiz
     let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == column) else {
         return Some(Known::NOTHING);
     };
-    let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
+    let count = values_of(index, column, block);
     if count == 0 {
         return Some(Known::NOTHING);
     }

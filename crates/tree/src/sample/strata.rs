@@ -40,6 +40,8 @@ pub(super) struct Run {
     pub(super) rows: u64,
     share: f64,
     known: Vec<Known>,
+    /// Values of each measure that are not NULL, heavy ones among them.
+    values: Vec<u64>,
     /// Indices of the groups that rows may be of, ascending.
     groups: Vec<u64>,
     pub(super) cut: Vec<CutNode>,
@@ -136,6 +138,7 @@ impl Strata {
             let count = |heavy: Arc<Heavy>| run.places(segment, &heavy).map(|places| places.len() as u64).sum::<u64>();
             let apart = found.map_or(0, count);
             let mut own = Stratum::new(run.rows - apart, measure.map(|(at, _)| run.known[at]));
+            own.values = measure.map_or(run.rows, |(at, _)| run.values[at]) - apart;
             own.expected_share = Some(run.share);
             own.restart(self.number_of(run.rung));
             light.push(own);
@@ -322,19 +325,21 @@ impl Strata {
         let mut by_index: Vec<(u64, usize)> =
             drawn.iter().enumerate().map(|(slot, (group, _))| (into.keys.index(*group), slot)).collect();
         by_index.sort_unstable();
-        let is_grouped = !asked.shape().groups.is_empty();
+        let all: Vec<usize> = (0..drawn.len()).collect();
+        let slot_of =
+            |index: &u64| by_index.binary_search_by_key(index, |&(index, _)| index).ok().map(|at| by_index[at].1);
+        // Of each run the groups that its rows may be of. Of a question without groups there is one.
+        let in_runs: Vec<Vec<usize>> = match asked.shape().groups.is_empty() {
+            true => vec![all; self.runs.len()],
+            false => self.runs.iter().map(|run| run.groups.iter().filter_map(slot_of).collect()).collect(),
+        };
         let of_measure = |frame: usize| {
             let mut hidden = vec![Hidden::NOWHERE; drawn.len()];
             // Of each group the next run where rows were drawn; runs come in order.
             let mut next: Vec<_> = drawn.iter().map(|(_, samples)| samples[frame].strata().peekable()).collect();
-            for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| run.rung > 0) {
+            for (at, slots) in in_runs.iter().enumerate().filter(|(at, _)| self.runs[*at].rung > 0) {
                 let stratum = &self.tally.strata[frame][at];
-                let mut may_be = run.groups.iter().copied().peekable();
-                for &(index, slot) in &by_index {
-                    while may_be.next_if(|&other| other < index).is_some() {}
-                    if is_grouped && may_be.peek() != Some(&index) {
-                        continue;
-                    }
+                for &slot in slots {
                     while next[slot].next_if(|&other| (other as usize) < at).is_some() {}
                     if next[slot].peek() != Some(&(at as u32)) {
                         hidden[slot].add(stratum);
@@ -414,6 +419,7 @@ impl Run {
             rows: facts.rows,
             share: facts.share,
             known: facts.known,
+            values: facts.values,
             groups: facts.groups,
             cut: vec![facts.cut],
             rung: rung_of(segment),
@@ -439,6 +445,7 @@ impl Run {
         for (own, more) in self.known.iter_mut().zip(&facts.known) {
             *own = own.and(*more);
         }
+        self.values.iter_mut().zip(&facts.values).for_each(|(own, more)| *own += more);
         if self.groups != facts.groups {
             self.groups.extend_from_slice(&facts.groups);
             self.groups.sort_unstable();

@@ -112,7 +112,10 @@ impl Tally {
                 sample.set_exact(count, sum);
             }
             if let Some(slot) = self.samples.slot(group) {
-                of_group[1..].iter_mut().zip(hidden).for_each(|(sample, hidden)| sample.set_hidden(hidden[slot]));
+                of_group[1..]
+                    .iter_mut()
+                    .zip(hidden)
+                    .for_each(|(sample, hidden)| sample.set_hidden(hidden[slot].clone()));
             }
             let cells = asked.goals.iter().map(|goal| {
                 let at = goal.measure.map_or(0, |measure| measure + 1);
