@@ -17,9 +17,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN03";
-/// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, and neither knows rights.
-const MANIFEST_MAGICS_OLDER: [[u8; 8]; 2] = [*b"ALVMAN01", *b"ALVMAN02"];
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN04";
+/// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of all three have
+/// their rows in key order. Who writes these would take banded blocks for ordered ones.
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 3] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 

@@ -5,14 +5,15 @@ use alluvia_space::{DataType as Type, LevelCodes, LevelSource, TableDef};
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, DictionaryArray, UInt32Array};
 use arrow::buffer::NullBuffer;
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
 
-/// Rows in key order, with their keys and codes.
+/// Rows with their keys and codes, in key order unless it is said of them that they lie in bands.
 ///
 /// `rows` has the table's columns by storage name, but for those that are `coded`, then `_version` and `_ordinal`; a TEXT column may be
-/// `Utf8View`, `Utf8` or a dictionary of `Utf8` with 32-bit keys. `keys` ascend. `codes` has one vector per level, in the
+/// `Utf8View`, `Utf8` or a dictionary of `Utf8` with 32-bit keys. `codes` has one vector per level, in the
 /// definition's order of dimensions and levels, each as long as `rows`.
 #[derive(Clone, Debug)]
 pub struct RowChunk {
@@ -57,6 +58,16 @@ impl RowChunk {
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Some rows, by their places, in this order.
+    pub(crate) fn take(&self, places: &[u32]) -> Result<RowChunk> {
+        let failed = |error| Error::internal(format!("taking rows of a chunk: {error}"));
+        let rows = take_record_batch(&self.rows, &UInt32Array::from(places.to_vec())).map_err(failed)?;
+        let keys = places.iter().map(|&place| self.keys[place as usize]).collect();
+        let level = |codes: &Vec<u32>| places.iter().map(|&place| codes[place as usize]).collect();
+        let codes = LevelCodes { levels: self.codes.levels.iter().map(level).collect() };
+        Ok(RowChunk { rows, keys, codes, coded: Arc::clone(&self.coded) })
     }
 
     /// All columns, the coded ones as dictionary arrays over their levels' values.

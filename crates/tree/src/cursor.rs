@@ -1,10 +1,14 @@
-//! Reading of a segment's rows in order, for merges.
+//! Reading of a segment's rows in key order, for merges.
+//!
+//! Of a banded segment whole blocks are read, and each chunk says in which order its rows are to be taken. So a merge, which gathers rows
+//! by their places anyway, moves them once.
 //!
 //! Keys and codes come packed from the side file; TEXT columns that are levels are [coded](CodedColumn): their codes are all that is
 //! read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the definition has and the segment
 //! lacks are NULL; columns that were dropped since are left out.
 
 use crate::chunk::{CodedColumn, RowChunk};
+use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
 use crate::segment::{BlockIndex, Segment};
 use alluvia_catalog::Dictionaries;
@@ -15,6 +19,14 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Rows as a segment has them, and which of them to take in which order.
+#[derive(Debug)]
+pub struct OrderedChunk {
+    chunk: RowChunk,
+    /// Places of the rows that are asked for, in key order; `None` where these are all rows as they lie.
+    places: Option<Vec<u32>>,
+}
+
 /// Reads rows of one segment as chunks.
 pub struct SegmentCursor {
     segment: Arc<Segment>,
@@ -24,6 +36,10 @@ pub struct SegmentCursor {
     columns: Vec<Source>,
     coded: Arc<[CodedColumn]>,
     levels: usize,
+    is_banded: bool,
+    /// What is asked for, counted in key order.
+    wanted: Range<u64>,
+    /// What is still to be read, as it lies.
     rows: Range<u64>,
 }
 
@@ -38,8 +54,9 @@ enum Source {
 }
 
 impl SegmentCursor {
-    /// A cursor over `rows` of the segment, in chunks of `chunk_rows` (the last one may be shorter), as the definition
-    /// `table` has them. Best where `chunk_rows` is a multiple of [`crate::BLOCK_ROWS`].
+    /// A cursor over `rows` of the segment, counted in key order, in chunks of `chunk_rows` (the last one may be shorter, and those of a
+    /// banded segment are whole blocks), as the definition `table` has them. Best where `chunk_rows` is a multiple of
+    /// [`crate::BLOCK_ROWS`].
     pub fn new(
         segment: &Arc<Segment>,
         table: &TableDef,
@@ -86,12 +103,66 @@ impl SegmentCursor {
         read.push((ORDINAL_COLUMN, DataType::UInt64));
         columns.push(Source::Parquet(ORDINAL_COLUMN.to_owned()));
         fields.push(Field::new(ORDINAL_COLUMN, DataType::UInt64, false));
+        let is_banded = segment.bands()?.is_some();
+        let (wanted, mut rows, mut chunk_rows) = (rows.clone(), rows, chunk_rows);
+        if is_banded && !rows.is_empty() {
+            let block = BLOCK_ROWS as u64;
+            rows = rows.start / block * block..rows.end.next_multiple_of(block).min(meta.rows);
+            chunk_rows = chunk_rows.next_multiple_of(BLOCK_ROWS);
+        }
         let reader = RowReader::open(segment, &read, rows.clone(), chunk_rows)?;
         let (segment, schema) = (Arc::clone(segment), Arc::new(Schema::new(fields)));
-        Ok(SegmentCursor { segment, index, reader, schema, columns, coded: coded.into(), levels, rows })
+        Ok(SegmentCursor {
+            segment,
+            index,
+            reader,
+            schema,
+            columns,
+            coded: coded.into(),
+            levels,
+            is_banded,
+            wanted,
+            rows,
+        })
     }
 
-    fn next_chunk(&mut self) -> Result<Option<RowChunk>> {
+    /// The next rows, as they lie.
+    pub fn next_ordered(&mut self) -> Result<Option<OrderedChunk>> {
+        let next = self.next_chunk().and_then(|chunk| {
+            let Some((first, chunk)) = chunk else { return Ok(None) };
+            let places = if self.is_banded { Some(self.places(first, &chunk.keys)?) } else { None };
+            Ok(Some(OrderedChunk { chunk, places }))
+        });
+        if next.is_err() {
+            self.rows.start = self.rows.end;
+        }
+        next
+    }
+
+    /// Of rows of whole blocks, from row `first` on, those that are asked for, block by block in key order.
+    fn places(&self, first: u64, keys: &[u128]) -> Result<Vec<u32>> {
+        let end = first + keys.len() as u64;
+        let is_whole =
+            first.is_multiple_of(BLOCK_ROWS as u64) && (end.is_multiple_of(BLOCK_ROWS as u64) || end == self.rows.end);
+        if !is_whole {
+            return Err(Error::internal(format!("rows {first} to {end} of a banded segment are no whole blocks")));
+        }
+        let mut places = Vec::with_capacity(keys.len());
+        for (at, block) in keys.chunks(BLOCK_ROWS).enumerate() {
+            let start = at * BLOCK_ROWS;
+            let mut order: Vec<u32> = (start as u32..(start + block.len()) as u32).collect();
+            // Bands are runs, which this sort finds and merges.
+            order.sort_by_key(|&place| keys[place as usize]);
+            let ranks = first + start as u64..first + (start + block.len()) as u64;
+            let from = self.wanted.start.clamp(ranks.start, ranks.end) - ranks.start;
+            let to = self.wanted.end.clamp(ranks.start, ranks.end) - ranks.start;
+            places.extend_from_slice(&order[from as usize..to as usize]);
+        }
+        Ok(places)
+    }
+
+    /// The next rows, as they lie, from which row on.
+    fn next_chunk(&mut self) -> Result<Option<(u64, RowChunk)>> {
         if self.rows.is_empty() {
             return Ok(None);
         }
@@ -104,10 +175,11 @@ impl SegmentCursor {
         let count = batch.num_rows();
         let mut keys = Vec::with_capacity(count);
         let mut codes = LevelCodes { levels: (0..self.levels).map(|_| Vec::with_capacity(count)).collect() };
-        let end = self.rows.start + count as u64;
-        let mut at = self.rows.start;
+        let first = self.rows.start;
+        let end = first + count as u64;
+        let mut at = first;
         while at < end {
-            let block = (at / crate::BLOCK_ROWS as u64) as usize;
+            let block = (at / BLOCK_ROWS as u64) as usize;
             let piece = at..end.min(self.segment.block_rows(block).end);
             at = piece.end;
             self.segment.keys_into(&self.index, block, piece.clone(), &mut keys)?;
@@ -121,7 +193,7 @@ impl SegmentCursor {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal(format!("rows of segment {}: {error}", self.segment.meta().id)))?;
-        Ok(Some(RowChunk { rows, keys, codes, coded: Arc::clone(&self.coded) }))
+        Ok(Some((first, RowChunk { rows, keys, codes, coded: Arc::clone(&self.coded) })))
     }
 
     /// Every code of a coded column has a value.
@@ -147,15 +219,49 @@ impl SegmentCursor {
     }
 }
 
+impl OrderedChunk {
+    /// The rows, as they lie.
+    pub fn rows(&self) -> &RowChunk {
+        &self.chunk
+    }
+
+    /// How many rows are asked for.
+    pub fn len(&self) -> usize {
+        self.places.as_ref().map_or(self.chunk.len(), Vec::len)
+    }
+
+    /// Whether no rows are asked for.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where a row lies that is asked for, counted in key order.
+    #[inline]
+    pub fn place(&self, at: usize) -> usize {
+        self.places.as_ref().map_or(at, |places| places[at] as usize)
+    }
+
+    /// A row's key, counted in key order.
+    #[inline]
+    pub fn key(&self, at: usize) -> u128 {
+        self.chunk.keys[self.place(at)]
+    }
+
+    /// The rows that are asked for, in key order.
+    pub fn into_rows(self) -> Result<RowChunk> {
+        match self.places {
+            Some(places) => self.chunk.take(&places),
+            None => Ok(self.chunk),
+        }
+    }
+}
+
+/// The rows in key order.
 impl Iterator for SegmentCursor {
     type Item = Result<RowChunk>;
 
     fn next(&mut self) -> Option<Result<RowChunk>> {
-        let next = self.next_chunk();
-        if next.is_err() {
-            self.rows.start = self.rows.end;
-        }
-        next.transpose()
+        self.next_ordered().and_then(|chunk| chunk.map(OrderedChunk::into_rows).transpose()).transpose()
     }
 }
 

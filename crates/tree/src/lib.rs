@@ -1,9 +1,10 @@
 //! Segments: immutable runs of rows in key order, each a Parquet file beside a side file of codes and summaries.
 //!
 //! Invariants:
-//! - A segment's rows ascend by curve key; rows of equal keys keep the order they were written in.
 //! - A segment is cut into blocks of [`BLOCK_ROWS`] rows; only the last block is shorter. A block is what a query skips or
 //!   reads, what a summary describes, and (unless its values are very long) one data page of every Parquet column.
+//! - Blocks ascend by curve key. So do the rows within a block, equal keys in the order they were written in, unless the segment is
+//!   *banded*: then the rows of a block lie in bands by weight, and ascend within these (`bands`).
 //! - Both files are synced, and so is their directory, before [`SegmentWriter::finish`] returns; they never change after.
 //! - Every byte read has passed its checksum; whatever does not hold is an error that names the file and the section.
 //! - A segment's files are deleted only when it was retired and nobody holds it any more.
@@ -14,6 +15,7 @@
 //! block the codes present, bounds, NULL counts and measures. Its format is in docs/FORMAT.md, section "Segments".
 
 mod answer;
+mod bands;
 mod chunk;
 mod context;
 mod cursor;
@@ -38,9 +40,10 @@ pub use answer::{
     LevelFilter, MeasureTotals, SegmentRows, Selection, TimeRange, Totals, Wanted, WantedMeasure, add_edge_rows,
     add_rows, answer, answer_edge,
 };
+pub use bands::{Bands, band_limit, by_band};
 pub use chunk::{CodedColumn, RowChunk};
 pub use context::{TreeContext, segment_of_file};
-pub use cursor::SegmentCursor;
+pub use cursor::{OrderedChunk, SegmentCursor};
 pub use ladder::{LadderWriter, RUNG_ROWS_MIN, rung_limit, rung_rate};
 pub use layout::{BLOCK_ROWS, segment_schema};
 pub use meta::{RungMeta, SegmentMeta};

@@ -6,6 +6,7 @@
 
 use crate::answer::NodeTree;
 use crate::answer::Passes;
+use crate::bands::Bands;
 use crate::context::TreeContext;
 use crate::heavy::{self, Heavy};
 use crate::ladder::{RungSums, rung_limit};
@@ -29,7 +30,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An immutable run of rows in key order. Shared by `Arc`; its files are deleted when it was retired and the last is dropped.
+/// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was retired and the last is dropped.
 #[derive(Debug)]
 pub struct Segment {
     context: TreeContext,
@@ -43,6 +44,7 @@ pub struct Segment {
     streams: OnceLock<Vec<Arc<Slot<PackedStream>>>>,
     nodes: Arc<Slot<NodeTree>>,
     first_rows: Arc<Slot<Vec<u32>>>,
+    bands: Arc<Slot<Option<Bands>>>,
     /// By measure.
     knowns: OnceLock<Vec<Arc<Slot<NodeKnowns>>>>,
     /// By measure.
@@ -117,6 +119,7 @@ impl Segment {
             streams: OnceLock::new(),
             nodes: Arc::default(),
             first_rows: Arc::default(),
+            bands: Arc::default(),
             knowns: OnceLock::new(),
             heavy: OnceLock::new(),
             sums: OnceLock::new(),
@@ -172,7 +175,7 @@ impl Segment {
         Ok(keys)
     }
 
-    /// The rows whose keys lie in `low..=high`.
+    /// The rows whose keys lie in `low..=high`, counted in key order: those of a banded segment lie elsewhere within their blocks.
     pub fn rows_in(&self, low: u128, high: u128) -> Result<Range<u64>> {
         if self.meta.rows == 0 || low > high || high < self.meta.key_min || low > self.meta.key_max {
             return Ok(0..0);
@@ -194,7 +197,7 @@ impl Segment {
         }
         let mut keys = Vec::new();
         self.keys_into(&index, block, rows.clone(), &mut keys)?;
-        Ok(rows.start + keys.partition_point(|&key| before(key)) as u64)
+        Ok(rows.start + keys.iter().filter(|&&key| before(key)).count() as u64)
     }
 
     /// The Parquet file.
@@ -237,6 +240,15 @@ impl Segment {
             let rows = self.diagnosed(self.files()?.side.first_rows())?;
             let bytes = 4 * rows.len() as u64;
             Ok((rows, bytes))
+        })
+    }
+
+    /// Where the bands of its blocks end; `None` if the rows of blocks are in key order.
+    pub fn bands(&self) -> Result<Arc<Option<Bands>>> {
+        Slot::get(&self.bands, &self.context.pool, || {
+            let bands = self.diagnosed(self.files()?.side.bands())?;
+            let bytes = bands.as_ref().map_or(0, Bands::bytes);
+            Ok((bands, bytes))
         })
     }
 

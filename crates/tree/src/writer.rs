@@ -1,9 +1,10 @@
 //! Writing of a segment.
 //!
-//! One pass: rows come in key order, in chunks of any size; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes
+//! One pass: rows come in key order, in chunks of any size, or blocks do whose rows a [`crate::LadderWriter`] has brought into bands; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes
 //! and summary are made together while its values are in the processor's cache. Memory is one Parquet row group (encoded),
 //! one stripe of the side file, the summaries, and of a segment with a ladder twice as many rows of each measure as can be heavy.
 
+use crate::bands::Bands;
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
@@ -11,7 +12,7 @@ use crate::layout::{BLOCK_ROWS, segment_schema};
 use crate::meta::SegmentMeta;
 use crate::parquet_file::{ParquetWriter, Piece};
 use crate::side::{Header, OptionalSections, SideWriter};
-use crate::summary::SummaryBuilder;
+use crate::summary::{SummaryBuilder, least_and_greatest};
 use alluvia_space::{LevelCodes, TableDef};
 use alluvia_storage::{CheckedWriter, FileChecks};
 use alluvia_types::{ColumnId, Error, Result, SegmentId, Stage, TableId, Version};
@@ -43,6 +44,8 @@ pub struct SegmentWriter {
     keys: Vec<u128>,
     codes: LevelCodes,
     rows: u64,
+    /// Whether only whole blocks come in key order, and not their rows.
+    is_banded: bool,
     key_min: u128,
     key_max: u128,
     versions: Option<(u64, u64)>,
@@ -116,6 +119,7 @@ impl SegmentWriter {
             keys: Vec::with_capacity(BLOCK_ROWS),
             codes: LevelCodes { levels: (0..levels).map(|_| Vec::with_capacity(BLOCK_ROWS)).collect() },
             rows: 0,
+            is_banded: false,
             key_min: 0,
             key_max: 0,
             versions: None,
@@ -142,6 +146,11 @@ impl SegmentWriter {
         self
     }
 
+    /// Rows come in bands: the keys of a chunk are in any order, none of them below one of an earlier chunk.
+    pub(crate) fn banded(self) -> SegmentWriter {
+        SegmentWriter { is_banded: true, ..self }
+    }
+
     /// Rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -165,15 +174,16 @@ impl SegmentWriter {
         assert_eq!(chunk.rows.num_rows(), len, "a chunk has one key per row");
         assert_eq!(chunk.codes.levels.len(), self.codes.levels.len(), "a chunk has the codes of every level");
         assert!(chunk.codes.levels.iter().all(|codes| codes.len() == len), "a chunk has one code per row and level");
-        assert!(self.rows == 0 || chunk.keys[0] >= self.key_max, "chunks come in key order");
-        assert!(chunk.keys.is_sorted(), "a chunk's rows are in key order");
+        let (least, greatest) = least_and_greatest(&chunk.keys);
+        assert!(self.rows == 0 || least >= self.key_max, "chunks come in key order");
+        assert!(self.is_banded || chunk.keys.is_sorted(), "a chunk's rows are in key order");
         let columns = self.columns_of(chunk)?;
         self.see_versions(&columns)?;
         self.open_parquet(columns.iter().map(Column::sample).collect())?;
         if self.rows == 0 {
-            self.key_min = chunk.keys[0];
+            self.key_min = least;
         }
-        self.key_max = chunk.keys[len - 1];
+        self.key_max = greatest;
         let mut done = 0;
         while done < len {
             let place = self.keys.len();
@@ -258,16 +268,22 @@ impl SegmentWriter {
 
     /// Ends the segment: both files and the directory are synced when this returns.
     pub fn finish(self) -> Result<SegmentMeta> {
-        self.finish_with(None)
+        self.finish_with(OptionalSections::default())
+    }
+
+    /// Ends a banded segment.
+    pub(crate) fn finish_banded(self, bands: &Bands) -> Result<SegmentMeta> {
+        self.finish_with(OptionalSections { bands: Some(bands.encode()), ..OptionalSections::default() })
     }
 
     /// Ends a rung. `first_rows` says for each block of the segment that it hangs from how many of the rung's rows lie before it,
     /// and at its end how many there are.
     pub(crate) fn finish_rung(self, first_rows: &[u32]) -> Result<SegmentMeta> {
-        self.finish_with(Some(first_rows))
+        self.finish_with(OptionalSections { first_rows: Some(first_rows), ..OptionalSections::default() })
     }
 
-    fn finish_with(mut self, first_rows: Option<&[u32]>) -> Result<SegmentMeta> {
+    /// Ends it with these sections, and the heavy rows that were found.
+    fn finish_with(mut self, optional: OptionalSections<'_>) -> Result<SegmentMeta> {
         if !self.keys.is_empty() {
             self.end_block()?;
         }
@@ -283,7 +299,7 @@ impl SegmentWriter {
         let heavy = std::mem::take(&mut self.heavy);
         let heavy = heavy.into_iter().enumerate().map(|(measure, finder)| finder.finish(&table, measure));
         let heavy = heavy.collect::<Option<Vec<_>>>().filter(|heavy| !heavy.is_empty());
-        let optional = OptionalSections { first_rows, heavy: heavy.map(|heavy| encode(&heavy)) };
+        let optional = OptionalSections { heavy: heavy.map(|heavy| encode(&heavy)), ..optional };
         let side = side.finish(&parquet, &table, &levels, optional, self.rows)?;
         let dir = &self.context.dir;
         self.context.disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))?;

@@ -1,17 +1,20 @@
 //! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
 //! Memory is one chunk per input and one for the output, whatever their sizes. Rows of equal keys keep the order of
-//! the inputs, oldest first, so a table without dimensions keeps the order of arrival.
+//! the inputs, oldest first, so a table without dimensions keeps the order of arrival. Segments of tables with dimensions are banded: a
+//! block's rows are gathered in key order, and brought into bands before they are moved.
 
 use super::plan::Run;
 use crate::chunk::internal;
 use crate::options::PipelineOptions;
 use alluvia_snapshot::Space;
-use alluvia_space::{LevelCodes, TableDef};
-use alluvia_tree::{LadderWriter, RowChunk, Segment, SegmentCursor, TreeContext};
-use alluvia_types::{Error, Result, SegmentId, Stage};
-use arrow::array::Array;
+use alluvia_space::weight::weight;
+use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_tree::{BLOCK_ROWS, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, TreeContext, by_band};
+use alluvia_types::{Error, Result, SegmentId, Stage, Version};
+use arrow::array::{Array, AsArray, UInt64Array};
 use arrow::compute::interleave;
+use arrow::datatypes::UInt64Type;
 use arrow::record_batch::RecordBatch;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,9 +30,12 @@ struct Input {
 
 /// Chunks that rows of the output are taken from, and the rows taken so far.
 struct Gather {
-    chunks: Vec<Arc<RowChunk>>,
+    chunks: Vec<Arc<OrderedChunk>>,
+    /// Chunk, and place in it.
     rows: Vec<(usize, usize)>,
     chunk_rows: usize,
+    /// The seed of weights, of a banded output.
+    seed: Option<u64>,
 }
 
 /// Merges runs into one segment with its ladder, whose ids `new_id` gives.
@@ -41,17 +47,23 @@ pub(super) fn merge_runs(
     runs: &[Run],
     options: &PipelineOptions,
 ) -> Result<Arc<Segment>> {
-    let chunk_rows = options.chunk_rows;
+    let is_banded = !def.dimensions.is_empty();
+    // Bands are of whole blocks.
+    let chunk_rows = if is_banded { options.chunk_rows.next_multiple_of(BLOCK_ROWS) } else { options.chunk_rows };
     let rows = runs.iter().map(|run| run.rows.end - run.rows.start).sum();
     let mut writer = LadderWriter::create(tree, new_id, def, Stage::Merged, None, rows, options.rung_rows_min)?;
-    let mut gather = Gather { chunks: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows };
+    if is_banded {
+        writer = writer.banded();
+    }
+    let seed = is_banded.then_some(def.seed);
+    let mut gather = Gather { chunks: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows, seed };
     let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
     // Smallest key first; among equal keys the older input.
     let mut heap: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::with_capacity(runs.len());
     for run in runs {
         let mut cursor = SegmentCursor::new(&run.segment, def, &space.dictionaries, run.rows.clone(), chunk_rows)?;
-        if let Some(chunk) = cursor.next().transpose()? {
-            heap.push(Reverse((chunk.keys[0], inputs.len())));
+        if let Some(chunk) = next_of(&mut cursor)? {
+            heap.push(Reverse((chunk.key(0), inputs.len())));
             inputs.push(Input { cursor, chunk: gather.chunks.len(), next: 0 });
             gather.chunks.push(Arc::new(chunk));
         }
@@ -63,11 +75,12 @@ pub(super) fn merge_runs(
             let input = &mut inputs[at];
             let chunk = Arc::clone(&gather.chunks[input.chunk]);
             let mut row = input.next;
-            while row < chunk.keys.len() && gather.rows.len() < gather.chunk_rows {
-                if bound.is_some_and(|bound| (chunk.keys[row], at) > bound) {
+            while row < chunk.len() && gather.rows.len() < gather.chunk_rows {
+                let place = chunk.place(row);
+                if bound.is_some_and(|bound| (chunk.rows().keys[place], at) > bound) {
                     break;
                 }
-                gather.rows.push((input.chunk, row));
+                gather.rows.push((input.chunk, place));
                 row += 1;
             }
             input.next = row;
@@ -76,11 +89,11 @@ pub(super) fn merge_runs(
                 gather.forget_finished(&mut inputs);
                 continue;
             }
-            if row < chunk.keys.len() {
-                heap.push(Reverse((chunk.keys[row], at)));
+            if row < chunk.len() {
+                heap.push(Reverse((chunk.key(row), at)));
                 break;
             }
-            match input.cursor.next().transpose()? {
+            match next_of(&mut input.cursor)? {
                 Some(next) => {
                     input.chunk = gather.chunks.len();
                     input.next = 0;
@@ -99,25 +112,52 @@ pub(super) fn merge_runs(
 impl Gather {
     /// The gathered rows as one chunk.
     fn take(&mut self) -> Result<RowChunk> {
-        let rows = std::mem::take(&mut self.rows);
-        let first = self.chunks.first().ok_or_else(|| Error::internal("a merge without chunks"))?;
+        let mut rows = std::mem::take(&mut self.rows);
+        if let Some(seed) = self.seed {
+            self.bring_into_bands(&mut rows, seed)?;
+        }
+        let chunks: Vec<&RowChunk> = self.chunks.iter().map(|chunk| chunk.rows()).collect();
+        let first = *chunks.first().ok_or_else(|| Error::internal("a merge without chunks"))?;
         // Codes keep their values, so whichever input's these are.
         let coded = Arc::clone(&first.coded);
         let mut columns = Vec::with_capacity(first.rows.num_columns());
         for at in 0..first.rows.num_columns() {
-            let parts: Vec<&dyn Array> = self.chunks.iter().map(|chunk| chunk.rows.column(at).as_ref()).collect();
+            let parts: Vec<&dyn Array> = chunks.iter().map(|chunk| chunk.rows.column(at).as_ref()).collect();
             columns.push(interleave(&parts, &rows).map_err(internal)?);
         }
-        let keys: Vec<&[u128]> = self.chunks.iter().map(|chunk| chunk.keys.as_slice()).collect();
+        let keys: Vec<&[u128]> = chunks.iter().map(|chunk| chunk.keys.as_slice()).collect();
         let keys = gathered(&keys, &rows);
         let level = |at: usize| {
-            let codes: Vec<&[u32]> = self.chunks.iter().map(|chunk| chunk.codes.levels[at].as_slice()).collect();
+            let codes: Vec<&[u32]> = chunks.iter().map(|chunk| chunk.codes.levels[at].as_slice()).collect();
             gathered(&codes, &rows)
         };
         let codes = LevelCodes { levels: (0..first.codes.levels.len()).map(level).collect() };
         let rows = RecordBatch::try_new(first.rows.schema(), columns).map_err(internal)?;
         self.rows = Vec::with_capacity(self.chunk_rows);
         Ok(RowChunk { rows, keys, codes, coded })
+    }
+
+    /// Reorders the rows of each block.
+    fn bring_into_bands(&self, rows: &mut [(usize, usize)], seed: u64) -> Result<()> {
+        let hidden = |chunk: &'_ Arc<OrderedChunk>| -> Result<[UInt64Array; 2]> {
+            let column = |name: &str| {
+                let column = chunk.rows().rows.column_by_name(name);
+                let column = column.and_then(|column| column.as_primitive_opt::<UInt64Type>()).cloned();
+                column.ok_or_else(|| Error::internal(format!("rows of a merge lack the column {name}")))
+            };
+            Ok([column(VERSION_COLUMN)?, column(ORDINAL_COLUMN)?])
+        };
+        let hidden = self.chunks.iter().map(hidden).collect::<Result<Vec<_>>>()?;
+        for block in rows.chunks_mut(BLOCK_ROWS) {
+            let weight = |&(chunk, place): &(usize, usize)| {
+                let [versions, ordinals] = &hidden[chunk];
+                weight(Version(versions.value(place)), ordinals.value(place), seed)
+            };
+            let weights: Vec<u64> = block.iter().map(weight).collect();
+            let banded: Vec<(usize, usize)> = by_band(&weights).iter().map(|&at| block[at as usize]).collect();
+            block.copy_from_slice(&banded);
+        }
+        Ok(())
     }
 
     /// After a take: drops chunks that no input reads any more.
@@ -129,6 +169,16 @@ impl Gather {
             kept.push(chunk);
         }
         self.chunks = kept;
+    }
+}
+
+/// The next chunk of which rows are asked for.
+fn next_of(cursor: &mut SegmentCursor) -> Result<Option<OrderedChunk>> {
+    loop {
+        match cursor.next_ordered()? {
+            Some(chunk) if chunk.is_empty() => {}
+            next => return Ok(next),
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! How the chosen blocks of segments are spread over partitions.
 //!
 //! Invariants:
-//! - Every chosen block is in exactly one part, and no other block is in any.
+//! - Every chosen block is in exactly one part, and no other block is in any. Of a sample only the first rows of a block may be read,
+//!   those in the bands that hold it.
 //! - A part is a piece of one segment, a few times smaller than a partition's share, so that partitions that finish early
 //!   take over parts from the others; but not so small that opening parts costs more than reading them.
 //! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
 
 use super::prune::Chosen;
 use super::reader::SegmentPart;
-use alluvia_tree::{BlockSummaries, Segment};
+use alluvia_tree::{Bands, BlockSummaries, Segment, band_limit};
+use alluvia_types::Error;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
@@ -37,12 +39,62 @@ pub(crate) struct ChosenSegment {
     pub blocks: Chosen,
     /// What is known of its blocks, if that was needed to choose.
     pub summaries: Option<Arc<BlockSummaries>>,
+    /// Of a sample: what tells how many of a block's rows, from the first on, hold it.
+    pub light: Option<LightRows>,
+}
+
+/// Rows of a banded segment that weigh less than a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct LightRows {
+    bands: Arc<Option<Bands>>,
+    below: u64,
+}
+
+impl LightRows {
+    /// Those of a segment; `None` if it is not banded, or they are in all bands.
+    pub(crate) fn of(segment: &Segment, below: u64) -> Result<Option<LightRows>, Error> {
+        if band_limit(below).is_none() {
+            return Ok(None);
+        }
+        let bands = segment.bands()?;
+        Ok(bands.is_some().then_some(LightRows { bands, below }))
+    }
+
+    /// All rows that are read weigh less than this.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        band_limit(self.below)
+    }
+
+    fn of_block(&self, block: usize) -> u64 {
+        self.bands.as_ref().as_ref().map_or(u64::MAX, |bands| bands.rows_below(block, self.below))
+    }
 }
 
 impl ChosenSegment {
-    /// Rows of the chosen blocks.
+    /// Rows that are read of the chosen blocks.
     pub(crate) fn rows(&self) -> u64 {
-        self.blocks.runs(0..self.segment.blocks()).into_iter().map(|run| rows_of(&self.segment, run)).sum()
+        self.blocks.runs(0..self.segment.blocks()).into_iter().map(|run| self.rows_of(run)).sum()
+    }
+
+    fn rows_of(&self, blocks: Range<usize>) -> u64 {
+        match &self.light {
+            Some(light) => blocks.map(|block| light.of_block(block)).sum(),
+            None => rows_of(&self.segment, blocks),
+        }
+    }
+
+    /// Runs of rows that are read of a run of blocks.
+    fn runs(&self, blocks: Range<usize>) -> Vec<Range<u64>> {
+        match &self.light {
+            Some(light) => blocks
+                .map(|block| (self.segment.block_rows(block).start, light.of_block(block)))
+                .map(|(first, rows)| first..first + rows)
+                .collect(),
+            None => {
+                let first = self.segment.block_rows(blocks.start).start;
+                vec![first..first + rows_of(&self.segment, blocks)]
+            }
+        }
     }
 }
 
@@ -103,17 +155,15 @@ impl<'a> Part<'a> {
     fn add(&mut self, row_group: usize, group: &Range<u64>, runs: &[Range<usize>]) {
         let mut selectors = Vec::with_capacity(2 * runs.len() + 1);
         let mut at = group.start;
-        for run in runs {
-            let first = self.of.segment.block_rows(run.start).start;
-            let rows = rows_of(&self.of.segment, run.clone());
-            if first > at {
-                selectors.push(RowSelector::skip((first - at) as usize));
+        for rows in runs.iter().flat_map(|run| self.of.runs(run.clone())).filter(|rows| !rows.is_empty()) {
+            if rows.start > at {
+                selectors.push(RowSelector::skip((rows.start - at) as usize));
             }
-            selectors.push(RowSelector::select(rows as usize));
-            at = first + rows;
-            self.blocks += run.len();
-            self.rows += rows;
+            selectors.push(RowSelector::select((rows.end - rows.start) as usize));
+            at = rows.end;
+            self.rows += rows.end - rows.start;
         }
+        self.blocks += runs.iter().map(ExactSizeIterator::len).sum::<usize>();
         assert!(at <= group.end, "a block lies in one row group");
         let is_whole = selectors.len() == 1 && selectors[0].row_count as u64 == group.end - group.start;
         if at < group.end {

@@ -4,7 +4,8 @@
 //! - A scan gives every row of the snapshot that passes the filters once, and no other: segments whole, segments that also hold
 //!   later rows under a filter on `_version`, the tail, and the open transaction's rows. Of a table of which a sample is drawn, each
 //!   such row of the sample once ([`super::draw`]).
-//! - In the place of a segment its thinnest rung that holds the sample is read, and a filter on weights leaves out what else it holds.
+//! - In the place of a segment its thinnest rung that holds the sample is read; of a banded segment without such a rung, the first rows of
+//!   each block, which hold it. A filter on weights leaves out what else these have.
 //! - Filters are used to leave out blocks, and evaluated on the rows of those that are left: the scan knows of each block whether a
 //!   row of it matched, which the predicate cache remembers. Only whole segments all of whose rows are read are watched.
 //! - Rows above the snapshot's version, and rows that are not drawn, are left out before filters see them.
@@ -18,7 +19,7 @@ use super::draw::{Draw, Part, Sample, Unit, identified, lighter, share, weight_o
 use super::error::external;
 use super::members::{LevelCodes, level_codes};
 use super::metrics::{count, describe};
-use super::parts::{ChosenSegment, spread};
+use super::parts::{ChosenSegment, LightRows, spread};
 use super::prune::{Chosen, prune};
 use super::reader::SegmentReaderFactory;
 use super::statistics::{of_chosen, project};
@@ -264,20 +265,30 @@ impl Scan<'_> {
         }
         let blocks_skipped = blocks.iter().map(|blocks| blocks.skipped() as u64).sum();
         let mut segments = Vec::with_capacity(all.len());
-        for (at, (segment, blocks)) in all.iter().zip(blocks).enumerate() {
+        // The thickest piece has the heaviest rows.
+        let mut lightest = Some(0);
+        for (at, (piece, blocks)) in pieces.iter().zip(blocks).enumerate() {
             if blocks.count() > 0 {
+                let segment = Arc::clone(&piece.segment);
                 let metadata = segment.parquet_metadata().map_err(external)?;
                 let summaries = summaries.get(at).cloned();
-                segments.push(ChosenSegment { segment: Arc::clone(segment), metadata, blocks, summaries });
+                let light = match (piece.rung, self.draw.below) {
+                    (0, Some(below)) => LightRows::of(&segment, below).map_err(external)?,
+                    _ => None,
+                };
+                let limit = light.as_ref().map_or(rung_limit(piece.rung), LightRows::limit);
+                lightest = lightest.zip(limit).map(|(lightest, limit)| lightest.max(limit));
+                segments.push(ChosenSegment { segment, metadata, blocks, summaries, light });
             }
         }
+        let reads_first_rows = segments.iter().any(|chosen| chosen.light.is_some());
         let statistics = match &self.predicate {
-            Some(predicate) if blocks_skipped > 0 => {
+            Some(predicate) if blocks_skipped > 0 || reads_first_rows => {
                 let mut filtered: Vec<usize> = collect_columns(predicate).iter().map(Column::index).collect();
                 filtered.sort_unstable();
                 of_chosen(&whole, &self.entry.def, &filtered, &segments)?
             }
-            None if drawn.is_some() => of_chosen(&whole, &self.entry.def, &[], &segments)?,
+            None if drawn.is_some() || reads_first_rows => of_chosen(&whole, &self.entry.def, &[], &segments)?,
             _ if self.filter.is_some() || self.limit.is_some() || through.is_some() => {
                 whole.as_ref().clone().to_inexact()
             }
@@ -293,9 +304,7 @@ impl Scan<'_> {
         self.context.used.add_blocks(0, skipped.blocks);
         let rungs = pieces.iter().filter(|piece| piece.rung > 0).count() as u64;
         self.context.used.add_rungs(rungs);
-        // The thickest has the heaviest rows.
-        let thickest = pieces.iter().map(|piece| piece.rung).min().unwrap_or(0);
-        Ok(Group { segments, statistics, skipped, is_known: spared.is_known, rungs, lightest: rung_limit(thickest) })
+        Ok(Group { segments, statistics, skipped, is_known: spared.is_known, rungs, lightest })
     }
 
     /// Adds the scan of segments, cut by version if they also hold later rows; nothing, if nothing is left of them.

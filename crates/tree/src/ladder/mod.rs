@@ -19,6 +19,7 @@ mod verify;
 mod write;
 
 pub(crate) use sums::RungSums;
+pub(crate) use verify::identities_of;
 pub use write::LadderWriter;
 
 /// The thinnest rung that there can be.

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A row's version (0 where it is not known) and ordinal.
-type Identity = (u64, u64);
+pub(crate) type Identity = (u64, u64);
 
 impl Segment {
     /// The weights of some rows under a seed: the table's, or another one's to draw another sample.
@@ -183,7 +183,7 @@ fn wrong(what: String) -> Error {
 }
 
 /// Which rows they are, of a batch that ends with the hidden columns.
-fn identities_of(batch: &RecordBatch) -> impl Iterator<Item = Identity> {
+pub(crate) fn identities_of(batch: &RecordBatch) -> impl Iterator<Item = Identity> + '_ {
     let hidden = batch.num_columns() - 2;
     let versions = batch.column(hidden).as_primitive::<UInt64Type>();
     let ordinals = batch.column(hidden + 1).as_primitive::<UInt64Type>();

@@ -1,22 +1,21 @@
 //! Writing of a segment together with its ladder, in one pass.
 //!
 //! A row's weight is computed once; the rows of a rung are picked from the chunk on its way into the segment, and the next
-//! rung's from those. The segment that a rung hangs from is cut into blocks by row count, so where a block begins among the rung's
+//! rung's from those, and so the bands of a banded segment are counted. The segment that a rung hangs from is cut into blocks by row count, so where a block begins among the rung's
 //! rows is counted while they come.
 
 use super::{rung_limit, rungs_of};
+use crate::bands::BandCounter;
 use crate::chunk::RowChunk;
 use crate::context::TreeContext;
 use crate::layout::BLOCK_ROWS;
 use crate::meta::{RungMeta, SegmentMeta};
 use crate::writer::SegmentWriter;
 use alluvia_space::weight::weight;
-use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
-use arrow::array::{Array, AsArray, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt64Type;
-use std::sync::Arc;
 
 /// Writes one segment and its rungs. Dropped before [`LadderWriter::finish`], it removes its files.
 #[derive(Debug)]
@@ -25,6 +24,8 @@ pub struct LadderWriter {
     segment: SegmentWriter,
     /// The thickest first.
     rungs: Vec<RungWriter>,
+    /// Of a banded segment.
+    bands: Option<BandCounter>,
     seed: u64,
 }
 
@@ -59,17 +60,30 @@ impl LadderWriter {
             // What is estimated has a ladder.
             segment = segment.with_heavy(rows);
         }
-        Ok(LadderWriter { context: context.clone(), segment, rungs, seed: table.seed })
+        Ok(LadderWriter { context: context.clone(), segment, rungs, bands: None, seed: table.seed })
     }
 
-    /// Adds rows, none of whose keys is below the last row's.
+    /// Makes the segment a banded one: the rows of each of its blocks, none of whose keys is below one of the block before, come in the order
+    /// that [`crate::by_band`] gives, and all chunks but the last are whole blocks.
+    pub fn banded(self) -> LadderWriter {
+        let LadderWriter { context, segment, rungs, seed, .. } = self;
+        let banded = |rung: RungWriter| RungWriter { writer: rung.writer.banded(), ..rung };
+        let rungs = rungs.into_iter().map(banded).collect();
+        LadderWriter { context, segment: segment.banded(), rungs, bands: Some(BandCounter::default()), seed }
+    }
+
+    /// Adds rows, none of whose keys is below the last row's, or those of a banded segment.
     pub fn write(&mut self, chunk: &RowChunk) -> Result<()> {
         let before = self.segment.rows();
         self.segment.write(chunk)?;
-        if self.rungs.is_empty() || chunk.is_empty() {
+        if (self.rungs.is_empty() && self.bands.is_none()) || chunk.is_empty() {
             return Ok(());
         }
         let weights = weights_of(chunk, self.seed)?;
+        if let Some(bands) = &mut self.bands {
+            assert!(before.is_multiple_of(BLOCK_ROWS as u64), "chunks of a banded segment are whole blocks");
+            assert!(bands.add(&weights), "the rows of a banded block lie in bands");
+        }
         let mut picked: Vec<u32> = (0..chunk.len() as u32).collect();
         // Where blocks of the segment begin in this chunk.
         let starts: Vec<u32> = (before.next_multiple_of(BLOCK_ROWS as u64)..before + chunk.len() as u64)
@@ -82,7 +96,7 @@ impl LadderWriter {
             let rows = rung.writer.rows() as u32;
             rung.first_rows.extend(starts.iter().map(|start| rows + picked.partition_point(|row| row < start) as u32));
             if !picked.is_empty() {
-                rung.writer.write(&pick(chunk, &picked)?)?;
+                rung.writer.write(&chunk.take(&picked)?)?;
             }
         }
         Ok(())
@@ -90,14 +104,17 @@ impl LadderWriter {
 
     /// Ends the segment and its rungs: all files and their directory are synced when this returns.
     pub fn finish(self) -> Result<SegmentMeta> {
-        let LadderWriter { context, segment, rungs, .. } = self;
+        let LadderWriter { context, segment, rungs, bands, .. } = self;
         let mut written: Vec<RungMeta> = Vec::with_capacity(rungs.len());
         let finish = || -> Result<SegmentMeta> {
             for RungWriter { rung, writer, mut first_rows } in rungs {
                 first_rows.push(writer.rows() as u32);
                 written.push(RungMeta { rung, segment: writer.finish_rung(&first_rows)? });
             }
-            segment.finish()
+            match bands {
+                Some(bands) => segment.finish_banded(&bands.finish()),
+                None => segment.finish(),
+            }
         };
         match finish() {
             Ok(meta) => Ok(SegmentMeta { rungs: written, ..meta }),
@@ -124,14 +141,4 @@ fn weights_of(chunk: &RowChunk, seed: u64) -> Result<Vec<u64>> {
     let version = |row: usize| if versions.is_valid(row) { versions.value(row) } else { 0 };
     let rows = ordinals.values().iter().enumerate();
     Ok(rows.map(|(row, &ordinal)| weight(Version(version(row)), ordinal, seed)).collect())
-}
-
-/// Some rows of a chunk, in its order.
-fn pick(chunk: &RowChunk, rows: &[u32]) -> Result<RowChunk> {
-    let failed = |error| Error::internal(format!("picking the rows of a rung: {error}"));
-    let picked = take_record_batch(&chunk.rows, &UInt32Array::from(rows.to_vec())).map_err(failed)?;
-    let keys = rows.iter().map(|&row| chunk.keys[row as usize]).collect();
-    let level = |codes: &Vec<u32>| rows.iter().map(|&row| codes[row as usize]).collect();
-    let codes = LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() };
-    Ok(RowChunk { rows: picked, keys, codes, coded: Arc::clone(&chunk.coded) })
 }

@@ -34,17 +34,20 @@ pub(crate) enum SectionKind {
     Parents,
     /// Of a segment with a ladder: its heavy rows.
     Heavy,
+    /// Of a banded segment: where the bands of its blocks end.
+    Bands,
 }
 
 impl SectionKind {
     /// All kinds, in file order.
-    pub(crate) const ALL: [SectionKind; 6] = [
+    pub(crate) const ALL: [SectionKind; 7] = [
         SectionKind::Checks,
         SectionKind::Stripes,
         SectionKind::Blocks,
         SectionKind::Presence,
         SectionKind::Parents,
         SectionKind::Heavy,
+        SectionKind::Bands,
     ];
 
     fn number(self) -> u32 {
@@ -55,6 +58,7 @@ impl SectionKind {
             SectionKind::Presence => 4,
             SectionKind::Parents => 5,
             SectionKind::Heavy => 6,
+            SectionKind::Bands => 7,
         }
     }
 
@@ -67,6 +71,7 @@ impl SectionKind {
             SectionKind::Presence => "presence",
             SectionKind::Parents => "parents",
             SectionKind::Heavy => "heavy",
+            SectionKind::Bands => "bands",
         }
     }
 }

@@ -15,7 +15,7 @@ mod pack;
 mod read;
 mod write;
 
-pub(crate) use format::Header;
+pub(crate) use format::{Header, SectionKind};
 pub(crate) use measure::{Encoding, MeasureValues, PackedAs, SCALE_MAX, Value, powi, scaled_integer, units, value_at};
 #[cfg(test)]
 pub(crate) use pack::pack_codes;

@@ -5,6 +5,7 @@ use super::format::{
     decode_trailer, u32_at, u64_at,
 };
 use super::pack::key_width;
+use crate::bands::Bands;
 use crate::heavy::Heavy;
 use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::summary::{BlockTable, LevelSummary, decode_presence};
@@ -168,6 +169,16 @@ impl SideFile {
             return Ok(None);
         }
         let decoded = Heavy::decode(&self.section(kind)?, measure, self.measures, self.levels, self.rows);
+        decoded.map(Some).map_err(|what| corrupt(self.source.path(), kind.name(), what))
+    }
+
+    /// Where the bands of its blocks end; `None` if the segment is not banded.
+    pub(crate) fn bands(&self) -> Result<Option<Bands>> {
+        let kind = SectionKind::Bands;
+        if !self.has(kind) {
+            return Ok(None);
+        }
+        let decoded = Bands::decode(&self.section(kind)?, self.rows);
         decoded.map(Some).map_err(|what| corrupt(self.source.path(), kind.name(), what))
     }
 

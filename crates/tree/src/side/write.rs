@@ -33,6 +33,8 @@ pub(crate) struct OptionalSections<'a> {
     pub(crate) first_rows: Option<&'a [u32]>,
     /// `heavy`, of a segment with a ladder.
     pub(crate) heavy: Option<Vec<u8>>,
+    /// `bands`, of a banded segment.
+    pub(crate) bands: Option<Vec<u8>>,
 }
 
 impl SideWriter {
@@ -109,6 +111,10 @@ impl SideWriter {
                 },
                 SectionKind::Heavy => match optional.heavy.take() {
                     Some(heavy) => heavy,
+                    None => continue,
+                },
+                SectionKind::Bands => match optional.bands.take() {
+                    Some(bands) => bands,
                     None => continue,
                 },
             };

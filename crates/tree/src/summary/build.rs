@@ -44,6 +44,11 @@ pub(crate) struct BlockCodes {
     pub(crate) measures: Vec<(Vec<u8>, PackedAs)>,
 }
 
+/// Of keys that need not be in order: those of a banded block are not.
+pub(crate) fn least_and_greatest(keys: &[u128]) -> (u128, u128) {
+    keys.iter().fold((u128::MAX, 0), |(least, greatest), &key| (least.min(key), greatest.max(key)))
+}
+
 impl SummaryBuilder {
     /// A builder for the columns of [`segment_schema`] and this many levels.
     pub(crate) fn new(table: &TableDef, levels: usize) -> SummaryBuilder {
@@ -129,7 +134,7 @@ impl SummaryBuilder {
                 measures.push((packed, measure.end_block(encoding)));
             }
         }
-        let (key_first, key_last) = (keys[0], keys[keys.len() - 1]);
+        let (key_first, key_last) = least_and_greatest(keys);
         self.key_first.push(key_first);
         self.key_last.push(key_last);
         let codes = self.levels.iter_mut().zip(codes).map(|(level, codes)| level.block(codes)).collect();

@@ -1,21 +1,26 @@
 //! Everything that can be checked of a segment: for `alluvia check`.
 //!
-//! Reads every byte past the cache, then computes the summaries again from the rows and compares. Whether codes and keys belong to the
+//! Reads every byte past the cache, then computes the summaries and bands again from the rows and compares. Whether codes and keys belong to the
 //! values is seen where a [`Mapping`] is given, which needs the table's dictionaries.
 
 mod mapping;
 
 pub use mapping::Mapping;
 
+use crate::bands::BandCounter;
+use crate::ladder::identities_of;
 use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
 use crate::segment::Segment;
-use crate::summary::{BlockSummaries, ColumnSummary, MeasureSummary, SummaryBuilder};
+use crate::side::SectionKind;
+use crate::summary::{BlockSummaries, ColumnSummary, MeasureSummary, SummaryBuilder, least_and_greatest};
+use alluvia_space::weight::weight;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::kernels::aggregate;
 use arrow::datatypes::{DataType, UInt64Type};
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Segment {
@@ -67,16 +72,26 @@ impl Segment {
     ) -> Result<BlockSummaries> {
         let columns = stored_columns(table);
         let rows = self.meta().rows;
+        // A rung's rows are in the order of its segment's, which may be banded; they are compared with those.
+        let is_rung = self.side()?.has(SectionKind::Parents);
         let mut reader = RowReader::open(self, &columns, 0..rows, BLOCK_ROWS)?;
         let mut builder = SummaryBuilder::new(table, levels);
+        let bands = self.bands()?;
+        let mut weighed = BandCounter::default();
         let mut last_key = 0;
         for block in 0..self.blocks() {
             let keys = self.keys(block..block + 1)?;
             let codes = (0..levels).map(|level| self.codes(level, block)).collect::<Result<Vec<_>>>()?;
-            if keys[0] < last_key || !keys.is_sorted() {
+            let runs: Vec<Range<usize>> = match bands.as_ref() {
+                Some(bands) => bands.of_block(block).collect(),
+                None if is_rung => Vec::new(),
+                None => vec![0..keys.len()],
+            };
+            let (least, greatest) = least_and_greatest(&keys);
+            if least < last_key || !runs.into_iter().all(|run| keys[run].is_sorted()) {
                 return Err(wrong(format!("the keys of block {block} do not ascend")));
             }
-            last_key = keys[keys.len() - 1];
+            last_key = if is_rung { least } else { greatest };
             let mut place = 0;
             while place < keys.len() {
                 let Some(batch) = reader.next_batch()? else {
@@ -91,6 +106,13 @@ impl Segment {
                     summarise_column(&mut builder, at, values, place);
                 }
                 let end = place + batch.num_rows();
+                if bands.is_some() {
+                    let weight = |(version, ordinal)| weight(Version(version), ordinal, table.seed);
+                    let weights: Vec<u64> = identities_of(&batch).map(weight).collect();
+                    if !weighed.add(&weights) {
+                        return Err(wrong(format!("the rows of block {block} do not lie in bands by weight")));
+                    }
+                }
                 if let Some(mapping) = mapping {
                     let codes: Vec<&[u32]> = codes.iter().map(|level| &level[place..end]).collect();
                     if let Some((row, what)) = mapping.difference(&batch, &keys[place..end], &codes)? {
@@ -110,6 +132,9 @@ impl Segment {
                     )));
                 }
             }
+        }
+        if bands.as_ref().as_ref().is_some_and(|bands| *bands != weighed.finish()) {
+            return Err(wrong("the bands of its blocks do not fit the rows' weights".to_owned()));
         }
         let (table, levels) = builder.finish();
         Ok(BlockSummaries { table: Arc::new(table), levels, rows })

@@ -1,7 +1,7 @@
 //! Segments of every format version stay readable for ever.
 //!
 //! `tests/golden/v1` was written by the first build of format 1, `tests/golden/ladder` by the first that wrote ladders,
-//! `tests/golden/heavy` by the first that wrote heavy rows down. Neither they nor [`golden_rows`] and [`spiky`] may change; a new format
+//! `tests/golden/heavy` by the first that wrote heavy rows down, `tests/golden/bands` by the first that wrote banded segments. Neither they nor [`golden_rows`] and [`spiky`] may change; a new format
 //! gets a directory of its own, written once with `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test it golden`.
 
 use crate::common::{join, plain};
@@ -26,6 +26,8 @@ const LADDER: &str = "ladder";
 const LADDER_ROWS: usize = 9_000;
 /// The golden ladder whose segment has heavy rows.
 const HEAVY: &str = "heavy";
+/// The golden banded segment, of as many rows as the golden ladder.
+const BANDS: &str = "bands";
 
 fn golden_table() -> TableDef {
     let types = [
@@ -119,7 +121,7 @@ fn context(version: &str) -> (Arc<RealDisk>, PathBuf, TreeContext) {
 #[test]
 fn format_1_is_readable() {
     if let Ok(version) = std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref()
-        && ![LADDER, HEAVY].contains(&version)
+        && ![LADDER, HEAVY, BANDS].contains(&version)
     {
         write_golden(version);
     }
@@ -242,14 +244,38 @@ fn heavy_rows_that_were_written_are_readable() {
     Segment::open(&context, meta).expect("opens").verify(&table).expect("verifies");
 }
 
+#[test]
+fn bands_are_readable() {
+    let table = golden_table();
+    if std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref() == Ok(BANDS) {
+        let chunk = crate::common::slice(&golden_chunk().0, 0, LADDER_ROWS);
+        write_laddered(BANDS, &table, &crate::common::banded(&chunk, table.seed), LadderWriter::banded);
+    }
+    let (disk, dir, context) = context(BANDS);
+    let meta = read_atomic(&*disk, &dir.join("meta.json"), MAGIC).expect("the meta");
+    let meta: SegmentMeta = serde_json::from_slice(&meta).expect("parses");
+    let segment = Segment::open(&context, meta).expect("opens");
+    segment.verify(&table).expect("verifies");
+    let bands = segment.bands().expect("reads");
+    let bands = bands.as_ref().as_ref().expect("the segment is banded");
+    // Of both blocks: nothing, the rows of two bands (among them the thickest rung's), all.
+    let found = [0, 1 << 61, u64::MAX].map(|limit| [0, 1].map(|block| bands.rows_below(block, limit)));
+    assert_eq!(found, [[0, 0], [1_020, 98], [8_192, 808]]);
+}
+
 fn write_golden_ladder(version: &str, table: &TableDef, chunk: &RowChunk) {
+    write_laddered(version, table, chunk, |writer| writer);
+}
+
+fn write_laddered(version: &str, table: &TableDef, chunk: &RowChunk, lying: fn(LadderWriter) -> LadderWriter) {
     let (disk, dir, context) = context(version);
     disk.create_dir_all(&dir).expect("a directory");
     let mut ids = (1..).map(SegmentId);
     let new_id = || ids.next().expect("without end");
     let rows = chunk.len() as u64;
-    let mut writer =
+    let writer =
         LadderWriter::create(&context, new_id, table, Stage::Merged, None, rows, 100).expect("no golden file yet");
+    let mut writer = lying(writer);
     writer.write(chunk).expect("writes");
     let meta = serde_json::to_vec_pretty(&writer.finish().expect("finishes")).expect("serialises");
     write_atomic(&*disk, &dir.join("meta.json"), MAGIC, &meta).expect("writes");

@@ -1,7 +1,7 @@
 //! A ladder's rungs are the rows of low weight, whatever the pieces they were written in; losing one loses no row.
 #![allow(clippy::disallowed_methods)] // this test damages files
 
-use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table};
+use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table, weights};
 use alluvia_space::weight::{STAGED_ORDINAL_MIN, weight, weight_limit};
 use alluvia_space::{Ladder, ORDINAL_COLUMN, TableDef, TableOptions, VERSION_COLUMN};
 use alluvia_storage::{Disk, FaultDisk};
@@ -51,12 +51,6 @@ fn written_from(ladder: Ladder, seed: u64, count: usize, pieces: &[usize], share
     let chunk = crate::common::chunk(&table, &dictionaries, rows, keys);
     let meta = write(&context, &table, &chunk, pieces).expect("writes");
     Written { disk, context, table, chunk, dictionaries, meta }
-}
-
-fn weights(chunk: &RowChunk, seed: u64) -> Vec<u64> {
-    let column = |name| chunk.rows.column_by_name(name).expect("hidden").as_primitive::<UInt64Type>().clone();
-    let (versions, ordinals) = (column(VERSION_COLUMN), column(ORDINAL_COLUMN));
-    (0..chunk.len()).map(|row| weight(Version(versions.value(row)), ordinals.value(row), seed)).collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The crate's tests from outside, in one binary.
 
 mod answer_model;
+mod bands;
 mod common;
 mod cuboid_model;
 mod files;

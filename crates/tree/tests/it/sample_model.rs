@@ -130,9 +130,10 @@ fn data_in(
             ids += 1;
             SegmentId(ids)
         };
-        let mut writer =
+        let writer =
             LadderWriter::create(&context, new_id, &table, Stage::Merged, None, size as u64, 150).expect("creates");
-        writer.write(&chunk).expect("writes");
+        let mut writer = writer.banded();
+        writer.write(&banded(&chunk, table.seed)).expect("writes");
         let segment = Segment::open(&context, writer.finish().expect("finishes")).expect("opens");
         segments.push(SegmentRows { segment, above: None, through: None });
     }

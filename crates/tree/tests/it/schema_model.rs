@@ -150,10 +150,17 @@ fn written(
     };
     let rows = chunk.len() as u64;
     let mut writer = LadderWriter::create(context, new_id, table, stage, None, rows, RUNG_ROWS_MIN).expect("creates");
+    // As merges write them, or as they did before there were bands.
+    let is_banded = stage == Stage::Merged && random.below(3) > 0;
+    let lying = if is_banded { &banded(chunk, table.seed) } else { chunk };
+    if is_banded {
+        writer = writer.banded();
+    }
     let mut at = 0;
-    while at < chunk.len() {
-        let len = (1 + random.below(9_000) as usize).min(chunk.len() - at);
-        writer.write(&slice(chunk, at, len)).expect("writes");
+    while at < lying.len() {
+        let len = if is_banded { BLOCK_ROWS } else { 1 + random.below(9_000) as usize };
+        let len = len.min(lying.len() - at);
+        writer.write(&slice(lying, at, len)).expect("writes");
         at += len;
     }
     let segment = Segment::open(context, writer.finish().expect("finishes")).expect("opens");

@@ -64,6 +64,9 @@ impl ThinTable {
     }
 }
 
+/// Shares of banded segments' rows above the thickest rung that a table has unless told otherwise; as rungs would be numbered.
+const BANDED_RUNGS: [u32; 2] = [1, 2];
+
 /// What to read in which order, so that `rows` matching rows of least weight are surely found: first what has no ladder, then of
 /// what has one the rungs, the thinnest that may hold enough first.
 pub(in crate::sample) fn levels(table: &AlluviaTable, statement: &StatementContext, rows: u64) -> Vec<Level> {
@@ -78,6 +81,10 @@ pub(in crate::sample) fn levels(table: &AlluviaTable, statement: &StatementConte
     }
     let laddered_rows: u64 = laddered().map(|segment| segment.meta().rows).sum();
     let mut rungs: Vec<u32> = laddered().flat_map(|segment| segment.rungs()).map(|rung| rung.rung).chain([0]).collect();
+    // What cannot be opened fails where it is read.
+    if laddered().all(|segment| segment.bands().is_ok_and(|bands| bands.is_some())) {
+        rungs.extend(BANDED_RUNGS);
+    }
     rungs.sort_unstable_by(|a, b| b.cmp(a));
     rungs.dedup();
     let may_hold = |rung: &u32| *rung == 0 || laddered_rows as f64 * rung_rate(*rung) >= rows as f64;

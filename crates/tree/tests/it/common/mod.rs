@@ -2,16 +2,17 @@
 #![allow(clippy::disallowed_methods)] // tests may run for a time
 
 use alluvia_catalog::Dictionaries;
+use alluvia_space::weight::weight;
 use alluvia_space::{
     CalendarUnit, Column, DataType, Dimension, KeyRange, Level, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef,
     TableOptions, VERSION_COLUMN,
 };
 use alluvia_storage::{Cache, Disk, FaultDisk};
-use alluvia_tree::{RowChunk, TreeContext};
-use alluvia_types::{ColumnId, TableId};
+use alluvia_tree::{BLOCK_ROWS, RowChunk, TreeContext, by_band};
+use alluvia_types::{ColumnId, TableId, Version};
 use arrow::array::*;
 use arrow::compute::{cast, concat_batches, take};
-use arrow::datatypes::{DataType as Arrow, Field, Schema};
+use arrow::datatypes::{DataType as Arrow, Field, Schema, UInt64Type};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -267,6 +268,23 @@ pub fn by_codes(chunk: &RowChunk) -> RowChunk {
     let levels = &chunk.codes.levels;
     order.sort_by_key(|&row| levels.iter().map(|level| level[row as usize]).collect::<Vec<_>>());
     taken(chunk, &order, (0..chunk.len() as u128).collect())
+}
+
+/// Each row's weight.
+pub fn weights(chunk: &RowChunk, seed: u64) -> Vec<u64> {
+    let column = |name| chunk.rows.column_by_name(name).expect("hidden").as_primitive::<UInt64Type>().clone();
+    let (versions, ordinals) = (column(VERSION_COLUMN), column(ORDINAL_COLUMN));
+    (0..chunk.len()).map(|row| weight(Version(versions.value(row)), ordinals.value(row), seed)).collect()
+}
+
+/// Rows in key order, with those of each block in bands.
+pub fn banded(chunk: &RowChunk, seed: u64) -> RowChunk {
+    let mut order: Vec<u32> = Vec::with_capacity(chunk.len());
+    for weights in weights(chunk, seed).chunks(BLOCK_ROWS) {
+        let first = order.len() as u32;
+        order.extend(by_band(weights).into_iter().map(|place| first + place));
+    }
+    taken(chunk, &order, order.iter().map(|&row| chunk.keys[row as usize]).collect())
 }
 
 /// These rows of a chunk, with these keys.
