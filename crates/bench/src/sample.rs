@@ -200,24 +200,27 @@ async fn ask(session: &Session, text: Option<&str>, prepared: &Prepared) -> Anyt
     Ok((values, took, sample.map(|sample| sample.rows_drawn as f64 / sample.rows_cut.max(1) as f64)))
 }
 
+/// By coverage, and of all boxes.
 fn report(args: &SampleArgs, measured: &[Measured]) -> Value {
     let mut bins = Vec::new();
-    for bin in Bin::ALL {
-        let of_bin: Vec<&Measured> = measured.iter().filter(|one| one.bin == bin).collect();
+    for bin in Bin::ALL.into_iter().map(Some).chain([None]) {
+        let of_bin: Vec<&Measured> = measured.iter().filter(|one| bin.is_none_or(|bin| one.bin == bin)).collect();
         if of_bin.is_empty() {
             continue;
         }
         let middle =
             |pick: &dyn Fn(&Measured) -> f64| median(&mut of_bin.iter().map(|one| pick(one)).collect::<Vec<_>>());
         let mut figures = json!({
-            "coverage": bin.name(), "boxes": of_bin.len(),
+            "coverage": bin.map_or("all", |bin| bin.name()), "boxes": of_bin.len(),
             "sampled": of_bin.iter().filter(|one| one.drawn.is_some()).count(),
             "drawn_share": middle(&|one| one.drawn.unwrap_or(1.0)),
             "beyond_max_error": of_bin.iter().filter(|one| one.error > args.max_error).count(),
         });
         for (way, name) in WAYS.into_iter().enumerate() {
             let mut ratios: Vec<f64> = of_bin.iter().map(|one| one.exact_ms[way] / one.near_ms[way]).collect();
+            let sum = |pick: fn(&Measured) -> &[f64; 2]| of_bin.iter().map(|one| pick(one)[way]).sum::<f64>();
             figures[name] = json!({
+                "times_faster_in_sum": sum(|one| &one.exact_ms) / sum(|one| &one.near_ms),
                 "exact_ms": middle(&|one| one.exact_ms[way]), "estimate_ms": middle(&|one| one.near_ms[way]),
                 "times_faster_least": ratios.iter().copied().fold(f64::INFINITY, f64::min),
                 "times_faster": median(&mut ratios),

@@ -147,8 +147,9 @@ impl SegmentWriter {
     }
 
     /// Rows come in bands: the keys of a chunk are in any order, none of them below one of an earlier chunk.
-    pub(crate) fn banded(self) -> SegmentWriter {
-        SegmentWriter { is_banded: true, ..self }
+    pub(crate) fn banded(mut self) -> SegmentWriter {
+        self.is_banded = true;
+        self
     }
 
     /// Rows written so far.
