@@ -16,7 +16,7 @@ mod tail;
 mod views;
 
 pub use freshness::VisibleTimes;
-pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KEYS_PREFIX, KeyFiles, KeyRecord};
+pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
