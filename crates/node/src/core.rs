@@ -41,7 +41,7 @@ pub struct Core {
     pipeline: Arc<Pipeline>,
     cache: Arc<Cache>,
     audit: AuditLog,
-    /// Set by `organise` and by writers that wait for room: the threads should not wait for their intervals.
+    /// Set by `organise`: the threads should not wait for their intervals.
     hurry_sort: AtomicBool,
     hurry_merge: AtomicBool,
     relaxed: AtomicBool,
@@ -70,6 +70,8 @@ impl Core {
         disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;
         let log_dir = dir.join(LOG_DIR);
         disk.create_dir_all(&log_dir).map_err(io("creating", log_dir.clone()))?;
+        // The last process may have died, or failed, between renaming a manifest into place and syncing its name. What is built on the
+        // one that is read below, and removed because it does not name it, must not meet an older one after a loss of power.
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
@@ -150,13 +152,12 @@ impl Core {
         self.pipeline.sort()
     }
 
-    /// Merges every table that is due, or, in a hurry, that has anything to merge.
+    /// Merges every table that is due, or, in a hurry, that has anything to merge. One that cannot be merged keeps no other from it;
+    /// the first one's error is returned.
     pub fn merge(&self, hurry: bool) -> Result<bool> {
-        let mut any = false;
-        for table in self.pipeline.tables_to_merge(hurry) {
-            any |= self.pipeline.merge(table)?;
-        }
-        Ok(any)
+        let merge = |table| self.pipeline.merge(table);
+        let merged: Vec<Result<bool>> = self.pipeline.tables_to_merge(hurry).into_iter().map(merge).collect();
+        merged.into_iter().try_fold(false, |any, merged| Ok(any | merged?))
     }
 
     /// Makes relaxed batches durable and visible.
@@ -304,13 +305,13 @@ impl Store for Core {
 
     fn organise(&self, stage: Stage) -> Result<()> {
         self.flush()?;
-        let version = self.views.visible();
+        let (version, before) = (self.views.visible(), self.views.failures());
         self.hurry_sort.store(true, Ordering::Relaxed);
         if stage == Stage::Merged {
-            self.views.wait_organised(Stage::Sorted, version)?;
+            self.views.wait_organised(Stage::Sorted, version, before)?;
             self.hurry_merge.store(true, Ordering::Relaxed);
         }
-        self.views.wait_organised(stage, version)
+        self.views.wait_organised(stage, version, before)
     }
 
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {
