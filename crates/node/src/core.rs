@@ -10,7 +10,7 @@ use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer,
-    ProducerMark, Snapshot, Spaces, StageInfo, StagedLoad, Store, StoreInfo, Views, Want,
+    ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -110,7 +110,7 @@ impl Core {
         let next_table = manifest.next_table.max(highest_table + 1);
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
-            manifest.database,
+            &manifest,
             Arc::clone(&views),
             Arc::clone(&log),
             workers,
@@ -169,7 +169,7 @@ impl Core {
 
     /// Removes what batches had staged that a full disk took back.
     fn discard_dropped(&self) {
-        discard(&self.pipeline, segments_of(&self.committer.take_dropped()));
+        discard(&self.pipeline, &self.committer.take_dropped());
     }
 
     /// The way of batches into the log.
@@ -188,8 +188,8 @@ impl Core {
         self.relaxed.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a sort should begin now.
-    pub(crate) fn sort_is_due(&self) -> bool {
+    /// Whether a sort should begin now: it empties the tail, and gives back what dropped tables take of the disk.
+    pub fn sort_is_due(&self) -> bool {
         let options = self.pipeline.options();
         let (bytes, age) = self.views.tail_load();
         let waiting = self.views.room().1 > 0;
@@ -197,6 +197,7 @@ impl Core {
             || waiting
             || bytes >= options.sort_bytes
             || age >= options.sort_interval
+            || self.views.has_dropped()
     }
 
     /// Whether a merge should not wait for its interval.
@@ -212,10 +213,6 @@ impl Core {
 
 fn rows_bytes(batch: &NewBatch) -> usize {
     batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
-}
-
-fn segments_of(loads: &[StagedLoad]) -> Vec<SegmentMeta> {
-    loads.iter().flat_map(|load| load.segments.clone()).collect()
 }
 
 /// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full, which the log tells only
@@ -257,10 +254,10 @@ impl Store for Core {
         if durability == Durability::Relaxed {
             self.relaxed.store(true, Ordering::Relaxed);
         }
-        let staged = segments_of(&batch.loads);
+        let staged = batch.loads.clone();
         let submitted = self.committer.submit(batch, durability);
-        if !staged.is_empty() && is_refused(&submitted) {
-            discard(&self.pipeline, staged);
+        if is_refused(&submitted) {
+            discard(&self.pipeline, &staged);
         }
         if submitted.is_err() {
             self.discard_dropped();
@@ -290,7 +287,7 @@ impl Store for Core {
     }
 
     fn discard(&self, batch: NewBatch) {
-        discard(&self.pipeline, segments_of(&batch.loads));
+        discard(&self.pipeline, &batch.loads);
     }
 
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {

@@ -9,8 +9,8 @@ use crate::pipeline::Pipeline;
 use crate::workers::Answer;
 use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{LadderWriter, Segment, SegmentMeta, SegmentWriter};
-use alluvia_types::{Result, SegmentId, Stage, Version};
+use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
+use alluvia_types::{Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
@@ -36,6 +36,7 @@ pub struct Loader {
 impl Loader {
     /// Starts a load. The table need not exist yet: the batch may create it.
     pub fn begin(pipeline: Arc<Pipeline>, def: Arc<TableDef>, checked_at: Version) -> Result<Loader> {
+        pipeline.abandoned.lock().remove(&def.id);
         let space = pipeline.views.spaces().get(&def)?;
         Ok(Loader {
             pipeline,
@@ -121,17 +122,18 @@ impl Drop for Loader {
             // What failed has left nothing, and whoever drops a load has been told, or does not ask.
             let _ = self.collect_one();
         }
-        discard(&self.pipeline, std::mem::take(&mut self.written));
+        discard_of(&self.pipeline, self.def.id, &self.written);
     }
 }
 
-/// Removes staged segments that no log record names, and none will (P4).
-pub fn discard(pipeline: &Pipeline, staged: Vec<SegmentMeta>) {
-    for meta in staged {
-        if let Ok(segment) = Segment::open(pipeline.tree(), meta) {
-            segment.retire();
-        }
-    }
+/// Removes what was staged and no log record names, nor will (P4).
+pub fn discard(pipeline: &Pipeline, loads: &[StagedLoad]) {
+    loads.iter().for_each(|load| discard_of(pipeline, load.table, &load.segments));
+}
+
+fn discard_of(pipeline: &Pipeline, table: TableId, segments: &[SegmentMeta]) {
+    segments.iter().for_each(|meta| pipeline.tree().remove_files(meta));
+    pipeline.abandoned.lock().insert(table);
 }
 
 fn write_run(
