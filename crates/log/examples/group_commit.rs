@@ -29,7 +29,9 @@ fn main() -> Result<()> {
     };
     let clock = SystemClock::default();
     let fsync = mean_fsync(&*disk, &dir.join("probe"), &clock);
-    let log = Log::open(disk, &dir.join("log"), LogOptions::new(1), Version(0), &mut |_| Ok(()))?;
+    let dir = dir.join("log");
+    disk.create_dir_all(&dir).expect("a directory");
+    let log = Log::open(disk, &dir, LogOptions::new(1), Version(0), &mut |_| Ok(()))?;
     let (next, stop, done) = (Mutex::new(Version(1)), AtomicBool::new(false), AtomicU64::new(0));
     let start = clock.monotonic();
     std::thread::scope(|scope| {

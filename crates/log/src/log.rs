@@ -53,7 +53,8 @@ impl LogOptions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     version: Version,
-    rewinds: usize,
+    /// That were before it.
+    rewinds: u64,
 }
 
 impl Ticket {
@@ -77,15 +78,14 @@ impl Ticket {
 /// # fn main() -> alluvia_types::Result<()> {
 /// # let dir = tempfile::tempdir().expect("a temporary directory");
 /// let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
-/// let dir = dir.path().join("log");
-/// let log = Log::open(disk.clone(), &dir, LogOptions::new(42), Version(0), &mut |_| Ok(()))?;
+/// let log = Log::open(disk.clone(), dir.path(), LogOptions::new(42), Version(0), &mut |_| Ok(()))?;
 /// log.append(Version(1), 1_700_000_000_000_000, b"first")?;
 /// log.append(Version(2), 1_700_000_000_000_001, b"second")?;
 /// log.sync_through(Version(2))?;
 /// drop(log);
 ///
 /// let mut found = Vec::new();
-/// Log::open(disk, &dir, LogOptions::new(42), Version(1), &mut |record| {
+/// Log::open(disk, dir.path(), LogOptions::new(42), Version(1), &mut |record| {
 ///     found.push((record.version, record.body.to_vec()));
 ///     Ok(())
 /// })?;
@@ -123,8 +123,11 @@ pub(crate) struct State {
     /// End of the current file's last durable record.
     pub records_end: u64,
     pub failure: Option<Error>,
-    /// The durable version at each rewind.
-    pub rewinds: Vec<Version>,
+    /// How often the log was rewound.
+    pub rewinds: u64,
+    /// The durable version at each rewind, by runs of equal ones, of which each has the number of rewinds at its end: a disk that
+    /// stays full makes one run, however often it refuses.
+    pub rewound_to: Vec<(u64, Version)>,
     pub sync_started: Duration,
     pub sync_mean: Duration,
     /// An old chunk to use again.
@@ -159,6 +162,21 @@ impl State {
         }
     }
 
+    /// Counts a rewind.
+    fn rewound(&mut self, durable: Version) {
+        self.rewinds += 1;
+        match self.rewound_to.last_mut() {
+            Some((end, version)) if *version == durable => *end = self.rewinds,
+            _ => self.rewound_to.push((self.rewinds, durable)),
+        }
+    }
+
+    /// The last version that the first rewind after so many has kept; `None` if there was none since.
+    fn kept_since(&self, rewinds: u64) -> Option<Version> {
+        let run = self.rewound_to.partition_point(|(end, _)| *end <= rewinds);
+        self.rewound_to.get(run).map(|(_, version)| *version)
+    }
+
     /// Whether the failure, if any, is one that only reopening ends.
     pub fn is_poisoned(&self) -> bool {
         self.failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::DiskFull)
@@ -171,7 +189,7 @@ impl State {
 }
 
 impl Log {
-    /// Opens the log in `dir`, or begins one, and hands every record after version `after` to `replay`, in order.
+    /// Opens the log in `dir`, which exists, or begins one, and hands every record after version `after` to `replay`, in order.
     ///
     /// What an interrupted write left at the end is cut. When this returns, everything handed out is durable.
     ///
@@ -212,7 +230,8 @@ impl Log {
             stated_len,
             records_end,
             failure: None,
-            rewinds: Vec::new(),
+            rewinds: 0,
+            rewound_to: Vec::new(),
             sync_started: Duration::ZERO,
             sync_mean: Duration::ZERO,
             spare: Vec::new(),
@@ -266,12 +285,12 @@ impl Log {
         }
         assert_eq!(version, state.pending.last_version().next(), "versions are appended without a gap");
         state.pending.push(version, commit_micros, body, body_crc, self.options.salt);
-        Ok(Ticket { version, rewinds: state.rewinds.len() })
+        Ok(Ticket { version, rewinds: state.rewinds })
     }
 
     /// A record that was appended before, to wait for: the one that has this version now.
     pub fn ticket(&self, version: Version) -> Ticket {
-        Ticket { version, rewinds: self.state.lock().rewinds.len() }
+        Ticket { version, rewinds: self.state.lock().rewinds }
     }
 
     /// Returns when every record through `version` is durable. Whoever comes first does the I/O for all.
@@ -296,8 +315,8 @@ impl Log {
     pub fn sync_telling(&self, ticket: Ticket, taken: &mut dyn FnMut(Version)) -> Result<()> {
         let Ticket { version, rewinds } = ticket;
         let mut state = self.state.lock();
-        if let Some(kept) = state.rewinds.get(rewinds) {
-            return match version <= *kept {
+        if let Some(kept) = state.kept_since(rewinds) {
+            return match version <= kept {
                 true => Ok(()),
                 false => Err(dropped(version)),
             };
@@ -384,7 +403,7 @@ impl Log {
         if state.failure.is_some() && !state.is_poisoned() {
             state.failure = None;
             let durable = state.durable;
-            state.rewinds.push(durable);
+            state.rewound(durable);
             state.pending = Group::new(durable, Vec::new());
         }
         state.durable
@@ -431,4 +450,35 @@ impl Log {
 fn dropped(version: Version) -> Error {
     Error::new(ErrorKind::DiskFull, format!("version {version} was not committed, since the disk was full"))
         .with_hint("free space on this disk; writes resume by themselves")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_storage::FaultDisk;
+    use alluvia_types::ManualClock;
+
+    #[test]
+    fn a_disk_that_stays_full_adds_nothing_to_what_is_remembered() {
+        let (disk, dir) = (FaultDisk::new(), Path::new("/log"));
+        disk.create_dir_all(dir).unwrap();
+        let options = LogOptions { room_bytes: 0, clock: Arc::new(ManualClock::default()), ..LogOptions::new(7) };
+        let log = Log::open(disk.clone(), dir, options, Version(0), &mut |_| Ok(())).unwrap();
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        for through in 1..=3 {
+            kept.push(log.append(Version(through), 0, b"kept").unwrap());
+            log.sync(kept[kept.len() - 1]).unwrap();
+            disk.limit_bytes(Some(log.bytes_on_disk()));
+            for _ in 0..100 {
+                dropped.push(log.append(Version(through + 1), 0, b"dropped").unwrap());
+                assert_eq!(log.sync(dropped[dropped.len() - 1]).unwrap_err().kind(), ErrorKind::DiskFull);
+                assert_eq!(log.rewind(), Version(through));
+            }
+            disk.limit_bytes(None);
+            assert_eq!(log.state.lock().rewound_to.len() as u64, through);
+        }
+        // Whoever comes late is told all the same, though others have those versions now.
+        assert!(kept.iter().all(|ticket| log.sync(*ticket).is_ok()));
+        assert!(dropped.iter().all(|ticket| log.sync(*ticket).is_err()));
+    }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Recovered {
     pub records_end: u64,
 }
 
-/// Recovers the log in `dir`, or begins one if there is none.
+/// Recovers the log in `dir`, which exists, or begins one if there is none.
 pub(crate) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -41,12 +41,6 @@ pub(crate) fn recover(
     after: Version,
     replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Recovered> {
-    if !disk.exists(dir) {
-        disk.create_dir_all(dir).map_err(|e| Error::io(dir, "creating", &e))?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            disk.sync_dir(parent).map_err(|e| Error::io(parent, "syncing", &e))?;
-        }
-    }
     let found = FoundFiles::find(disk, dir, salt, after)?;
     let end = match found.files.is_empty() {
         true => None,

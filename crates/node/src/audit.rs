@@ -4,7 +4,8 @@
 //! - Lines are added to the newest file alone, and are durable before [`AuditLog::append`] returns.
 //! - A file to which something could not be added is never added to again: the next line begins another. So what stands behind a line
 //!   that tore is never taken for a part of it.
-//! - Whatever is there is kept: files are removed by whoever keeps them elsewhere, and not here.
+//! - Whatever was acknowledged is kept: files are removed by whoever keeps them elsewhere. Here only one that was begun for a line which
+//!   failed is removed, so that a full disk is not filled with files without lines.
 //!
 //! The last line of a file may be torn, by a crash or a full disk. It was never acknowledged, and readers pass it over.
 
@@ -51,7 +52,9 @@ struct State {
 
 #[derive(Debug)]
 struct Current {
+    number: u64,
     file: Arc<dyn DiskFile>,
+    /// Of the lines that were acknowledged.
     len: u64,
 }
 
@@ -85,8 +88,12 @@ impl AuditLog {
     pub(crate) fn append(&self, lines: &[u8]) -> Result<()> {
         let mut state = self.state.lock();
         let added = self.add(&mut state, lines);
-        if added.is_err() {
-            state.current = None;
+        if added.is_err()
+            && let Some(failed) = state.current.take()
+            && failed.len == 0
+            && self.disk.remove(&self.path(failed.number)).is_ok()
+        {
+            state.next = Some(failed.number);
         }
         added
     }
@@ -123,7 +130,7 @@ impl AuditLog {
         };
         *next = Some(number + 1);
         let file = self.disk.create(&self.path(number)).map_err(failed)?;
-        Ok(Current { file, len: 0 })
+        Ok(Current { number, file, len: 0 })
     }
 
     /// The newest lines, oldest first, whole, together at most so many bytes.
@@ -187,6 +194,30 @@ mod tests {
         assert_eq!(shown(&log, 5), "");
         log.append(b"a line that is longer than a file\n").unwrap();
         assert_eq!(shown(&log, 40), "a line that is longer than a file\n");
+    }
+
+    #[test]
+    fn a_disk_that_stays_full_is_not_filled_with_empty_files() {
+        let disk = FaultDisk::new();
+        disk.create_dir_all(Path::new("/db")).unwrap();
+        let log = log(&disk);
+        log.append(b"first\n").unwrap();
+        for bytes_max in [6, 9] {
+            // Nothing of the line fits, or a part of it.
+            disk.limit_bytes(Some(bytes_max));
+            for _ in 0..10 {
+                log.append(b"a line that is refused\n").unwrap_err();
+            }
+            assert_eq!(log.numbers().unwrap(), [1]);
+        }
+        disk.limit_bytes(None);
+        log.append(b"second\n").unwrap();
+        assert_eq!((shown(&log, 100).as_str(), log.numbers().unwrap()), ("first\nsecond\n", vec![1, 2]));
+        // One that holds a line stays, whatever tore behind it.
+        disk.fail_write(1);
+        log.append(b"third\n").unwrap_err();
+        log.append(b"fourth\n").unwrap();
+        assert_eq!((shown(&log, 100).as_str(), log.numbers().unwrap()), ("first\nsecond\nfourth\n", vec![1, 2, 3]));
     }
 
     #[test]

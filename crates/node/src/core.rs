@@ -10,7 +10,7 @@ use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer,
-    ProducerMark, Snapshot, Spaces, StageInfo, StagedLoad, Store, StoreInfo, Views, Want,
+    ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -41,7 +41,7 @@ pub struct Core {
     pipeline: Arc<Pipeline>,
     cache: Arc<Cache>,
     audit: AuditLog,
-    /// Set by `organise` and by writers that wait for room: the threads should not wait for their intervals.
+    /// Set by `organise`: the threads should not wait for their intervals.
     hurry_sort: AtomicBool,
     hurry_merge: AtomicBool,
     relaxed: AtomicBool,
@@ -70,6 +70,8 @@ impl Core {
         disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;
         let log_dir = dir.join(LOG_DIR);
         disk.create_dir_all(&log_dir).map_err(io("creating", log_dir.clone()))?;
+        // The last process may have died, or failed, between renaming a manifest into place and syncing its name. What is built on the
+        // one that is read below, and removed because it does not name it, must not meet an older one after a loss of power.
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
@@ -108,7 +110,7 @@ impl Core {
         let next_table = manifest.next_table.max(highest_table + 1);
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
-            manifest.database,
+            &manifest,
             Arc::clone(&views),
             Arc::clone(&log),
             workers,
@@ -150,13 +152,12 @@ impl Core {
         self.pipeline.sort()
     }
 
-    /// Merges every table that is due, or, in a hurry, that has anything to merge.
+    /// Merges every table that is due, or, in a hurry, that has anything to merge. One that cannot be merged keeps no other from it;
+    /// the first one's error is returned.
     pub fn merge(&self, hurry: bool) -> Result<bool> {
-        let mut any = false;
-        for table in self.pipeline.tables_to_merge(hurry) {
-            any |= self.pipeline.merge(table)?;
-        }
-        Ok(any)
+        let merge = |table| self.pipeline.merge(table);
+        let merged: Vec<Result<bool>> = self.pipeline.tables_to_merge(hurry).into_iter().map(merge).collect();
+        merged.into_iter().try_fold(false, |any, merged| Ok(any | merged?))
     }
 
     /// Makes relaxed batches durable and visible.
@@ -168,7 +169,7 @@ impl Core {
 
     /// Removes what batches had staged that a full disk took back.
     fn discard_dropped(&self) {
-        discard(&self.pipeline, segments_of(&self.committer.take_dropped()));
+        discard(&self.pipeline, &self.committer.take_dropped());
     }
 
     /// The way of batches into the log.
@@ -187,8 +188,8 @@ impl Core {
         self.relaxed.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a sort should begin now.
-    pub(crate) fn sort_is_due(&self) -> bool {
+    /// Whether a sort should begin now: it empties the tail, and gives back what dropped tables take of the disk.
+    pub fn sort_is_due(&self) -> bool {
         let options = self.pipeline.options();
         let (bytes, age) = self.views.tail_load();
         let waiting = self.views.room().1 > 0;
@@ -196,6 +197,7 @@ impl Core {
             || waiting
             || bytes >= options.sort_bytes
             || age >= options.sort_interval
+            || self.views.has_dropped()
     }
 
     /// Whether a merge should not wait for its interval.
@@ -211,10 +213,6 @@ impl Core {
 
 fn rows_bytes(batch: &NewBatch) -> usize {
     batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
-}
-
-fn segments_of(loads: &[StagedLoad]) -> Vec<SegmentMeta> {
-    loads.iter().flat_map(|load| load.segments.clone()).collect()
 }
 
 /// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full, which the log tells only
@@ -256,10 +254,10 @@ impl Store for Core {
         if durability == Durability::Relaxed {
             self.relaxed.store(true, Ordering::Relaxed);
         }
-        let staged = segments_of(&batch.loads);
+        let staged = batch.loads.clone();
         let submitted = self.committer.submit(batch, durability);
-        if !staged.is_empty() && is_refused(&submitted) {
-            discard(&self.pipeline, staged);
+        if is_refused(&submitted) {
+            discard(&self.pipeline, &staged);
         }
         if submitted.is_err() {
             self.discard_dropped();
@@ -289,7 +287,7 @@ impl Store for Core {
     }
 
     fn discard(&self, batch: NewBatch) {
-        discard(&self.pipeline, segments_of(&batch.loads));
+        discard(&self.pipeline, &batch.loads);
     }
 
     fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
@@ -304,13 +302,13 @@ impl Store for Core {
 
     fn organise(&self, stage: Stage) -> Result<()> {
         self.flush()?;
-        let version = self.views.visible();
+        let (version, before) = (self.views.visible(), self.views.failures());
         self.hurry_sort.store(true, Ordering::Relaxed);
         if stage == Stage::Merged {
-            self.views.wait_organised(Stage::Sorted, version)?;
+            self.views.wait_organised(Stage::Sorted, version, before)?;
             self.hurry_merge.store(true, Ordering::Relaxed);
         }
-        self.views.wait_organised(stage, version)
+        self.views.wait_organised(stage, version, before)
     }
 
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {

@@ -7,10 +7,10 @@
 //! - A directory that is refused is left as it is, byte by byte: nothing is made in it before it was looked at.
 
 use crate::audit::{self, AUDIT_DIR};
-use alluvia_snapshot::{KEYS_PREFIX, MANIFEST_NAME};
+use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces};
 use alluvia_storage::Disk;
 use alluvia_tree::segment_of_file;
-use alluvia_types::{Error, ErrorKind, Result, TableId};
+use alluvia_types::{Error, ErrorKind, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -29,25 +29,15 @@ const BEFORE_MANIFEST: [&str; 7] =
 const BESIDE: [&str; 7] =
     [AUDIT_DIR, "cuboids", "cuboids.tmp", "cuboids.damaged", "predicates", "predicates.tmp", "predicates.damaged"];
 
-/// The table whose dictionaries a file of this name holds, if it is one of them.
-pub(crate) fn dictionary_of_file(name: &str) -> Option<TableId> {
-    name.strip_prefix("dict-").and_then(number).and_then(|id| id.try_into().ok()).map(TableId)
-}
-
 /// Whether a file of this name is one of idempotency keys, or what a try to write one left.
 fn is_keys(name: &str) -> bool {
-    let name = name.strip_suffix(".tmp").unwrap_or(name);
-    name.strip_prefix(KEYS_PREFIX).and_then(number).is_some()
-}
-
-fn number(digits: &str) -> Option<u64> {
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse().ok()).flatten()
+    KeyFiles::number_of_file(name.strip_suffix(".tmp").unwrap_or(name)).is_some()
 }
 
 /// Whether a file of this name is one of the log's.
 pub(crate) fn is_log_file(name: &str) -> bool {
-    name.strip_suffix(".log").is_some_and(|digits| digits.len() == 16 && number(digits).is_some())
+    let digits = name.strip_suffix(".log");
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether a data directory may hold something of this name.
@@ -55,7 +45,7 @@ pub(crate) fn is_known(name: &str) -> bool {
     name == MANIFEST_NAME
         || BEFORE_MANIFEST.contains(&name)
         || BESIDE.contains(&name)
-        || dictionary_of_file(name).is_some()
+        || Spaces::table_of_file(name).is_some()
         || is_keys(name)
 }
 
@@ -143,11 +133,10 @@ mod tests {
         for ours in ["manifest", "lock", "dict-7", "keys-00000001", "keys-00000001.tmp", "audit", "cuboids.damaged"] {
             assert!(is_known(ours), "{ours}");
         }
-        for other in ["dict-", "dict-en.txt", "dict-+1", "dict-4294967296", "keys-a", "keys-1.bak", "manifest.bak", ""]
+        for other in ["dict-", "dict-en.txt", "dict-+1", "dict-4294967296", "keys-1", "keys-1.bak", "manifest.bak", ""]
         {
             assert!(!is_known(other), "{other}");
         }
-        assert_eq!(dictionary_of_file("dict-7"), Some(TableId(7)));
         assert!(is_log_file("0000000000000001.log"));
         for other in ["1.log", "0000000000000001.log.gz", "000000000000000a.log"] {
             assert!(!is_log_file(other), "{other}");

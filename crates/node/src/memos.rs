@@ -28,7 +28,7 @@ pub(crate) fn recall(disk: &dyn Disk, dir: &Path, memo: &Memo) -> Result<Option<
 
 /// Replaces the memo, durably.
 pub(crate) fn memorise(disk: &dyn Disk, dir: &Path, memo: &Memo, payload: &[u8]) -> Result<()> {
-    write_atomic(disk, &dir.join(memo.name), memo.magic, payload)
+    write_atomic(disk, &dir.join(memo.name), memo.magic, payload).map_err(Error::from)
 }
 
 #[cfg(test)]

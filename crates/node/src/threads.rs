@@ -2,13 +2,18 @@
 //!
 //! Each looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on its interval
 //! or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for their fsync,
-//! the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go. A failure is remembered where writers and
-//! `alluvia.settings` see it, and tried again after a pause: a full disk that gets room resumes by itself.
+//! the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go.
+//!
+//! Invariants:
+//! - A sort or merge that fails is remembered where writers and `alluvia.settings` see it, and tried again after a pause: a full disk
+//!   that gets room resumes by itself.
+//! - A panic is such a failure. It ends no thread, so nobody waits for one that is gone.
 
 use crate::core::Core;
 use alluvia_query::Engine;
-use alluvia_types::Result;
+use alluvia_types::{Error, Result};
 use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,7 +63,7 @@ impl Threads {
         threads.spawn("alluvia-sort", core, |core, stop| {
             while !stop.wait(SORT_LOOK) {
                 if core.sort_is_due() {
-                    report(core, stop, core.sort());
+                    turn(stop, || core.sort(), |failure| core.views().sort_ended(failure));
                 }
             }
         });
@@ -70,7 +75,13 @@ impl Threads {
                 if hurry {
                     last = now;
                 }
-                report(core, stop, core.merge(hurry));
+                let ended = |failure: Option<Error>| {
+                    // Only in a hurry is every table tried, so only then is nothing wrong if nothing failed.
+                    if hurry || failure.is_some() {
+                        core.views().merge_ended(failure);
+                    }
+                };
+                turn(stop, || core.merge(hurry), ended);
             }
         });
         threads.spawn("alluvia-flush", core, |core, stop| {
@@ -111,17 +122,31 @@ impl Threads {
         threads
     }
 
-    fn spawn(&mut self, name: &str, core: &Arc<Core>, run: impl Fn(&Core, &Stop) + Send + 'static) {
+    fn spawn(&mut self, name: &'static str, core: &Arc<Core>, run: impl Fn(&Core, &Stop) + Send + 'static) {
         let (core, stop) = (Arc::clone(core), Arc::clone(&self.stop));
+        let lasting = move || {
+            while catch_unwind(AssertUnwindSafe(|| run(&core, &stop))).is_err() {
+                tracing::error!(thread = name, "a thread panicked; it begins again");
+                if stop.wait(PAUSE_AFTER_FAILURE) {
+                    break;
+                }
+            }
+        };
         let thread = std::thread::Builder::new().name(name.to_owned());
-        self.handles.push(thread.spawn(move || run(&core, &stop)).expect("the machine can start a thread"));
+        self.handles.push(thread.spawn(lasting).expect("the machine can start a thread"));
     }
 }
 
-fn report(core: &Core, stop: &Stop, result: Result<bool>) {
-    if let Err(error) = result {
+/// One sort or merge, of which `ended` is told. After a failure, which a panic is, too, the thread pauses.
+fn turn(stop: &Stop, work: impl FnOnce() -> Result<bool>, ended: impl FnOnce(Option<Error>)) {
+    let panicked = |_| Err(Error::internal("the pipeline panicked; standard error has why"));
+    let failure = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked).err();
+    let has_failed = failure.is_some();
+    if let Some(error) = &failure {
         tracing::error!(%error, "the pipeline failed; it will try again");
-        core.views().pipeline_failed(error);
+    }
+    ended(failure);
+    if has_failed {
         stop.wait(PAUSE_AFTER_FAILURE);
     }
 }

@@ -6,10 +6,11 @@
 
 use crate::chunk::{fixed, sorted_chunk};
 use crate::pipeline::Pipeline;
+use crate::workers::Answer;
 use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{LadderWriter, Segment, SegmentMeta, SegmentWriter};
-use alluvia_types::{Error, Result, SegmentId, Stage, Version};
+use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
+use alluvia_types::{Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
@@ -35,6 +36,7 @@ pub struct Loader {
 impl Loader {
     /// Starts a load. The table need not exist yet: the batch may create it.
     pub fn begin(pipeline: Arc<Pipeline>, def: Arc<TableDef>, checked_at: Version) -> Result<Loader> {
+        pipeline.abandoned.lock().remove(&def.id);
         let space = pipeline.views.spaces().get(&def)?;
         Ok(Loader {
             pipeline,
@@ -62,16 +64,15 @@ impl Loader {
         (self.run_rows, self.run_bytes) = (0, 0);
         let def = Arc::new(fixed(&self.def, &self.space, &rows));
         let (pipeline, space) = (Arc::clone(&self.pipeline), Arc::clone(&self.space));
-        let (id, sender) = (self.pipeline.new_segment(), self.results.0.clone());
+        let (id, answer) = (self.pipeline.new_segment(), Answer::new(self.results.0.clone()));
         self.in_flight += 1;
-        self.pipeline.workers.spawn(Box::new(move || {
-            let _ = sender.send(write_run(&pipeline, id, &def, &space, rows));
-        }));
+        self.pipeline.workers.spawn(Box::new(move || answer.send(write_run(&pipeline, id, &def, &space, rows))));
         Ok(())
     }
 
+    /// Waits for a job to end, however it does.
     fn collect_one(&mut self) -> Result<()> {
-        let result = self.results.1.recv().map_err(|_| Error::internal("a load's workers are gone"))?;
+        let result = self.results.1.recv().expect("the loader holds a sender itself");
         self.in_flight -= 1;
         self.written.push(result?);
         Ok(())
@@ -118,21 +119,21 @@ impl Drop for Loader {
             return;
         }
         while self.in_flight > 0 {
-            let Ok(result) = self.results.1.recv() else { break };
-            self.in_flight -= 1;
-            self.written.extend(result);
+            // What failed has left nothing, and whoever drops a load has been told, or does not ask.
+            let _ = self.collect_one();
         }
-        discard(&self.pipeline, std::mem::take(&mut self.written));
+        discard_of(&self.pipeline, self.def.id, &self.written);
     }
 }
 
-/// Removes staged segments that no log record names, and none will (P4).
-pub fn discard(pipeline: &Pipeline, staged: Vec<SegmentMeta>) {
-    for meta in staged {
-        if let Ok(segment) = Segment::open(pipeline.tree(), meta) {
-            segment.retire();
-        }
-    }
+/// Removes what was staged and no log record names, nor will (P4).
+pub fn discard(pipeline: &Pipeline, loads: &[StagedLoad]) {
+    loads.iter().for_each(|load| discard_of(pipeline, load.table, &load.segments));
+}
+
+fn discard_of(pipeline: &Pipeline, table: TableId, segments: &[SegmentMeta]) {
+    segments.iter().for_each(|meta| pipeline.tree().remove_files(meta));
+    pipeline.abandoned.lock().insert(table);
 }
 
 fn write_run(

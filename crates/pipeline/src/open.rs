@@ -87,8 +87,7 @@ pub fn remove_orphans(
         }
     }
     for entry in list(dir)? {
-        let table = entry.name.strip_prefix("dict-").and_then(|id| id.parse().ok()).map(TableId);
-        let orphan = table.is_some_and(|table| !tables.contains(&table));
+        let orphan = Spaces::table_of_file(&entry.name).is_some_and(|table| !tables.contains(&table));
         if orphan || entry.name == format!("{MANIFEST_NAME}.tmp") {
             remove(&dir.join(&entry.name))?;
         }

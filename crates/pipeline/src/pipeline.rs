@@ -1,12 +1,14 @@
 //! The pipeline's parts in one place.
 
+use crate::editor::Editing;
 use crate::options::PipelineOptions;
 use crate::workers::Workers;
 use alluvia_log::Log;
-use alluvia_snapshot::{KeyFiles, Views};
+use alluvia_snapshot::{KeyFiles, Manifest, Views};
 use alluvia_tree::TreeContext;
-use alluvia_types::SegmentId;
+use alluvia_types::{SegmentId, TableId};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,18 +27,20 @@ pub struct Pipeline {
     pub(crate) next_table: AtomicU32,
     pub(crate) keys: Mutex<KeyFiles>,
     /// Held while the manifest is computed, written and installed (P1).
-    pub(crate) editing: Mutex<()>,
+    pub(crate) editing: Mutex<Editing>,
+    /// Tables that a load was abandoned of: if it was to make the table, nothing else will forget its dictionaries.
+    pub(crate) abandoned: Mutex<BTreeSet<TableId>>,
     /// One sort, and one merge, at a time.
     pub(crate) sorting: Mutex<()>,
     pub(crate) merging: Mutex<()>,
 }
 
 impl Pipeline {
-    /// A pipeline over opened views. Ids from `next_segment` and `next_table` on are free.
+    /// A pipeline over views that were opened by this manifest, which is durable. Ids from `next_segment` and `next_table` on are free.
     #[allow(clippy::too_many_arguments)] // called once, by the composition root
     pub fn new(
         dir: PathBuf,
-        database: u64,
+        manifest: &Manifest,
         views: Arc<Views>,
         log: Arc<Log>,
         workers: Arc<dyn Workers>,
@@ -47,7 +51,7 @@ impl Pipeline {
     ) -> Self {
         Pipeline {
             dir,
-            database,
+            database: manifest.database,
             views,
             log,
             workers,
@@ -55,7 +59,8 @@ impl Pipeline {
             next_segment: Arc::new(AtomicU64::new(next_segment)),
             next_table: AtomicU32::new(next_table),
             keys: Mutex::new(keys),
-            editing: Mutex::new(()),
+            editing: Mutex::new(Editing::new(manifest)),
+            abandoned: Mutex::default(),
             sorting: Mutex::new(()),
             merging: Mutex::new(()),
         }
@@ -72,8 +77,8 @@ impl Pipeline {
     }
 
     /// An id for a new table.
-    pub fn new_table_id(&self) -> alluvia_types::TableId {
-        alluvia_types::TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    pub fn new_table_id(&self) -> TableId {
+        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn tree(&self) -> &TreeContext {

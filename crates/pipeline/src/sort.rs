@@ -4,6 +4,7 @@ use crate::chunk::{fixed, pieces, sorted_chunk};
 use crate::editor::Checkpoint;
 use crate::pipeline::Pipeline;
 use crate::workers::scatter;
+use alluvia_catalog::DictionaryMark;
 use alluvia_snapshot::{KEYS_KEPT, Space, TableBase};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::{Segment, SegmentWriter, TreeContext};
@@ -20,11 +21,11 @@ struct Piece {
     rows: Vec<RecordBatch>,
 }
 
-/// What a sort adds to a table.
-#[derive(Default)]
-struct Addition {
-    segments: Vec<Arc<Segment>>,
-    space: Option<Arc<Space>>,
+/// What the manifest says of a table beside its segments.
+struct Durable {
+    table: TableId,
+    mark: DictionaryMark,
+    ranges: Option<Vec<KeyRange>>,
 }
 
 impl Pipeline {
@@ -39,72 +40,78 @@ impl Pipeline {
         // Before the manifest: after it the log gives up the batches that have them.
         let oldest_micros = self.views.clock().wall_micros().saturating_sub(KEYS_KEPT.as_micros() as i64);
         self.keys.lock().add(self.tree().disk.as_ref(), &cut.keys, oldest_micros)?;
-        let mut additions: BTreeMap<TableId, Addition> = BTreeMap::new();
+        let mut spaces: BTreeMap<TableId, Arc<Space>> = BTreeMap::new();
         let mut work = Vec::new();
         for (table, rows) in cut.tails {
             let Some(entry) = cut.catalog.by_id(table) else { continue };
             let space = self.views.spaces().get(&entry.def)?;
             let def = Arc::new(fixed(&entry.def, &space, &rows));
-            additions.entry(table).or_default().space = Some(Arc::clone(&space));
             for rows in pieces(rows, self.options.segment_rows)? {
                 let (def, space) = (Arc::clone(&def), Arc::clone(&space));
                 work.push(Piece { id: self.new_segment(), def, space, rows });
             }
+            spaces.insert(table, space);
         }
-        let tree = self.tree().clone();
-        let written = scatter(self.workers.as_ref(), work, move |piece| {
-            write_piece(&tree, &piece).map(|segment| (piece.def.id, segment))
-        });
-        let mut failure = None;
-        for result in written {
-            match result {
-                Ok((table, segment)) => additions.entry(table).or_default().segments.push(segment),
-                Err(error) => failure = Some(error),
+        let (mut attached, mut dropped) = (Vec::new(), Vec::new());
+        for (_, table, segments) in cut.attached {
+            match cut.catalog.by_id(table) {
+                Some(entry) => {
+                    spaces.insert(table, self.views.spaces().get(&entry.def)?);
+                    attached.extend(segments);
+                }
+                None => dropped.extend(segments),
             }
         }
-        let written: Vec<Arc<Segment>> = additions.values().flat_map(|added| added.segments.clone()).collect();
-        let abandon = || written.iter().for_each(|segment| segment.retire());
-        if let Some(error) = failure {
-            abandon();
-            return Err(error);
-        }
-        for (_, table, segments) in cut.attached {
-            let Some(entry) = cut.catalog.by_id(table) else { continue };
-            let addition = additions.entry(table).or_default();
-            addition.segments.extend(segments);
-            addition.space = Some(self.views.spaces().get(&entry.def)?);
-        }
-        let mut additions_durable = Vec::new();
-        for (table, addition) in additions {
-            let Some(space) = addition.space else { continue };
-            let mark = match space.dictionaries.persist() {
-                Ok(mark) => mark,
-                Err(error) => {
-                    abandon();
-                    return Err(error);
-                }
-            };
-            additions_durable.push((table, addition.segments, mark, space.ranges().map(<[KeyRange]>::to_vec)));
-        }
+        let written = self.write_pieces(work)?;
+        // What is attached stays: the log names it.
+        let durable = persist(spaces).inspect_err(|_| written.iter().for_each(|segment| segment.retire()))?;
         let through = cut.through;
         let checkpoint = Checkpoint { through, catalog: cut.catalog, producers: cut.producers };
-        self.edit(Some(checkpoint), |base| {
-            for (table, segments, mark, ranges) in additions_durable {
+        self.edit(Some(checkpoint), written.clone(), |base| {
+            for Durable { table, mark, ranges } in durable {
                 let base: &mut TableBase = base.tables.entry(table).or_default();
-                base.dictionary = Some(mark);
-                base.ranges = ranges;
-                base.sorted.extend(segments);
+                (base.dictionary, base.ranges) = (Some(mark), ranges);
             }
-            Ok(Vec::new())
+            for segment in written.into_iter().chain(attached) {
+                base.tables.entry(segment.meta().table).or_default().sorted.push(segment);
+            }
+            dropped
         })?;
         self.log.remove_through(through)?;
         Ok(true)
     }
+
+    /// Writes all pieces, or leaves none of them.
+    fn write_pieces(&self, work: Vec<Piece>) -> Result<Vec<Arc<Segment>>> {
+        let tree = self.tree().clone();
+        let results = scatter(self.workers.as_ref(), work, move |piece| write_piece(&tree, &piece));
+        let (mut written, mut failure) = (Vec::with_capacity(results.len()), None);
+        for result in results {
+            match result {
+                Ok(segment) => written.push(segment),
+                Err(error) => failure = Some(error),
+            }
+        }
+        if let Some(error) = failure {
+            written.iter().for_each(|segment| segment.retire());
+            return Err(error);
+        }
+        Ok(written)
+    }
+}
+
+/// Makes durable what segments need of their tables' dictionaries.
+fn persist(spaces: BTreeMap<TableId, Arc<Space>>) -> Result<Vec<Durable>> {
+    let durable = |(table, space): (TableId, Arc<Space>)| -> Result<Durable> {
+        let mark = space.dictionaries.persist()?;
+        Ok(Durable { table, mark, ranges: space.ranges().map(<[KeyRange]>::to_vec) })
+    };
+    spaces.into_iter().map(durable).collect()
 }
 
 fn write_piece(tree: &TreeContext, piece: &Piece) -> Result<Arc<Segment>> {
     let chunk = sorted_chunk(&piece.def, &piece.space, &piece.rows)?;
     let mut writer = SegmentWriter::create(tree, piece.id, &piece.def, Stage::Sorted, None)?;
     writer.write(&chunk)?;
-    Segment::open(tree, writer.finish()?)
+    Segment::open_written(tree, writer.finish()?)
 }

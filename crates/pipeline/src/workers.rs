@@ -29,6 +29,36 @@ impl Workers for Inline {
     }
 }
 
+/// Where the result of one job goes: what it comes to, or that it has ended without, by a panic or because nobody ran it.
+pub(crate) struct Answer<R> {
+    to: Option<mpsc::Sender<Result<R>>>,
+}
+
+impl<R> Answer<R> {
+    pub(crate) fn new(to: mpsc::Sender<Result<R>>) -> Answer<R> {
+        Answer { to: Some(to) }
+    }
+
+    /// Gives the result. Whoever asked for it may be gone.
+    pub(crate) fn send(mut self, result: Result<R>) {
+        if let Some(to) = self.to.take() {
+            let _ = to.send(result);
+        }
+    }
+}
+
+impl<R> Drop for Answer<R> {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take() {
+            let _ = to.send(Err(vanished()));
+        }
+    }
+}
+
+fn vanished() -> Error {
+    Error::internal("a pipeline job ended without a result; if it panicked, standard error has why")
+}
+
 /// Runs `work` on every item and returns the results in order. After the first error the remaining results are still
 /// awaited, so that nothing runs on when this returns.
 pub(crate) fn scatter<T, R>(
@@ -50,9 +80,38 @@ where
     }
     drop(sender);
     let mut results: Vec<Result<R>> = Vec::new();
-    results.resize_with(count, || Err(Error::internal("a pipeline job panicked")));
+    results.resize_with(count, || Err(vanished()));
     for (at, result) in receiver {
         results[at] = result;
     }
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_types::ErrorKind;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_job_that_panics_or_is_never_run_is_answered_all_the_same() {
+        let (sender, receiver) = mpsc::channel::<Result<u32>>();
+        let answer = || Answer::new(sender.clone());
+        answer().send(Ok(7));
+        assert_eq!(receiver.recv().unwrap().unwrap(), 7);
+        let lost: Job = Box::new({
+            let answer = answer();
+            move || answer.send(Ok(8))
+        });
+        drop(lost);
+        assert_eq!(receiver.recv().unwrap().unwrap_err().kind(), ErrorKind::Internal);
+        let panics = || -> u32 { std::panic::resume_unwind(Box::new("a defect")) };
+        let job: Job = Box::new({
+            let answer = answer();
+            move || answer.send(Ok(panics()))
+        });
+        catch_unwind(AssertUnwindSafe(job)).expect_err("it panics");
+        assert_eq!(receiver.recv().unwrap().unwrap_err().kind(), ErrorKind::Internal);
+        assert!(receiver.try_recv().is_err(), "each is answered once");
+    }
 }

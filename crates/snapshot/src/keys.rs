@@ -19,8 +19,6 @@ use xxhash_rust::xxh3::xxh3_128;
 pub const KEYS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Magic of a file of keys; the last two bytes are the format version.
 pub const KEYS_MAGIC: &[u8; 8] = b"ALVKEY01";
-/// Beginning of the files' names.
-pub const KEYS_PREFIX: &str = "keys-";
 /// Records of one file; the next one goes into the next file.
 const FILE_RECORDS_MAX: usize = 1 << 13;
 const RECORD_BYTES: usize = 40;
@@ -80,20 +78,25 @@ pub struct KeyFiles {
     records: Vec<KeyRecord>,
 }
 
-fn path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{KEYS_PREFIX}{number:08}"))
+fn name(number: u64) -> String {
+    format!("keys-{number:08}")
 }
 
-/// The number of a file of keys.
-fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix(KEYS_PREFIX)?.parse().ok()
+fn path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(name(number))
 }
 
 impl KeyFiles {
+    /// The number of the file of this name, if it is one of keys.
+    pub fn number_of_file(file: &str) -> Option<u64> {
+        let number = file.strip_prefix("keys-")?.parse().ok()?;
+        (name(number) == file).then_some(number)
+    }
+
     /// Reads the files of `dir`; gives all records, oldest first.
     pub fn load(disk: &dyn Disk, dir: &Path) -> Result<(KeyFiles, Vec<KeyRecord>)> {
         let entries = disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error))?;
-        let mut numbers: Vec<u64> = entries.iter().filter_map(|entry| number_of(&entry.name)).collect();
+        let mut numbers: Vec<u64> = entries.iter().filter_map(|entry| KeyFiles::number_of_file(&entry.name)).collect();
         numbers.sort_unstable();
         let mut files = KeyFiles { dir: dir.into(), full: VecDeque::new(), newest: 1, records: Vec::new() };
         let mut all = Vec::new();
@@ -280,6 +283,25 @@ mod tests {
         let mut written = vec![0; file.len().unwrap() as usize];
         file.read_exact_at(&mut written, 0).unwrap();
         assert_eq!(written, GOLDEN);
+    }
+
+    #[test]
+    fn files_are_known_by_their_whole_names() {
+        assert_eq!(KeyFiles::number_of_file("keys-00000001"), Some(1));
+        assert_eq!(KeyFiles::number_of_file("keys-123456789"), Some(123_456_789));
+        for other in
+            ["keys-", "keys-1", "keys-+0000001", "keys-000000001", "keys-00000001.tmp", "keys-0000000a", "keys"]
+        {
+            assert_eq!(KeyFiles::number_of_file(other), None, "{other}");
+        }
+        // One of somebody else's is neither read nor taken for a gap.
+        let (disk, dir) = (FaultDisk::new(), Path::new("/db"));
+        disk.create_dir_all(dir).unwrap();
+        disk.create(&dir.join("keys-7")).unwrap();
+        let (mut files, none) = KeyFiles::load(disk.as_ref(), dir).unwrap();
+        assert!(none.is_empty());
+        files.add(disk.as_ref(), &[record(1)], 0).unwrap();
+        assert_eq!(KeyFiles::load(disk.as_ref(), dir).unwrap().1, [record(1)]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tail;
 mod views;
 
 pub use freshness::VisibleTimes;
-pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KEYS_PREFIX, KeyFiles, KeyRecord};
+pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
@@ -26,4 +26,4 @@ pub use ports::{
 };
 pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};
-pub use views::{Cut, Published, Views};
+pub use views::{Cut, Failures, Published, Views};

@@ -8,7 +8,7 @@
 
 use alluvia_catalog::{Catalog, DictionaryMark};
 use alluvia_space::KeyRange;
-use alluvia_storage::{Disk, read_atomic_of, write_atomic};
+use alluvia_storage::{Disk, NotReplaced, read_atomic_of, write_atomic};
 use alluvia_tree::{Segment, SegmentMeta};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use serde::{Deserialize, Serialize};
@@ -136,8 +136,9 @@ impl Manifest {
     }
 
     /// Replaces the manifest of a data directory.
-    pub fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
-        let bytes = serde_json::to_vec(self).map_err(|error| Error::internal(format!("manifest: {error}")))?;
+    pub fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<(), NotReplaced> {
+        let bytes = serde_json::to_vec(self)
+            .map_err(|error| NotReplaced { error: Error::internal(format!("manifest: {error}")), is_kept: true })?;
         write_atomic(disk, &dir.join(MANIFEST_NAME), MANIFEST_MAGIC, &bytes)
     }
 

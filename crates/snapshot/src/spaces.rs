@@ -54,6 +54,10 @@ struct Inner {
     needed: HashMap<TableId, Needed>,
 }
 
+fn file_name(table: TableId) -> String {
+    format!("dict-{table}")
+}
+
 impl Spaces {
     /// Spaces whose dictionary files live in `dir`, which exists.
     pub fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
@@ -62,7 +66,13 @@ impl Spaces {
 
     /// The dictionary file of a table.
     pub fn path(dir: &Path, table: TableId) -> PathBuf {
-        dir.join(format!("dict-{table}"))
+        dir.join(file_name(table))
+    }
+
+    /// The table whose dictionaries the file of this name holds, if it is one of dictionaries.
+    pub fn table_of_file(file: &str) -> Option<TableId> {
+        let table = TableId(file.strip_prefix("dict-")?.parse().ok()?);
+        (file_name(table) == file).then_some(table)
     }
 
     /// During recovery, before any use: durable segments need the dictionary through `mark`, and used `ranges`.
@@ -125,5 +135,20 @@ impl Spaces {
         let mut inner = self.inner.lock();
         inner.open.remove(&table);
         inner.needed.remove(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_their_whole_names() {
+        let path = Spaces::path(Path::new("/db"), TableId(7));
+        assert_eq!(path, Path::new("/db/dict-7"));
+        assert_eq!(Spaces::table_of_file("dict-7"), Some(TableId(7)));
+        for other in ["dict-", "dict-+7", "dict-07", "dict-7.tmp", "dict-en.txt", "dict-4294967296", "dict"] {
+            assert_eq!(Spaces::table_of_file(other), None, "{other}");
+        }
     }
 }

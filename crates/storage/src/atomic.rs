@@ -3,8 +3,9 @@
 //! Invariants:
 //! - At any moment, whatever happens, the name stands for one whole earlier or later content, never for a mixture.
 //! - When [`write_atomic`] has returned, the new content survives a power loss.
-//! - When it fails, either content may be found after reopening; nothing may be built on which of them it is. It may be
-//!   tried again, because every try writes a new file.
+//! - When it fails, it says whether the earlier content certainly stays. If not, either may be found after reopening, and
+//!   nothing may be built on which of them it is, nor on which is read meanwhile. It may be tried again, because every try
+//!   writes a new file.
 //!
 //! The envelope, little endian, is the same for every kind and version of payload, so that damage is told from a format
 //! that is too new:
@@ -26,10 +27,25 @@ const HEADER_BYTES: usize = 20;
 /// The part of the magic that names the kind of file; the rest is its version.
 const FAMILY_BYTES: usize = 6;
 
+/// Why a file was not replaced, or not durably.
+#[derive(Debug)]
+pub struct NotReplaced {
+    /// What failed.
+    pub error: Error,
+    /// Whether the name stands for the earlier content, and will after a power loss: the new one never had the name.
+    pub is_kept: bool,
+}
+
+impl From<NotReplaced> for Error {
+    fn from(failure: NotReplaced) -> Error {
+        failure.error
+    }
+}
+
 /// Replaces the file at `path` with `payload`, durably: written to `<path>.tmp`, synced, renamed, directory synced.
 ///
 /// The last two bytes of `magic` are the version of the payload's format.
-pub fn write_atomic(disk: &dyn Disk, path: &Path, magic: &[u8; 8], payload: &[u8]) -> Result<()> {
+pub fn write_atomic(disk: &dyn Disk, path: &Path, magic: &[u8; 8], payload: &[u8]) -> Result<(), NotReplaced> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
     bytes.extend_from_slice(magic);
     bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
@@ -38,16 +54,22 @@ pub fn write_atomic(disk: &dyn Disk, path: &Path, magic: &[u8; 8], payload: &[u8
     bytes.extend_from_slice(payload);
 
     let temporary = temporary_of(path);
+    let kept = |error: io::Error| NotReplaced { error: Error::io(&temporary, "writing", &error), is_kept: true };
+    // A rename that fails may have been made all the same.
+    let unsure = |path: &Path, doing: &str, error: io::Error| NotReplaced {
+        error: Error::io(path, doing, &error),
+        is_kept: false,
+    };
     let written = write_temporary(disk, &temporary, &bytes)
-        .map_err(|error| Error::io(&temporary, "writing", &error))
-        .and_then(|()| disk.rename(&temporary, path).map_err(|error| Error::io(path, "replacing", &error)));
-    if let Err(error) = written {
+        .map_err(kept)
+        .and_then(|()| disk.rename(&temporary, path).map_err(|error| unsure(path, "replacing", error)));
+    if let Err(failure) = written {
         // It may hold the very bytes that a full disk lacks. If it cannot go now, the next try removes it.
         let _ = disk.remove(&temporary);
-        return Err(error);
+        return Err(failure);
     }
     let dir = path.parent().unwrap_or(Path::new(""));
-    disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))
+    disk.sync_dir(dir).map_err(|error| unsure(dir, "syncing", error))
 }
 
 fn write_temporary(disk: &dyn Disk, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -222,8 +244,8 @@ mod tests {
         let disk = new_disk();
         write_atomic(disk.as_ref(), file(), MAGIC, &[1; 3000]).expect("writes");
         disk.limit_bytes(Some(5000));
-        let error = write_atomic(disk.as_ref(), file(), MAGIC, &[2; 3000]).expect_err("no room");
-        assert_eq!(error.kind(), ErrorKind::DiskFull);
+        let failure = write_atomic(disk.as_ref(), file(), MAGIC, &[2; 3000]).expect_err("no room");
+        assert_eq!((failure.error.kind(), failure.is_kept), (ErrorKind::DiskFull, true));
         assert!(!disk.exists(Path::new("/db/state.tmp")));
         assert_eq!(read_atomic(disk.as_ref(), file(), MAGIC).expect("reads"), [1; 3000]);
         disk.limit_bytes(None);
@@ -236,10 +258,47 @@ mod tests {
         let disk = new_disk();
         write_atomic(disk.as_ref(), file(), MAGIC, b"old").expect("writes");
         disk.fail_sync(1);
-        assert_eq!(write_atomic(disk.as_ref(), file(), MAGIC, b"new").expect_err("fails").kind(), ErrorKind::Io);
+        let failure = write_atomic(disk.as_ref(), file(), MAGIC, b"new").expect_err("fails");
+        assert_eq!((failure.error.kind(), failure.is_kept), (ErrorKind::Io, true));
         assert_eq!(read_atomic(disk.as_ref(), file(), MAGIC).expect("reads"), b"old");
         write_atomic(disk.as_ref(), file(), MAGIC, b"newer").expect("a new file, so a new chance");
         let disk = disk.after_power_loss(Survival::SyncedOnly);
         assert_eq!(read_atomic(disk.as_ref(), file(), MAGIC).expect("reads"), b"newer");
+    }
+
+    #[test]
+    fn a_failed_sync_of_the_directory_leaves_either() {
+        let disk = new_disk();
+        write_atomic(disk.as_ref(), file(), MAGIC, b"old").expect("writes");
+        disk.fail_sync_dir(1);
+        let failure = write_atomic(disk.as_ref(), file(), MAGIC, b"new").expect_err("fails");
+        assert_eq!((failure.error.kind(), failure.is_kept), (ErrorKind::Io, false));
+        assert_eq!(read_atomic(disk.as_ref(), file(), MAGIC).expect("reads"), b"new");
+        let lost = disk.after_power_loss(Survival::SyncedOnly);
+        assert_eq!(read_atomic(lost.as_ref(), file(), MAGIC).expect("reads"), b"old");
+        write_atomic(disk.as_ref(), file(), MAGIC, b"newer").expect("another try");
+        let disk = disk.after_power_loss(Survival::SyncedOnly);
+        assert_eq!(read_atomic(disk.as_ref(), file(), MAGIC).expect("reads"), b"newer");
+    }
+
+    /// What is built on: where the old content is said to stay, no power loss brings the new one.
+    #[test]
+    fn what_is_kept_stays_whatever_a_power_loss_leaves() {
+        let mut kept = 0;
+        for n in 1.. {
+            let disk = new_disk();
+            write_atomic(disk.as_ref(), file(), MAGIC, b"old").expect("writes");
+            disk.fail_after(n);
+            match write_atomic(disk.as_ref(), file(), MAGIC, b"new") {
+                Ok(()) => break,
+                Err(failure) if failure.is_kept => {
+                    kept += 1;
+                    let disk = disk.after_power_loss(Survival::Everything);
+                    assert_eq!(read_atomic(disk.as_ref(), file(), MAGIC).expect("reads"), b"old", "call {n}");
+                }
+                Err(_) => {}
+            }
+        }
+        assert!(kept >= 3, "the temporary file is made, written and synced first: {kept}");
     }
 }

@@ -21,7 +21,7 @@ mod fault;
 mod real_disk;
 mod watched_disk;
 
-pub use atomic::{read_atomic, read_atomic_of, write_atomic};
+pub use atomic::{NotReplaced, read_atomic, read_atomic_of, write_atomic};
 pub use cache::Cache;
 pub use checked_file::CheckedFile;
 pub use checked_writer::CheckedWriter;

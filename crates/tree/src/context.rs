@@ -1,6 +1,7 @@
 //! Where segments live, and what they share.
 
 use crate::answer::Passes;
+use crate::meta::SegmentMeta;
 use crate::pool::Pool;
 use alluvia_storage::{Cache, Disk};
 use alluvia_types::SegmentId;
@@ -45,6 +46,16 @@ impl TreeContext {
     /// Bytes of summaries and Parquet footers that are loaded now.
     pub fn loaded_bytes(&self) -> u64 {
         self.pool.bytes()
+    }
+
+    /// Removes the files of a segment that nothing names any more, or ever did, and of its ladder. What cannot be removed now goes
+    /// when the database is next opened.
+    pub fn remove_files(&self, meta: &SegmentMeta) {
+        for id in meta.with_rungs().map(|meta| meta.id) {
+            for path in [self.parquet_path(id), self.side_path(id)] {
+                let _ = self.disk.remove(&path);
+            }
+        }
     }
 
     pub(crate) fn parquet_path(&self, id: SegmentId) -> PathBuf {

@@ -128,6 +128,11 @@ impl Segment {
         }))
     }
 
+    /// Opens a segment that was just written and that nothing names yet: if it cannot be opened, its files go.
+    pub fn open_written(context: &TreeContext, meta: SegmentMeta) -> Result<Arc<Segment>> {
+        Segment::open(context, meta.clone()).inspect_err(|_| context.remove_files(&meta))
+    }
+
     /// The passes over blocks of its directory.
     pub(crate) fn passes(&self) -> &Passes {
         &self.context.passes

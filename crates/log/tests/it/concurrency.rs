@@ -55,17 +55,17 @@ fn check(found: &Found, acknowledged: u64, appended: u64) {
 #[test]
 fn every_record_of_many_writers_comes_back_once_in_order() {
     let temporary = tempfile::tempdir().unwrap();
-    let path = temporary.path().join("log");
+    let path = temporary.path();
     let disk: Arc<dyn Disk> =
         Arc::new(WatchedDisk::new(Arc::new(RealDisk::new()), Arc::new(SlowSync(Duration::from_micros(300)))));
     let options = LogOptions { file_bytes_max: 100_000, ..LogOptions::new(SALT) };
-    let log = Log::open(disk.clone(), &path, options.clone(), Version(0), &mut |_| Ok(())).unwrap();
+    let log = Log::open(disk.clone(), path, options.clone(), Version(0), &mut |_| Ok(())).unwrap();
     let (acknowledged, appended) = write_from_many_threads(&log, 30);
     assert_eq!((acknowledged, appended), (WRITERS * 30, WRITERS * 30));
     assert_eq!(log.bytes_pending(), 0);
     drop(log);
     let mut found = Found::new();
-    Log::open(disk, &path, options, Version(0), &mut |record| {
+    Log::open(disk, path, options, Version(0), &mut |record| {
         found.push((record.version.0, record.commit_micros, record.body.to_vec()));
         Ok(())
     })

@@ -10,6 +10,7 @@ use super::CheckReport;
 use crate::audit::AuditLog;
 use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
 use alluvia_query::{MEMOS, check_memo, is_audit_line};
+use alluvia_snapshot::Spaces;
 use alluvia_storage::{Disk, DiskEntry, read_atomic};
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId};
@@ -112,7 +113,7 @@ pub(super) fn strays(
         None => Some(FOREIGN),
     };
     let log_file = |entry: &DiskEntry| (!directory::is_log_file(&entry.name)).then_some(FOREIGN);
-    let other = |entry: &DiskEntry| match directory::dictionary_of_file(&entry.name) {
+    let other = |entry: &DiskEntry| match Spaces::table_of_file(&entry.name) {
         Some(table) => (!tables.contains(&table)).then_some(LEFT),
         None => (!directory::is_known(&entry.name)).then_some(FOREIGN),
     };

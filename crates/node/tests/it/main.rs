@@ -16,6 +16,7 @@ mod index_answers;
 mod kill;
 mod near_misses;
 mod nested;
+mod pipeline;
 mod places;
 mod predicates;
 mod progress;

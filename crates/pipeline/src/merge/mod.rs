@@ -97,11 +97,9 @@ impl Pipeline {
         let taken = rows(&mut plan.consumed.iter());
         let given = rows(&mut outputs.iter().map(|(_, segment)| segment).chain(&plan.promoted));
         assert_eq!(taken, given, "P2: a merge keeps every row");
-        self.edit(None, |base| {
-            let written = || outputs.iter().map(|(_, segment)| Arc::clone(segment));
-            let Some(files) = base.tables.get_mut(&table) else {
-                return Ok(written().collect());
-            };
+        let written: Vec<Arc<Segment>> = outputs.iter().map(|(_, segment)| Arc::clone(segment)).collect();
+        self.edit(None, written.clone(), |base| {
+            let Some(files) = base.tables.get_mut(&table) else { return written };
             let consumed: BTreeSet<SegmentId> = plan.consumed.iter().map(|segment| segment.meta().id).collect();
             let kept = |segment: &Arc<Segment>| !consumed.contains(&segment.meta().id);
             files.sorted.retain(kept);
@@ -131,7 +129,7 @@ impl Pipeline {
                 home.segments.push(Arc::clone(segment));
             }
             let promoted: BTreeSet<SegmentId> = plan.promoted.iter().map(|segment| segment.meta().id).collect();
-            Ok(plan.consumed.iter().filter(|segment| !promoted.contains(&segment.meta().id)).cloned().collect())
+            plan.consumed.iter().filter(|segment| !promoted.contains(&segment.meta().id)).cloned().collect()
         })
     }
 }

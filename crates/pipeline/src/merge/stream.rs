@@ -106,7 +106,7 @@ pub(super) fn merge_runs(
     if !gather.rows.is_empty() {
         writer.write(&gather.take()?)?;
     }
-    Segment::open(tree, writer.finish()?)
+    Segment::open_written(tree, writer.finish()?)
 }
 
 impl Gather {

@@ -10,6 +10,9 @@
 
 mod report;
 mod state;
+mod turns;
+
+pub use turns::Failures;
 
 use crate::freshness::VisibleTimes;
 use crate::keys::KeyRecord;
@@ -28,6 +31,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use turns::Turns;
 
 /// Batches remembered for `alluvia.batches`.
 const BATCHES_REMEMBERED: usize = 4_096;
@@ -81,7 +85,8 @@ struct State {
     published: PublishedTotals,
     tail_bytes: u64,
     pinned: Mutex<Pinned>,
-    pipeline_error: Option<Error>,
+    sorts: Turns,
+    merges: Turns,
 }
 
 /// What a sort cycle starts from: one consistent cut.
@@ -129,7 +134,8 @@ impl Views {
             published: PublishedTotals::default(),
             tail_bytes: 0,
             pinned: Mutex::default(),
-            pipeline_error: None,
+            sorts: Turns::default(),
+            merges: Turns::default(),
         };
         Views {
             clock,
@@ -364,16 +370,9 @@ impl Views {
         *attached = attached.split_off(&through.next());
         keys.retain(|record| record.version > through);
         state.base = Arc::new(base);
-        state.pipeline_error = None;
         #[cfg(feature = "paranoid")]
         assert_eq!(before, state.rows_of(&state.base), "V2: rows moved, none came or went");
         drop(state);
-        self.notify();
-    }
-
-    /// Remembers why the pipeline's last run failed; writers that wait for room are told.
-    pub fn pipeline_failed(&self, error: Error) {
-        self.state.write().pipeline_error = Some(error);
         self.notify();
     }
 
@@ -393,7 +392,7 @@ impl Views {
         let mut pinned_since = None;
         let result = self.wait_until(|state| {
             let now = self.clock.monotonic();
-            match (state.room(bytes, self.tail_bytes_max), &state.pipeline_error) {
+            match (state.room(bytes, self.tail_bytes_max), state.sorts.error()) {
                 (Room::Free, _) => Some(Ok(())),
                 (Room::Full, Some(error)) => Some(Err(Error::new(error.kind(), error.message())
                     .at("the tail is full and the pipeline cannot empty it")
@@ -420,16 +419,18 @@ impl Views {
         self.wait_until(|state| (state.visible >= version).then_some(Ok(())))
     }
 
-    /// Waits until `stage` is complete through `version`, for all tables, or the pipeline fails.
-    pub fn wait_organised(&self, stage: Stage, version: Version) -> Result<()> {
+    /// Waits until `stage` is complete through `version`, for all tables, or what makes it has failed since `since`.
+    pub fn wait_organised(&self, stage: Stage, version: Version, since: Failures) -> Result<()> {
         self.wait_until(|state| {
             let done = state.catalog.tables().all(|entry| state.watermark(entry.def.id, stage) >= version);
-            match &state.pipeline_error {
-                _ if done => Some(Ok(())),
-                Some(error) => Some(Err(error.clone())),
-                None => None,
-            }
+            if done { Some(Ok(())) } else { state.failed(stage, since).map(|error| Err(error.clone())) }
         })
+    }
+
+    /// Whether segments of a dropped table take space that a sort would give back.
+    pub fn has_dropped(&self) -> bool {
+        let state = self.state.read();
+        state.base.tables.keys().any(|&table| state.catalog.by_id(table).is_none())
     }
 
     fn wait_until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {

@@ -4,7 +4,7 @@ use super::Views;
 use crate::ports::{BatchInfo, StageInfo};
 use crate::tail::TailTable;
 use alluvia_tree::Segment;
-use alluvia_types::{Error, Stage, Version};
+use alluvia_types::{Stage, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,11 +25,6 @@ impl Views {
     /// Bound of the tail, and writers that wait for room in it.
     pub fn room(&self) -> (u64, u64) {
         (self.tail_bytes_max, self.writers_waiting.load(Ordering::Relaxed))
-    }
-
-    /// Why the pipeline's last run failed, if it did.
-    pub fn pipeline_error(&self) -> Option<Error> {
-        self.state.read().pipeline_error.clone()
     }
 
     /// Recent batches, newest first.

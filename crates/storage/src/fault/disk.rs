@@ -185,6 +185,10 @@ impl Disk for FaultDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.shared.look()?;
         self.shared.count(&mut state).outcome()?;
+        state.dir_syncs += 1;
+        if state.failing_dir_sync == Some(state.dir_syncs) {
+            return Err(device_error("syncing a directory"));
+        }
         state.names.sync_dir(dir).ok_or(io::ErrorKind::NotFound.into())
     }
 

@@ -93,6 +93,8 @@ struct State {
     off_at: Option<u64>,
     syncs: u64,
     failing_sync: Option<u64>,
+    dir_syncs: u64,
+    failing_dir_sync: Option<u64>,
     writes: u64,
     failing_write: Option<u64>,
     bytes_max: Option<u64>,
@@ -133,6 +135,19 @@ impl FaultDisk {
         assert!(n > 0, "syncs are counted from 1");
         let mut state = self.shared.state.lock();
         state.failing_sync = Some(state.syncs + n);
+    }
+
+    /// Fails the `n`-th `sync_dir` from now with an I/O error, as where no file could be opened for it: readers see the
+    /// directory's names as they are, and a later sync makes them durable.
+    pub fn fail_sync_dir(&self, n: u64) {
+        assert!(n > 0, "syncs are counted from 1");
+        let mut state = self.shared.state.lock();
+        state.failing_dir_sync = Some(state.dir_syncs + n);
+    }
+
+    /// Calls of `sync_dir` so far that were made with power, failed ones included.
+    pub fn dir_syncs(&self) -> u64 {
+        self.shared.state.lock().dir_syncs
     }
 
     /// Fails the `n`-th `write_all_at` from now with an I/O error, after half of its bytes.

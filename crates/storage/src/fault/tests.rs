@@ -297,6 +297,20 @@ fn a_failed_sync_is_never_made_good_by_a_later_one() {
 }
 
 #[test]
+fn a_failed_sync_of_a_directory_can_be_made_good() {
+    let disk = new_disk();
+    disk.create(Path::new("/a")).expect("creates");
+    disk.fail_sync_dir(2);
+    disk.sync_dir(Path::new("/dir")).expect("is the first");
+    disk.sync_dir(Path::new("/")).expect_err("is the second");
+    assert_eq!(disk.dir_syncs(), 2);
+    assert!(disk.exists(Path::new("/a")));
+    assert!(!disk.after_power_loss(Survival::SyncedOnly).exists(Path::new("/a")));
+    disk.sync_dir(Path::new("/")).expect("syncs");
+    assert!(disk.after_power_loss(Survival::SyncedOnly).exists(Path::new("/a")));
+}
+
+#[test]
 fn a_full_disk_takes_what_fits_and_has_room_again() {
     let disk = new_disk();
     disk.limit_bytes(Some(10));

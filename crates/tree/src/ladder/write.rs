@@ -119,11 +119,8 @@ impl LadderWriter {
         match finish() {
             Ok(meta) => Ok(SegmentMeta { rungs: written, ..meta }),
             Err(error) => {
-                // What is finished no longer removes itself; what cannot be removed now goes when the database is next opened.
-                for id in written.iter().map(|rung| rung.segment.id) {
-                    let _ = context.disk.remove(&context.parquet_path(id));
-                    let _ = context.disk.remove(&context.side_path(id));
-                }
+                // What is finished no longer removes itself.
+                written.iter().for_each(|rung| context.remove_files(&rung.segment));
                 Err(error)
             }
         }

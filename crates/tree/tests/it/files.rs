@@ -107,6 +107,20 @@ fn damage_is_found_by_whoever_reads_it() {
 }
 
 #[test]
+fn what_was_written_and_cannot_be_opened_goes() {
+    let disk = disk();
+    let table = table(true);
+    let dictionaries = dictionaries(&disk, &table);
+    let context = context(&disk);
+    let meta = write(&context, &table, &dictionaries, 1, 700).expect("writes");
+    drop(Segment::open_written(&context, meta.clone()).expect("opens"));
+    assert!(paths(1).iter().all(|path| disk.exists(path)), "it stays");
+    let other = SegmentMeta { parquet_bytes: meta.parquet_bytes + 1, ..meta };
+    assert_eq!(Segment::open_written(&context, other).expect_err("another length").kind(), ErrorKind::Corrupt);
+    assert!(!paths(1).iter().any(|path| disk.exists(path)), "nothing is left of it");
+}
+
+#[test]
 fn a_missing_or_cut_file_is_noticed_at_open() {
     let disk = disk();
     let table = table(false);

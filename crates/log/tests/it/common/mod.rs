@@ -4,7 +4,7 @@ pub mod gate;
 
 use alluvia_log::{Log, LogOptions};
 use alluvia_storage::{Disk, FaultDisk};
-use alluvia_types::{ErrorKind, ManualClock, Result, Version};
+use alluvia_types::{Error, ErrorKind, ManualClock, Result, Version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,6 +53,7 @@ pub fn with_room(file_bytes_max: u64) -> LogOptions {
 
 pub fn open_with(disk: Arc<dyn Disk>, options: LogOptions, after: u64) -> Result<(Log, Found)> {
     let mut found = Found::new();
+    disk.create_dir_all(dir()).map_err(|error| Error::io(dir(), "creating", &error))?;
     let log = Log::open(disk, dir(), options, Version(after), &mut |record| {
         found.push((record.version.0, record.commit_micros, record.body.to_vec()));
         Ok(())
