@@ -10,7 +10,7 @@
 
 use crate::codec::encode;
 use crate::keys::Keys;
-use crate::replay::{Run, runs};
+use crate::prepared::Prepared;
 use crate::waiting::WaitingBatches;
 use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
@@ -18,7 +18,7 @@ use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
     StagedLoad, Views,
 };
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -343,67 +343,5 @@ impl Sequencer {
             .with_hint(format!("send again from sequence {}", state.sequence + 1)));
         }
         Ok(None)
-    }
-}
-
-/// C4.
-fn check_definition(catalog: &Catalog, version: Version, table: TableId, checked_at: Version) -> Result<()> {
-    match catalog.by_id(table) {
-        Some(entry) if entry.changed_at == checked_at || entry.changed_at == version => Ok(()),
-        Some(entry) => Err(Error::new(
-            ErrorKind::Conflict,
-            format!("table '{}' was altered while the batch was under way", entry.def.name),
-        )
-        .with_hint("run the statement again")),
-        None => Err(Error::new(ErrorKind::Conflict, "the table was dropped while the batch was under way")),
-    }
-}
-
-/// A batch as far as it can be made ready without a version, so outside of the sequencer's lock.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    /// Without its rows.
-    batch: NewBatch,
-    runs: Vec<Run>,
-    tables: Vec<TableId>,
-    rows: u64,
-    bytes: u64,
-}
-
-impl Prepared {
-    pub(crate) fn new(mut batch: NewBatch, bytes: u64) -> Result<Prepared> {
-        let in_log = batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.num_rows() as u64).sum::<u64>();
-        let staged = batch.loads.iter().map(|load| load.rows).sum::<u64>();
-        let mut tables: Vec<TableId> =
-            batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
-        tables.sort();
-        tables.dedup();
-        let runs = runs(std::mem::take(&mut batch.rows), bytes)?;
-        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes })
-    }
-
-    /// C4.
-    fn check_definitions(&self, catalog: &Catalog, version: Version) -> Result<()> {
-        let loads = self.batch.loads.iter().map(|load| (load.table, load.checked_at));
-        let mut checked = self.runs.iter().map(|run| (run.table, run.checked_at)).chain(loads);
-        checked.try_for_each(|(table, checked_at)| check_definition(catalog, version, table, checked_at))
-    }
-
-    /// What it is once it has its version. `current` has the definitions as of then, `changed` as well if the batch changed them.
-    pub(crate) fn published(
-        self,
-        version: Version,
-        commit_micros: i64,
-        current: &Catalog,
-        changed: Option<Arc<Catalog>>,
-    ) -> Result<Published> {
-        let Prepared { batch: NewBatch { changes, loads, producer, key, .. }, runs, tables, rows, bytes } = self;
-        let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer, key };
-        let versioned = |run: Run| {
-            let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
-            run.versioned(version, entry)
-        };
-        let rows = runs.into_iter().map(versioned).collect::<Result<_>>()?;
-        Ok(Published { info, catalog: changed, rows, loads })
     }
 }

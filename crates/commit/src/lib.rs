@@ -13,6 +13,7 @@
 mod codec;
 mod committer;
 mod keys;
+mod prepared;
 mod replay;
 mod waiting;
 

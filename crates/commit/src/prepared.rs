@@ -1,0 +1,131 @@
+//! A batch on its way to its version: what can be made ready before it has one, and what it is once it has.
+//!
+//! Invariants:
+//! - Live batches and those of the log are prepared alike, so what is replayed is what was published.
+//! - What costs time by the row is done before there is a version, so outside of the sequencer's lock.
+
+use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_snapshot::{BatchInfo, NewBatch, NewRows, Published};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use arrow::array::{ArrayRef, UInt64Array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Schema;
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use std::sync::Arc;
+
+/// A batch as far as it can be made ready without a version, so outside of the sequencer's lock.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Without its rows.
+    batch: NewBatch,
+    runs: Vec<Run>,
+    tables: Vec<TableId>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Prepared {
+    pub(crate) fn new(mut batch: NewBatch, bytes: u64) -> Result<Prepared> {
+        let in_log = batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.num_rows() as u64).sum::<u64>();
+        let staged = batch.loads.iter().map(|load| load.rows).sum::<u64>();
+        let mut tables: Vec<TableId> =
+            batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
+        tables.sort();
+        tables.dedup();
+        let runs = runs(std::mem::take(&mut batch.rows), bytes)?;
+        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes })
+    }
+
+    /// C4.
+    pub(crate) fn check_definitions(&self, catalog: &Catalog, version: Version) -> Result<()> {
+        let loads = self.batch.loads.iter().map(|load| (load.table, load.checked_at));
+        let mut checked = self.runs.iter().map(|run| (run.table, run.checked_at)).chain(loads);
+        checked.try_for_each(|(table, checked_at)| check_definition(catalog, version, table, checked_at))
+    }
+
+    /// What it is once it has its version. `current` has the definitions as of then, `changed` as well if the batch changed them.
+    pub(crate) fn published(
+        self,
+        version: Version,
+        commit_micros: i64,
+        current: &Catalog,
+        changed: Option<Arc<Catalog>>,
+    ) -> Result<Published> {
+        let Prepared { batch: NewBatch { changes, loads, producer, key, .. }, runs, tables, rows, bytes } = self;
+        let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer, key };
+        let versioned = |run: Run| {
+            let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
+            run.versioned(version, entry)
+        };
+        let rows = runs.into_iter().map(versioned).collect::<Result<_>>()?;
+        Ok(Published { info, catalog: changed, rows, loads })
+    }
+}
+
+/// C4.
+fn check_definition(catalog: &Catalog, version: Version, table: TableId, checked_at: Version) -> Result<()> {
+    match catalog.by_id(table) {
+        Some(entry) if entry.changed_at == checked_at || entry.changed_at == version => Ok(()),
+        Some(entry) => Err(Error::new(
+            ErrorKind::Conflict,
+            format!("table '{}' was altered while the batch was under way", entry.def.name),
+        )
+        .with_hint("run the statement again")),
+        None => Err(Error::new(ErrorKind::Conflict, "the table was dropped while the batch was under way")),
+    }
+}
+
+/// A table's rows of one batch as one run, ready for their version.
+#[derive(Debug)]
+struct Run {
+    table: TableId,
+    checked_at: Version,
+    rows: RecordBatch,
+    ordinals: ArrayRef,
+    bytes: u64,
+}
+
+/// Joins each table's rows into one run. `bytes` is the batch's size in the log, shared out by rows. Tables without rows are passed
+/// over.
+fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
+    let total: u64 = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum();
+    let mut runs = Vec::with_capacity(rows.len());
+    for NewRows { table, checked_at, batches } in rows {
+        let rows = match batches.as_slice() {
+            [] => continue,
+            [one] => one.clone(),
+            [first, ..] => concat_batches(first.schema_ref(), &batches).map_err(unfit)?,
+        };
+        let count = rows.num_rows() as u64;
+        if count == 0 {
+            continue;
+        }
+        let ordinals: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..count));
+        // The hidden columns take 16 bytes a row.
+        runs.push(Run { table, checked_at, rows, ordinals, bytes: bytes * count / total.max(1) + 16 * count });
+    }
+    Ok(runs)
+}
+
+impl Run {
+    /// The rows with `_version` and `_ordinal`.
+    fn versioned(self, version: Version, entry: &TableEntry) -> Result<(TableId, RecordBatch, u64)> {
+        let Run { table, rows, ordinals, bytes, .. } = self;
+        let versions: ArrayRef = Arc::new(UInt64Array::from_value(version.0, rows.num_rows()));
+        // Text may come as a dictionary; then the schema is the rows' own.
+        let schema = if rows.schema_ref() == entry.storage_schema() {
+            Arc::clone(entry.versioned_schema())
+        } else {
+            let hidden = &entry.versioned_schema().fields()[entry.storage_schema().fields().len()..];
+            Arc::new(Schema::new(rows.schema_ref().fields().iter().chain(hidden).cloned().collect::<Vec<_>>()))
+        };
+        let (_, mut columns, _) = rows.into_parts();
+        columns.extend([versions, ordinals]);
+        Ok((table, RecordBatch::try_new(schema, columns).map_err(unfit)?, bytes))
+    }
+}
+
+fn unfit(error: ArrowError) -> Error {
+    Error::internal(format!("rows of one batch: {error}"))
+}
