@@ -19,3 +19,4 @@ mod waiting;
 
 pub use codec::{Body, decode, encode};
 pub use committer::Committer;
+pub use replay::Replayed;

@@ -5,7 +5,7 @@ use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_oth
 use crate::memos;
 use crate::options::DatabaseOptions;
 use alluvia_catalog::Catalog;
-use alluvia_commit::Committer;
+use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
@@ -89,23 +89,23 @@ impl Core {
         ));
 
         let mut commit_micros = 0;
+        let mut next_table = manifest.next_table;
         let log_options = options.log(manifest.database, &clock);
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
-            let published = Committer::replay(&record, &views.catalog(), &spaces)?;
+            let Replayed { published, highest_created } = Committer::replay(&record, &views.catalog(), &spaces)?;
+            // Also those of tables that were dropped since: keys and files outlive them, and know them by their ids.
+            next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
             views.publish(&mut vec![published], true)
         })?;
         let log = Arc::new(log);
 
-        let named = views.segments();
+        let named = views.named_segments();
         let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
         let mut next_segment = manifest.next_segment;
         let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
         next_segment = next_segment.max(highest.0 + 1);
-        let catalog = views.catalog();
         let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
-        let highest_table = catalog.tables().map(|entry| entry.def.id.0).max().unwrap_or(0);
-        let next_table = manifest.next_table.max(highest_table + 1);
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
             manifest.database,

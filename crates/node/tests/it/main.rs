@@ -7,6 +7,7 @@ mod conditions;
 mod crash;
 mod cuboids;
 mod docs;
+mod dropped;
 mod estimates;
 mod faults;
 mod freshness;

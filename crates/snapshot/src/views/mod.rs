@@ -73,6 +73,9 @@ struct State {
     tails: HashMap<TableId, TailTable>,
     /// Staged loads above the base's watermark, by version.
     attached: BTreeMap<Version, Vec<Attached>>,
+    /// The same of tables that were dropped since. Nobody reads them, but the log has the records that name their files, which must be
+    /// there when these are replayed.
+    dropped: BTreeMap<Version, Vec<Attached>>,
     producers: BTreeMap<String, ProducerState>,
     /// Keys of batches above the base's watermark.
     keys: Vec<KeyRecord>,
@@ -97,7 +100,8 @@ pub struct Cut {
     pub keys: Vec<KeyRecord>,
     /// Tail rows above the base's watermark.
     pub tails: Vec<(TableId, Vec<RecordBatch>)>,
-    /// Staged loads above the base's watermark, with their versions.
+    /// Staged loads above the base's watermark, with their versions; also those of tables that were dropped since, whose files may go once
+    /// a manifest lets the log give up the records that name them.
     pub attached: Vec<(Version, TableId, Vec<Arc<Segment>>)>,
     /// The base they are above.
     pub base: Arc<Base>,
@@ -122,6 +126,7 @@ impl Views {
             base: Arc::new(base),
             tails: HashMap::new(),
             attached: BTreeMap::new(),
+            dropped: BTreeMap::new(),
             producers,
             keys: Vec::new(),
             times,
@@ -211,14 +216,7 @@ impl Views {
             let version = batch.info.version;
             assert_eq!(version, state.visible.next(), "V1: versions are published in order, without gaps");
             if let Some(catalog) = batch.catalog {
-                let dropped: Vec<TableId> =
-                    state.tails.keys().copied().filter(|&table| catalog.by_id(table).is_none()).collect();
-                for table in dropped {
-                    if let Some(mut tail) = state.tails.remove(&table) {
-                        state.tail_bytes -= tail.bytes();
-                        tail.drop_through(version, state.pinned.get_mut());
-                    }
-                }
+                state.leave_dropped(&catalog, version);
                 state.catalog = catalog;
             }
             for (table, rows, bytes) in batch.rows {
@@ -333,7 +331,7 @@ impl Views {
             let rows = tail.read(above, state.visible).into_iter().map(|(rows, _)| rows);
             (table, rows.collect::<Vec<_>>())
         });
-        let attached = state.attached.iter().flat_map(|(&version, loads)| {
+        let attached = state.attached.iter().chain(&state.dropped).flat_map(|(&version, loads)| {
             loads.iter().map(move |(table, segments)| (version, *table, segments.clone()))
         });
         Cut {
@@ -354,7 +352,7 @@ impl Views {
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, pinned, keys, .. } = &mut *state;
+        let State { tails, tail_bytes, attached, dropped, pinned, keys, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
             tail.drop_through(through, pinned.get_mut());
@@ -362,6 +360,7 @@ impl Views {
         }
         tails.retain(|_, tail| tail.rows() > 0);
         *attached = attached.split_off(&through.next());
+        *dropped = dropped.split_off(&through.next());
         keys.retain(|record| record.version > through);
         state.base = Arc::new(base);
         state.pipeline_error = None;

@@ -1,11 +1,11 @@
 //! What the state of the views says of tables: which version and stage answer a statement, what it reads then, and whether a batch has
 //! room.
 
-use super::State;
+use super::{Attached, State};
 use crate::manifest::TableBase;
 use crate::ports::{Freshness, Want};
 use crate::snapshot::{SegmentRead, TableRead, TailRead};
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_tree::Segment;
 use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use std::sync::Arc;
@@ -39,6 +39,22 @@ impl State {
             held if held + bytes > tail_bytes_max => Room::Pinned(held),
             _ => Room::Free,
         }
+    }
+
+    /// Takes the rows of tables that `catalog` lacks, which is that of `version`, out of the tail, and their staged loads from readers.
+    pub(super) fn leave_dropped(&mut self, catalog: &Catalog, version: Version) {
+        let is_gone = |table: TableId| catalog.by_id(table).is_none();
+        for (_, mut tail) in self.tails.extract_if(|&table, _| is_gone(table)) {
+            self.tail_bytes -= tail.bytes();
+            tail.drop_through(version, self.pinned.get_mut());
+        }
+        for (&staged, loads) in &mut self.attached {
+            let left: Vec<Attached> = loads.extract_if(.., |(table, _)| is_gone(*table)).collect();
+            if !left.is_empty() {
+                self.dropped.entry(staged).or_default().extend(left);
+            }
+        }
+        self.attached.retain(|_, loads| !loads.is_empty());
     }
 
     /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it has no tail
