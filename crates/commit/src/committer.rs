@@ -10,13 +10,13 @@
 
 use crate::codec::encode;
 use crate::keys::Keys;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, tail_bytes};
 use crate::waiting::WaitingBatches;
 use alluvia_catalog::Catalog;
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
-    StagedLoad, Views,
+    StagedLoad, TailRoom, Views,
 };
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
@@ -113,11 +113,12 @@ impl Committer {
 
     /// Commits a batch; with [`Durability::Sync`] it is durable and visible on return (C2).
     pub fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
-        let body = self.encode(&batch)?;
-        if !batch.rows.is_empty() {
-            self.views.wait_room(body.len() as u64)?;
-        }
-        let sequenced = self.sequence(batch, body, None)?;
+        let (body, bytes) = self.encode(&batch)?;
+        let room = match batch.rows.is_empty() {
+            true => None,
+            false => Some(self.views.wait_room(bytes, &mut || self.flush())?),
+        };
+        let sequenced = self.sequence(batch, body, room, None)?;
         if durability == Durability::Sync {
             self.finish(sequenced)?;
         }
@@ -130,16 +131,22 @@ impl Committer {
         if !self.waiting.is_served() {
             return Some((batch, done));
         }
-        let body = match self.encode(&batch) {
-            Ok(body) if batch.rows.is_empty() || self.views.has_room(body.len() as u64) => body,
-            Ok(_) => return Some((batch, done)),
+        let (body, bytes) = match self.encode(&batch) {
+            Ok(encoded) => encoded,
             Err(error) => {
                 done(Err(error));
                 return None;
             }
         };
+        let room = match batch.rows.is_empty() {
+            true => None,
+            false => match self.views.try_room(bytes) {
+                Some(room) => Some(room),
+                None => return Some((batch, done)),
+            },
+        };
         let mut done = Some(done);
-        let sequenced = self.sequence(batch, body, Some(&mut done));
+        let sequenced = self.sequence(batch, body, room, Some(&mut done));
         if let Some(done) = done {
             // Refused, or the threads have just stopped.
             done(sequenced.and_then(|batch| {
@@ -150,17 +157,19 @@ impl Committer {
         None
     }
 
-    fn encode(&self, batch: &NewBatch) -> Result<Vec<u8>> {
+    /// A batch's body in the log, and what its rows count as in the tail.
+    fn encode(&self, batch: &NewBatch) -> Result<(Vec<u8>, u64)> {
         let body = encode(batch)?;
-        if body.len() as u64 > self.batch_bytes_max {
-            let (size, limit) = (body.len() as u64 >> 20, self.batch_bytes_max >> 20);
+        let bytes = tail_bytes(&batch.rows, body.len() as u64);
+        if bytes > self.batch_bytes_max {
+            let (size, limit) = (bytes >> 20, self.batch_bytes_max >> 20);
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!("the batch has {size} MiB; a batch in the log may have {limit} MiB"),
             )
             .with_hint("load large data with COPY or alluvia load, or in several batches"));
         }
-        Ok(body)
+        Ok((body, bytes))
     }
 
     /// Makes everything that was sequenced durable and visible.
@@ -182,8 +191,14 @@ impl Committer {
 
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
     /// taken then. If the log had failed for want of room, whoever meets that first makes it writable again, and this batch is refused.
-    fn sequence(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
-        let batch = Prepared::new(batch, body.len() as u64)?;
+    fn sequence(
+        &self,
+        batch: NewBatch,
+        body: Vec<u8>,
+        room: Option<TailRoom>,
+        done: Option<&mut Option<Done>>,
+    ) -> Result<Sequenced> {
+        let batch = Prepared::new(batch, body.len() as u64, room)?;
         let mut sequencer = self.sequencer.lock();
         // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
         let generation = sequencer.generation;

@@ -5,11 +5,11 @@
 //! - What costs time by the row is done before there is a version, so outside of the sequencer's lock.
 
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_snapshot::{BatchInfo, NewBatch, NewRows, Published};
+use alluvia_snapshot::{BatchInfo, NewBatch, NewRows, Published, TailRoom};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
-use arrow::array::{ArrayRef, UInt64Array};
+use arrow::array::{ArrayRef, AsArray, UInt64Array};
 use arrow::compute::concat_batches;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
@@ -23,18 +23,21 @@ pub(crate) struct Prepared {
     tables: Vec<TableId>,
     rows: u64,
     bytes: u64,
+    room: Option<TailRoom>,
 }
 
 impl Prepared {
-    pub(crate) fn new(mut batch: NewBatch, bytes: u64) -> Result<Prepared> {
+    /// `bytes` is the length of its body in the log, `room` what its rows have in the tail until they are visible.
+    pub(crate) fn new(mut batch: NewBatch, bytes: u64, room: Option<TailRoom>) -> Result<Prepared> {
         let in_log = batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.num_rows() as u64).sum::<u64>();
         let staged = batch.loads.iter().map(|load| load.rows).sum::<u64>();
         let mut tables: Vec<TableId> =
             batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
         tables.sort();
         tables.dedup();
-        let runs = runs(std::mem::take(&mut batch.rows), bytes)?;
-        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes })
+        let tail_bytes = tail_bytes(&batch.rows, bytes);
+        let runs = runs(std::mem::take(&mut batch.rows), tail_bytes)?;
+        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes, room })
     }
 
     /// C4.
@@ -52,15 +55,30 @@ impl Prepared {
         current: &Catalog,
         changed: Option<Arc<Catalog>>,
     ) -> Result<Published> {
-        let Prepared { batch: NewBatch { changes, loads, producer, key, .. }, runs, tables, rows, bytes } = self;
+        let Prepared { batch, runs, tables, rows, bytes, room } = self;
+        let NewBatch { changes, loads, producer, key, .. } = batch;
         let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer, key };
         let versioned = |run: Run| {
             let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
             run.versioned(version, entry)
         };
         let rows = runs.into_iter().map(versioned).collect::<Result<_>>()?;
-        Ok(Published { info, catalog: changed, rows, loads })
+        Ok(Published { info, catalog: changed, rows, loads, room })
     }
+}
+
+/// What rows count as while they wait in memory: the length of their body in the log, or of their texts where that is more, since views
+/// may have one text many times, and tail and dictionaries have as many copies of it.
+pub(crate) fn tail_bytes(rows: &[NewRows], body_bytes: u64) -> u64 {
+    let text = |column: &ArrayRef| -> u64 {
+        match column.data_type() {
+            DataType::Utf8View => column.as_string_view().lengths().map(u64::from).sum(),
+            DataType::BinaryView => column.as_binary_view().lengths().map(u64::from).sum(),
+            _ => 0,
+        }
+    };
+    let texts = rows.iter().flat_map(|rows| &rows.batches).flat_map(|batch| batch.columns()).map(text).sum();
+    body_bytes.max(texts)
 }
 
 /// C4.
@@ -86,7 +104,7 @@ struct Run {
     bytes: u64,
 }
 
-/// Joins each table's rows into one run. `bytes` is the batch's size in the log, shared out by rows. Tables without rows are passed
+/// Joins each table's rows into one run. `bytes` is what all rows count as, shared out by rows. Tables without rows are passed
 /// over.
 fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
     let total: u64 = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum();

@@ -41,7 +41,7 @@ impl Committer {
         let highest_created = changes.iter().filter_map(created).max();
         let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key };
         let current = changed.as_ref().unwrap_or(catalog);
-        let prepared = Prepared::new(batch, record.body.len() as u64)?;
+        let prepared = Prepared::new(batch, record.body.len() as u64, None)?;
         let published = prepared.published(record.version, record.commit_micros, current, changed.clone())?;
         Ok(Replayed { published, highest_created })
     }

@@ -179,7 +179,7 @@ mod tests {
             producer,
             key: None,
         };
-        Published { info, catalog: None, rows: Vec::new(), loads: Vec::new() }
+        Published { info, catalog: None, rows: Vec::new(), loads: Vec::new(), room: None }
     }
 
     /// What is wrong with batches that follow a manifest with this producer.

@@ -5,10 +5,11 @@
 //! - V2: a visible row is in the tail if its version is above the sorted watermark and it was not staged, else in exactly
 //!   one segment; [`Views::install`] moves rows from tail to segments in one step.
 //! - V3: readers hold the lock only to clone `Arc`s of the tables they name.
-//! - Tail rows in memory are bounded by thrice `tail_bytes_max`: the tail, what readers held when the batch was let in, and
-//!   what one sort takes from the tail under their hands.
+//! - Rows in memory are bounded by thrice `tail_bytes_max`: the tail with what is on its way there, what readers held when the
+//!   batch was let in, and what one sort takes from the tail under their hands.
 
 mod report;
+mod room;
 mod state;
 
 use crate::freshness::VisibleTimes;
@@ -23,7 +24,8 @@ use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Clock, Error, Result, Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
-use state::{Room, pinned_too_much};
+pub use room::TailRoom;
+use room::{Lack, pinned_too_much};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +48,8 @@ pub struct Published {
     pub rows: Vec<(TableId, RecordBatch, u64)>,
     /// Rows that were staged as segments.
     pub loads: Vec<StagedLoad>,
+    /// The room that its rows have until then; `None` without rows, and of what was in the log already.
+    pub room: Option<TailRoom>,
 }
 
 /// All views of one database.
@@ -57,6 +61,8 @@ pub struct Views {
     state: RwLock<State>,
     visible: AtomicU64,
     tail_bytes_max: u64,
+    /// Bytes of batches that were let in and are not visible yet.
+    promised: Arc<AtomicU64>,
     writers_waiting: AtomicU64,
     changed: Condvar,
     changed_lock: Mutex<()>,
@@ -143,6 +149,7 @@ impl Views {
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
             tail_bytes_max,
+            promised: Arc::default(),
             writers_waiting: AtomicU64::new(0),
             changed: Condvar::new(),
             changed_lock: Mutex::new(()),
@@ -226,6 +233,7 @@ impl Views {
                 tail.push(version, rows, bytes, pinned.get_mut());
                 *tail_bytes += tail.bytes() - before;
             }
+            drop(batch.room);
             if !loads.is_empty() {
                 state.attached.insert(version, loads);
             }
@@ -376,39 +384,48 @@ impl Views {
         self.notify();
     }
 
-    /// Whether the tail has room for `bytes` more, or nothing in it, and readers do not hold too much of what has left it.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.state.read().room(bytes, self.tail_bytes_max) == Room::Free
-    }
-
-    /// Waits until there is room as [`Views::has_room`] says; then the batch may be appended. What makes room in the tail is
+    /// Waits until there is room as [`Views::try_room`] says, and takes it. What makes room in the tail is
     /// the pipeline; what readers hold is given back when their statements end, which may depend on this very batch: so the
-    /// wait for them is bounded, and then the batch is refused.
-    pub fn wait_room(&self, bytes: u64) -> Result<()> {
-        if self.has_room(bytes) {
-            return Ok(());
+    /// wait for them is bounded, and then the batch is refused. What is not visible yet `flush` makes so: nobody else may be about to,
+    /// where batches are acknowledged before they are durable.
+    pub fn wait_room(&self, bytes: u64, flush: &mut dyn FnMut() -> Result<()>) -> Result<TailRoom> {
+        if let Some(room) = self.try_room(bytes) {
+            return Ok(room);
         }
-        self.writers_waiting.fetch_add(1, Ordering::Relaxed);
         let mut pinned_since = None;
-        let result = self.wait_until(|state| {
-            let now = self.clock.monotonic();
-            match (state.room(bytes, self.tail_bytes_max), &state.pipeline_error) {
-                (Room::Free, _) => Some(Ok(())),
-                (Room::Full, Some(error)) => Some(Err(Error::new(error.kind(), error.message())
-                    .at("the tail is full and the pipeline cannot empty it")
-                    .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
-                (Room::Full, None) => {
-                    pinned_since = None;
-                    None
+        let mut is_flushed = false;
+        loop {
+            self.writers_waiting.fetch_add(1, Ordering::Relaxed);
+            let found = self.wait_until(|state| {
+                let now = self.clock.monotonic();
+                match (self.take_room(state, bytes), &state.pipeline_error) {
+                    (Ok(room), _) => Some(Ok(Some(room))),
+                    (Err(Lack::Full), Some(error)) => Some(Err(Error::new(error.kind(), error.message())
+                        .at("the tail is full and the pipeline cannot empty it")
+                        .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
+                    (Err(Lack::Full), None) => {
+                        pinned_since = None;
+                        None
+                    }
+                    (Err(Lack::Promised), _) => {
+                        pinned_since = None;
+                        // After a flush others may have taken the room that it made, and not be in the log yet: one change is waited for.
+                        let is_to_flush = !std::mem::take(&mut is_flushed);
+                        is_to_flush.then_some(Ok(None))
+                    }
+                    (Err(Lack::Pinned(held)), _) => {
+                        let since = *pinned_since.get_or_insert(now);
+                        (now.saturating_sub(since) >= PINNED_WAIT_MAX).then(|| Err(pinned_too_much(held)))
+                    }
                 }
-                (Room::Pinned(held), _) => {
-                    let since = *pinned_since.get_or_insert(now);
-                    (now.saturating_sub(since) >= PINNED_WAIT_MAX).then(|| Err(pinned_too_much(held)))
-                }
+            });
+            self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
+            if let Some(room) = found? {
+                return Ok(room);
             }
-        });
-        self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
-        result
+            flush()?;
+            is_flushed = true;
+        }
     }
 
     /// Waits until `version` is visible.
@@ -437,7 +454,7 @@ impl Views {
             if let Some(result) = ready(&self.state.read()) {
                 return result;
             }
-            // Every change of the views notifies. Readers that let go of rows do not: the time-out is for them.
+            // Every change of the views notifies. Readers that let go of rows, and batches that are dropped, do not: the time-out is for them.
             self.changed.wait_for(&mut guard, Duration::from_millis(200));
         }
     }

@@ -1,0 +1,4 @@
+//! The committer over a log and views of its own, without the pipeline.
+
+mod room;
+mod support;
