@@ -12,7 +12,7 @@ use crate::codec::encode;
 use crate::keys::Keys;
 use crate::prepared::{Prepared, tail_bytes};
 use crate::waiting::WaitingBatches;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, Change};
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
     BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
@@ -118,6 +118,7 @@ impl Committer {
             true => None,
             false => Some(self.views.wait_room(bytes, &mut || self.flush())?),
         };
+        self.admit(&batch)?;
         let sequenced = self.sequence(batch, body, room, None)?;
         if durability == Durability::Sync {
             self.finish(sequenced)?;
@@ -126,7 +127,8 @@ impl Committer {
     }
 
     /// As [`Committer::submit`] with [`Durability::Sync`], without waiting: `done` is called by a thread that is in
-    /// [`Committer::serve`]. Gives everything back if there is none, or the batch would have to wait for room in the tail.
+    /// [`Committer::serve`]. Gives everything back if there is none, or the batch would have to wait for room in the tail, or perhaps for
+    /// the dictionaries of a level that is near full.
     pub fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
         if !self.waiting.is_served() {
             return Some((batch, done));
@@ -145,6 +147,10 @@ impl Committer {
                 None => return Some((batch, done)),
             },
         };
+        // As in `submit`, but whoever must not block does not ask a dictionary, which may be at work or in a file.
+        if self.views.spaces().bounds().is_any_near() {
+            return Some((batch, done));
+        }
         let mut done = Some(done);
         let sequenced = self.sequence(batch, body, room, Some(&mut done));
         if let Some(done) = done {
@@ -170,6 +176,29 @@ impl Committer {
             .with_hint("load large data with COPY or alluvia load, or in several batches"));
         }
         Ok((body, bytes))
+    }
+
+    /// Decides whether the levels of its tables can take a batch's members, after it has its room and before it is in the log: what is
+    /// there must be sorted, or nothing can be.
+    fn admit(&self, batch: &NewBatch) -> Result<()> {
+        let spaces = self.views.spaces();
+        if !spaces.bounds().is_any_near() {
+            return Ok(());
+        }
+        let catalog = self.views.catalog();
+        for rows in &batch.rows {
+            // Of a table that is new the batch itself has the definition; of one that is gone the sequencer tells.
+            let created = batch.changes.iter().find_map(|change| match change {
+                Change::CreateTable { def } if def.id == rows.table => Some(def),
+                _ => None,
+            });
+            let Some(def) = catalog.by_id(rows.table).map(|entry| entry.def.as_ref()).or(created) else { continue };
+            let Some(space) = spaces.near_full(def)? else { continue };
+            for rows in &rows.batches {
+                space.dictionaries.admit(def, rows, &|| self.views.unsorted_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything that was sequenced durable and visible.

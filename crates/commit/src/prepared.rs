@@ -147,3 +147,20 @@ impl Run {
 fn unfit(error: ArrowError) -> Error {
     Error::internal(format!("rows of one batch: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{StringViewArray, UInt32Array};
+    use arrow::compute::take;
+
+    #[test]
+    fn texts_that_share_memory_count_as_often_as_rows_have_them() {
+        let text: ArrayRef = Arc::new(StringViewArray::from_iter_values(["a text that no view holds itself"]));
+        let shared = take(&text, &UInt32Array::from(vec![0; 1_000]), None).expect("a row that is there");
+        let batches = vec![RecordBatch::try_from_iter([("t", shared)]).expect("one column")];
+        let rows = [NewRows { table: TableId(1), checked_at: Version(1), batches }];
+        assert_eq!(tail_bytes(&rows, 17_000), 1_000 * text.as_string_view().value(0).len() as u64);
+        assert_eq!(tail_bytes(&rows, 70_000), 70_000);
+    }
+}

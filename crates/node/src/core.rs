@@ -4,7 +4,7 @@ use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_others};
 use crate::memos;
 use crate::options::DatabaseOptions;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, LevelBounds};
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
@@ -75,7 +75,8 @@ impl Core {
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
         let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone())
             .with_loaded_bytes_max(options.index_bytes_max());
-        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()));
+        let bounds = LevelBounds::new(options.level_bytes_max, options.tail_bytes_max());
+        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
         let manifest = opened.manifest;
         let views = Arc::new(Views::new(

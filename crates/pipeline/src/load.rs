@@ -4,7 +4,7 @@
 //! `workers.width() + 1` runs are in memory. A row's ordinal is (segment id, position), which is unique for ever without
 //! any agreement between the workers.
 
-use crate::chunk::{fixed, sorted_chunk};
+use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
 use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
@@ -157,7 +157,7 @@ fn write_run(
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
         with_identity.push(batch.map_err(crate::chunk::internal)?);
     }
-    let chunk = sorted_chunk(def, space, &with_identity)?;
+    let chunk = staged_chunk(def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
     drop(with_identity);
     let (tree, version) = (pipeline.tree(), Some(Version(0)));
     if !def.dimensions.is_empty() {

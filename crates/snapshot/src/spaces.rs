@@ -5,7 +5,7 @@
 //! - Key ranges, once fixed, never change: all segments of a table order their rows by one layout.
 //! - Whoever uses one table does not wait until another's file, which may have gigabytes, is read: that holds the table's own lock alone.
 
-use alluvia_catalog::{Dictionaries, DictionaryMark};
+use alluvia_catalog::{Dictionaries, DictionaryMark, LevelBounds};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_storage::Disk;
 use alluvia_types::{Result, TableId};
@@ -56,13 +56,24 @@ struct Known {
 pub struct Spaces {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    bounds: LevelBounds,
     tables: Mutex<HashMap<TableId, Known>>,
 }
 
 impl Spaces {
     /// Spaces whose dictionary files live in `dir`, which exists.
     pub fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
-        Spaces { disk, dir, tables: Mutex::default() }
+        Spaces { disk, dir, bounds: LevelBounds::default(), tables: Mutex::default() }
+    }
+
+    /// The same, with bounds for the levels of all tables.
+    pub fn with_bounds(self, bounds: LevelBounds) -> Self {
+        Spaces { bounds, ..self }
+    }
+
+    /// The bounds of all levels.
+    pub fn bounds(&self) -> &LevelBounds {
+        &self.bounds
     }
 
     /// The dictionary file of a table.
@@ -76,6 +87,7 @@ impl Spaces {
         let Known { needed, place } = tables.entry(table).or_default();
         assert!(place.lock().is_none(), "a space is required before it is opened");
         if let Some(mark) = mark {
+            self.bounds.note(mark);
             // Marks of one append-only file: the longer one contains the shorter.
             if needed.mark.as_ref().is_none_or(|known| known.bytes < mark.bytes) {
                 needed.mark = Some(mark.clone());
@@ -113,7 +125,7 @@ impl Spaces {
         if let Some(fixed) = needed.ranges {
             let _ = ranges.set(fixed);
         }
-        Ok(Space { dictionaries: Arc::new(dictionaries), ranges })
+        Ok(Space { dictionaries: Arc::new(dictionaries.within(&self.bounds)), ranges })
     }
 
     /// The table's space if it is open already or has a file to open.
@@ -127,6 +139,22 @@ impl Spaces {
             None if has_file => self.get(def).map(Some),
             open => Ok(open),
         }
+    }
+
+    /// The table's space if a level of it is near full. It is opened for that only if so much is in its file.
+    pub fn near_full(&self, def: &TableDef) -> Result<Option<Arc<Space>>> {
+        let (may_be_near, place) = match self.tables.lock().get(&def.id) {
+            Some(Known { needed, place }) => {
+                (needed.mark.as_ref().is_some_and(|mark| self.bounds.may_be_near(mark)), Arc::clone(place))
+            }
+            None => return Ok(None),
+        };
+        let open = place.lock().clone();
+        let space = match open {
+            None if may_be_near => Some(self.get(def)?),
+            open => open,
+        };
+        Ok(space.filter(|space| space.dictionaries.is_near_full()))
     }
 
     /// Tables whose dictionary files are needed; after recovery, other dictionary files are orphans.

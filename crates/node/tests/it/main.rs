@@ -11,6 +11,7 @@ mod dropped;
 mod estimates;
 mod faults;
 mod freshness;
+mod full_level;
 mod fuzz;
 mod held_merge;
 mod index_answers;
