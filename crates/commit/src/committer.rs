@@ -118,8 +118,8 @@ impl Committer {
             true => None,
             false => Some(self.views.wait_room(bytes, &mut || self.flush())?),
         };
-        self.admit(&batch)?;
-        let sequenced = self.sequence(batch, body, room, None)?;
+        let admitted = self.admit(&batch);
+        let sequenced = self.sequence(batch, body, room, admitted, None)?;
         if durability == Durability::Sync {
             self.finish(sequenced)?;
         }
@@ -152,7 +152,7 @@ impl Committer {
             return Some((batch, done));
         }
         let mut done = Some(done);
-        let sequenced = self.sequence(batch, body, room, Some(&mut done));
+        let sequenced = self.sequence(batch, body, room, Ok(()), Some(&mut done));
         if let Some(done) = done {
             // Refused, or the threads have just stopped.
             done(sequenced.and_then(|batch| {
@@ -225,13 +225,14 @@ impl Committer {
         batch: NewBatch,
         body: Vec<u8>,
         room: Option<TailRoom>,
+        admitted: Result<()>,
         done: Option<&mut Option<Done>>,
     ) -> Result<Sequenced> {
         let batch = Prepared::new(batch, body.len() as u64, room)?;
         let mut sequencer = self.sequencer.lock();
         // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
         let generation = sequencer.generation;
-        let sequenced = self.sequence_locked(&mut sequencer, batch, body);
+        let sequenced = self.sequence_locked(&mut sequencer, batch, body, admitted);
         if let (Ok(sequenced), Some(done)) = (&sequenced, done) {
             *done = done.take().and_then(|taken| self.waiting.push(*sequenced, taken));
         }
@@ -244,7 +245,13 @@ impl Committer {
         sequenced
     }
 
-    fn sequence_locked(&self, sequencer: &mut Sequencer, prepared: Prepared, body: Vec<u8>) -> Result<Sequenced> {
+    fn sequence_locked(
+        &self,
+        sequencer: &mut Sequencer,
+        prepared: Prepared,
+        body: Vec<u8>,
+        admitted: Result<()>,
+    ) -> Result<Sequenced> {
         let generation = sequencer.generation;
         if let Some(mark) = &prepared.batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
@@ -258,6 +265,8 @@ impl Committer {
             }
             sequencer.keys.make_room(commit_micros)?;
         }
+        // After these: what was sent before need not be taken again.
+        admitted?;
         let version = sequencer.next;
         let changed = match prepared.batch.changes.as_slice() {
             [] => None,

@@ -3,7 +3,7 @@
 use crate::support::{TAIL_BYTES_MAX, committer, create, insert, rows, spaces, table};
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::Committer;
-use alluvia_snapshot::{Base, Durability, NewBatch, NewRows, Spaces, Views};
+use alluvia_snapshot::{Base, Durability, NewBatch, NewRows, ProducerMark, Spaces, Views};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{ErrorKind, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
@@ -65,6 +65,18 @@ fn a_full_level_refuses_new_names_and_nothing_else() {
     assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
     assert!(refused.message().contains("level kind.kind has"), "{refused}");
     assert!(refused.hint().is_some_and(|hint| hint.contains("id(kind: hash 12)")), "{refused}");
+    // What is sent again is no new batch, though its names have no codes yet.
+    let rows = |number: usize| {
+        vec![NewRows { table: TableId(1), checked_at: full.1, batches: vec![rows(&[&name(number, 1_000)])] }]
+    };
+    let producer = |sequence: u64| Some(ProducerMark { name: "p".to_owned(), epoch: 1, sequence });
+    let send = |sequence: u64, number: usize| {
+        let batch = NewBatch { rows: rows(number), producer: producer(sequence), ..NewBatch::default() };
+        committer.submit(batch, Durability::Sync)
+    };
+    assert!(!send(1, 100).unwrap().duplicate);
+    assert!(send(1, 9_999).unwrap().duplicate);
+    assert!(send(2, 9_999).is_err());
     for _ in 0..2 {
         insert(&committer, full, &[&name(100, 1_000)], Durability::Sync).expect("it is a member");
         insert(&committer, other, &[&name(9_999, 1_000)], Durability::Sync).expect("it is another table's level");
@@ -137,10 +149,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Whatever comes in whatever order: what was acknowledged can be sorted, and what is refused is refused for want of room.
     #[test]
-    fn what_is_acknowledged_can_be_sorted(steps in steps()) {
+    fn what_is_acknowledged_can_be_sorted(history in steps()) {
         let (committer, views) = bounded();
         let table: (u32, Version) = (1, create(&committer, 1));
-        for step in steps {
+        for step in history {
             let done = match step {
                 Step::Insert(names) => {
                     let names: Vec<String> = names.into_iter().map(|(number, bytes)| name(number, bytes)).collect();
