@@ -10,15 +10,15 @@
 
 use crate::codec::encode;
 use crate::keys::Keys;
-use crate::replay::{Run, runs};
+use crate::prepared::{Prepared, tail_bytes};
 use crate::waiting::WaitingBatches;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, Change};
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published,
-    StagedLoad, Views,
+    BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published, StagedLoad,
+    TailRoom, Views,
 };
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -113,11 +113,13 @@ impl Committer {
 
     /// Commits a batch; with [`Durability::Sync`] it is durable and visible on return (C2).
     pub fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
-        let body = self.encode(&batch)?;
-        if !batch.rows.is_empty() {
-            self.views.wait_room(body.len() as u64)?;
-        }
-        let sequenced = self.sequence(batch, body, None)?;
+        let (body, bytes) = self.encode(&batch)?;
+        let room = match batch.rows.is_empty() {
+            true => None,
+            false => Some(self.views.wait_room(bytes, &mut || self.flush())?),
+        };
+        let admitted = self.admit(&batch);
+        let sequenced = self.sequence(batch, body, room, admitted, None)?;
         if durability == Durability::Sync {
             self.finish(sequenced)?;
         }
@@ -125,21 +127,32 @@ impl Committer {
     }
 
     /// As [`Committer::submit`] with [`Durability::Sync`], without waiting: `done` is called by a thread that is in
-    /// [`Committer::serve`]. Gives everything back if there is none, or the batch would have to wait for room in the tail.
+    /// [`Committer::serve`]. Gives everything back if there is none, or the batch would have to wait for room in the tail, or perhaps for
+    /// the dictionaries of a level that is near full.
     pub fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
         if !self.waiting.is_served() {
             return Some((batch, done));
         }
-        let body = match self.encode(&batch) {
-            Ok(body) if batch.rows.is_empty() || self.views.has_room(body.len() as u64) => body,
-            Ok(_) => return Some((batch, done)),
+        let (body, bytes) = match self.encode(&batch) {
+            Ok(encoded) => encoded,
             Err(error) => {
                 done(Err(error));
                 return None;
             }
         };
+        let room = match batch.rows.is_empty() {
+            true => None,
+            false => match self.views.try_room(bytes) {
+                Some(room) => Some(room),
+                None => return Some((batch, done)),
+            },
+        };
+        // As in `submit`, but whoever must not block does not ask a dictionary, which may be at work or in a file.
+        if self.views.spaces().bounds().is_any_near() {
+            return Some((batch, done));
+        }
         let mut done = Some(done);
-        let sequenced = self.sequence(batch, body, Some(&mut done));
+        let sequenced = self.sequence(batch, body, room, Ok(()), Some(&mut done));
         if let Some(done) = done {
             // Refused, or the threads have just stopped.
             done(sequenced.and_then(|batch| {
@@ -150,17 +163,42 @@ impl Committer {
         None
     }
 
-    fn encode(&self, batch: &NewBatch) -> Result<Vec<u8>> {
+    /// A batch's body in the log, and what its rows count as in the tail.
+    fn encode(&self, batch: &NewBatch) -> Result<(Vec<u8>, u64)> {
         let body = encode(batch)?;
-        if body.len() as u64 > self.batch_bytes_max {
-            let (size, limit) = (body.len() as u64 >> 20, self.batch_bytes_max >> 20);
+        let bytes = tail_bytes(&batch.rows, body.len() as u64);
+        if bytes > self.batch_bytes_max {
+            let (size, limit) = (bytes >> 20, self.batch_bytes_max >> 20);
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!("the batch has {size} MiB; a batch in the log may have {limit} MiB"),
             )
             .with_hint("load large data with COPY or alluvia load, or in several batches"));
         }
-        Ok(body)
+        Ok((body, bytes))
+    }
+
+    /// Decides whether the levels of its tables can take a batch's members, after it has its room and before it is in the log: what is
+    /// there must be sorted, or nothing can be.
+    fn admit(&self, batch: &NewBatch) -> Result<()> {
+        let spaces = self.views.spaces();
+        if !spaces.bounds().is_any_near() {
+            return Ok(());
+        }
+        let catalog = self.views.catalog();
+        for rows in &batch.rows {
+            // Of a table that is new the batch itself has the definition; of one that is gone the sequencer tells.
+            let created = batch.changes.iter().find_map(|change| match change {
+                Change::CreateTable { def } if def.id == rows.table => Some(def),
+                _ => None,
+            });
+            let Some(def) = catalog.by_id(rows.table).map(|entry| entry.def.as_ref()).or(created) else { continue };
+            let Some(space) = spaces.near_full(def)? else { continue };
+            for rows in &rows.batches {
+                space.dictionaries.admit(def, rows, &|| self.views.unsorted_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything that was sequenced durable and visible.
@@ -182,12 +220,19 @@ impl Committer {
 
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
     /// taken then. If the log had failed for want of room, whoever meets that first makes it writable again, and this batch is refused.
-    fn sequence(&self, batch: NewBatch, body: Vec<u8>, done: Option<&mut Option<Done>>) -> Result<Sequenced> {
-        let batch = Prepared::new(batch, body.len() as u64)?;
+    fn sequence(
+        &self,
+        batch: NewBatch,
+        body: Vec<u8>,
+        room: Option<TailRoom>,
+        admitted: Result<()>,
+        done: Option<&mut Option<Done>>,
+    ) -> Result<Sequenced> {
+        let batch = Prepared::new(batch, body.len() as u64, room)?;
         let mut sequencer = self.sequencer.lock();
         // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
         let generation = sequencer.generation;
-        let sequenced = self.sequence_locked(&mut sequencer, batch, body);
+        let sequenced = self.sequence_locked(&mut sequencer, batch, body, admitted);
         if let (Ok(sequenced), Some(done)) = (&sequenced, done) {
             *done = done.take().and_then(|taken| self.waiting.push(*sequenced, taken));
         }
@@ -200,7 +245,13 @@ impl Committer {
         sequenced
     }
 
-    fn sequence_locked(&self, sequencer: &mut Sequencer, prepared: Prepared, body: Vec<u8>) -> Result<Sequenced> {
+    fn sequence_locked(
+        &self,
+        sequencer: &mut Sequencer,
+        prepared: Prepared,
+        body: Vec<u8>,
+        admitted: Result<()>,
+    ) -> Result<Sequenced> {
         let generation = sequencer.generation;
         if let Some(mark) = &prepared.batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
@@ -214,6 +265,8 @@ impl Committer {
             }
             sequencer.keys.make_room(commit_micros)?;
         }
+        // After these: what was sent before need not be taken again.
+        admitted?;
         let version = sequencer.next;
         let changed = match prepared.batch.changes.as_slice() {
             [] => None,
@@ -343,67 +396,5 @@ impl Sequencer {
             .with_hint(format!("send again from sequence {}", state.sequence + 1)));
         }
         Ok(None)
-    }
-}
-
-/// C4.
-fn check_definition(catalog: &Catalog, version: Version, table: TableId, checked_at: Version) -> Result<()> {
-    match catalog.by_id(table) {
-        Some(entry) if entry.changed_at == checked_at || entry.changed_at == version => Ok(()),
-        Some(entry) => Err(Error::new(
-            ErrorKind::Conflict,
-            format!("table '{}' was altered while the batch was under way", entry.def.name),
-        )
-        .with_hint("run the statement again")),
-        None => Err(Error::new(ErrorKind::Conflict, "the table was dropped while the batch was under way")),
-    }
-}
-
-/// A batch as far as it can be made ready without a version, so outside of the sequencer's lock.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    /// Without its rows.
-    batch: NewBatch,
-    runs: Vec<Run>,
-    tables: Vec<TableId>,
-    rows: u64,
-    bytes: u64,
-}
-
-impl Prepared {
-    pub(crate) fn new(mut batch: NewBatch, bytes: u64) -> Result<Prepared> {
-        let in_log = batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.num_rows() as u64).sum::<u64>();
-        let staged = batch.loads.iter().map(|load| load.rows).sum::<u64>();
-        let mut tables: Vec<TableId> =
-            batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
-        tables.sort();
-        tables.dedup();
-        let runs = runs(std::mem::take(&mut batch.rows), bytes)?;
-        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes })
-    }
-
-    /// C4.
-    fn check_definitions(&self, catalog: &Catalog, version: Version) -> Result<()> {
-        let loads = self.batch.loads.iter().map(|load| (load.table, load.checked_at));
-        let mut checked = self.runs.iter().map(|run| (run.table, run.checked_at)).chain(loads);
-        checked.try_for_each(|(table, checked_at)| check_definition(catalog, version, table, checked_at))
-    }
-
-    /// What it is once it has its version. `current` has the definitions as of then, `changed` as well if the batch changed them.
-    pub(crate) fn published(
-        self,
-        version: Version,
-        commit_micros: i64,
-        current: &Catalog,
-        changed: Option<Arc<Catalog>>,
-    ) -> Result<Published> {
-        let Prepared { batch: NewBatch { changes, loads, producer, key, .. }, runs, tables, rows, bytes } = self;
-        let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer, key };
-        let versioned = |run: Run| {
-            let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
-            run.versioned(version, entry)
-        };
-        let rows = runs.into_iter().map(versioned).collect::<Result<_>>()?;
-        Ok(Published { info, catalog: changed, rows, loads })
     }
 }

@@ -13,8 +13,10 @@
 mod codec;
 mod committer;
 mod keys;
+mod prepared;
 mod replay;
 mod waiting;
 
 pub use codec::{Body, decode, encode};
 pub use committer::Committer;
+pub use replay::Replayed;

@@ -4,8 +4,8 @@ use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_others};
 use crate::memos;
 use crate::options::DatabaseOptions;
-use alluvia_catalog::Catalog;
-use alluvia_commit::Committer;
+use alluvia_catalog::{Catalog, LevelBounds};
+use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
@@ -77,7 +77,8 @@ impl Core {
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
         let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone())
             .with_loaded_bytes_max(options.index_bytes_max());
-        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()));
+        let bounds = LevelBounds::new(options.level_bytes_max, options.tail_bytes_max());
+        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
         let manifest = opened.manifest;
         let views = Arc::new(Views::new(
@@ -91,23 +92,23 @@ impl Core {
         ));
 
         let mut commit_micros = 0;
+        let mut next_table = manifest.next_table;
         let log_options = options.log(manifest.database, &clock);
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
-            let published = Committer::replay(&record, &views.catalog(), &spaces)?;
+            let Replayed { published, highest_created } = Committer::replay(&record, &views.catalog(), &spaces)?;
+            // Also those of tables that were dropped since: keys and files outlive them, and know them by their ids.
+            next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
             views.publish(&mut vec![published], true)
         })?;
         let log = Arc::new(log);
 
-        let named = views.segments();
+        let named = views.named_segments();
         let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
         let mut next_segment = manifest.next_segment;
         let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
         next_segment = next_segment.max(highest.0 + 1);
-        let catalog = views.catalog();
         let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
-        let highest_table = catalog.tables().map(|entry| entry.def.id.0).max().unwrap_or(0);
-        let next_table = manifest.next_table.max(highest_table + 1);
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
             &manifest,

@@ -25,6 +25,8 @@ pub struct DatabaseOptions {
     pub pipeline: PipelineOptions,
     /// Bytes of a log file before the next one begins.
     pub log_file_bytes_max: u64,
+    /// Bytes that the names of one level's members may take: at most 2 GiB, which is the default.
+    pub level_bytes_max: u64,
     /// What sessions of servers' clients may name in COPY.
     pub served: ServedOptions,
 }
@@ -77,6 +79,7 @@ impl Default for DatabaseOptions {
             spill_dir: None,
             pipeline: PipelineOptions::default(),
             log_file_bytes_max: 64 << 20,
+            level_bytes_max: 2 << 30,
             served: ServedOptions::default(),
         }
     }

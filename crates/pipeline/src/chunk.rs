@@ -30,6 +30,23 @@ pub(crate) fn fixed(def: &TableDef, space: &Space, sample: &[RecordBatch]) -> Ta
 pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) -> Result<RowChunk> {
     let rows = join(def, rows)?;
     let codes = space.dictionaries.remap(def, &rows)?;
+    in_key_order(def, space, rows, codes)
+}
+
+/// The same of rows that are not acknowledged yet: what they bring to the dictionaries leaves room for rows that are, of which `waiting`
+/// tells the bytes.
+pub(crate) fn staged_chunk(
+    def: &TableDef,
+    space: &Space,
+    rows: &[RecordBatch],
+    waiting: &dyn Fn() -> u64,
+) -> Result<RowChunk> {
+    let rows = join(def, rows)?;
+    let codes = space.dictionaries.remap_leaving(def, &rows, waiting)?;
+    in_key_order(def, space, rows, codes)
+}
+
+fn in_key_order(def: &TableDef, space: &Space, rows: RecordBatch, codes: LevelCodes) -> Result<RowChunk> {
     if def.dimensions.is_empty() {
         let keys = vec![0; rows.num_rows()];
         return Ok(RowChunk::new(rows, keys, codes));

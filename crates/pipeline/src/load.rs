@@ -4,7 +4,7 @@
 //! `workers.width() + 1` runs are in memory. A row's ordinal is (segment id, position), which is unique for ever without
 //! any agreement between the workers.
 
-use crate::chunk::{fixed, sorted_chunk};
+use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
 use crate::workers::Answer;
 use alluvia_snapshot::{Load, Space, StagedLoad};
@@ -158,7 +158,7 @@ fn write_run(
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
         with_identity.push(batch.map_err(crate::chunk::internal)?);
     }
-    let chunk = sorted_chunk(def, space, &with_identity)?;
+    let chunk = staged_chunk(def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
     drop(with_identity);
     let (tree, version) = (pipeline.tree(), Some(Version(0)));
     if !def.dimensions.is_empty() {

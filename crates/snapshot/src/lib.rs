@@ -26,4 +26,4 @@ pub use ports::{
 };
 pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};
-pub use views::{Cut, Failures, Published, Views};
+pub use views::{Cut, Failures, Published, TailRoom, Views};

@@ -3,8 +3,9 @@
 //! Invariants:
 //! - A table has one dictionary file; it is opened at most once, through the highest mark that anything durable needs.
 //! - Key ranges, once fixed, never change: all segments of a table order their rows by one layout.
+//! - Whoever uses one table does not wait until another's file, which may have gigabytes, is read: that holds the table's own lock alone.
 
-use alluvia_catalog::{Dictionaries, DictionaryMark};
+use alluvia_catalog::{Dictionaries, DictionaryMark, LevelBounds};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_storage::Disk;
 use alluvia_types::{Result, TableId};
@@ -40,18 +41,23 @@ struct Needed {
     ranges: Option<Vec<KeyRange>>,
 }
 
+/// Where a table's space is, once it is opened; held while it is.
+type Place = Arc<Mutex<Option<Arc<Space>>>>;
+
+/// What is known of a table.
+#[derive(Debug, Default)]
+struct Known {
+    needed: Needed,
+    place: Place,
+}
+
 /// Every table's space, opened when first used.
 #[derive(Debug)]
 pub struct Spaces {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    open: HashMap<TableId, Arc<Space>>,
-    needed: HashMap<TableId, Needed>,
+    bounds: LevelBounds,
+    tables: Mutex<HashMap<TableId, Known>>,
 }
 
 fn file_name(table: TableId) -> String {
@@ -61,7 +67,17 @@ fn file_name(table: TableId) -> String {
 impl Spaces {
     /// Spaces whose dictionary files live in `dir`, which exists.
     pub fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
-        Spaces { disk, dir, inner: Mutex::default() }
+        Spaces { disk, dir, bounds: LevelBounds::default(), tables: Mutex::default() }
+    }
+
+    /// The same, with bounds for the levels of all tables.
+    pub fn with_bounds(self, bounds: LevelBounds) -> Self {
+        Spaces { bounds, ..self }
+    }
+
+    /// The bounds of all levels.
+    pub fn bounds(&self) -> &LevelBounds {
+        &self.bounds
     }
 
     /// The dictionary file of a table.
@@ -77,10 +93,11 @@ impl Spaces {
 
     /// During recovery, before any use: durable segments need the dictionary through `mark`, and used `ranges`.
     pub fn require(&self, table: TableId, mark: Option<&DictionaryMark>, ranges: Option<&[KeyRange]>) {
-        let mut inner = self.inner.lock();
-        assert!(!inner.open.contains_key(&table), "a space is required before it is opened");
-        let needed = inner.needed.entry(table).or_default();
+        let mut tables = self.tables.lock();
+        let Known { needed, place } = tables.entry(table).or_default();
+        assert!(place.lock().is_none(), "a space is required before it is opened");
         if let Some(mark) = mark {
+            self.bounds.note(mark);
             // Marks of one append-only file: the longer one contains the shorter.
             if needed.mark.as_ref().is_none_or(|known| known.bytes < mark.bytes) {
                 needed.mark = Some(mark.clone());
@@ -93,11 +110,22 @@ impl Spaces {
 
     /// The table's space, opened or created.
     pub fn get(&self, def: &TableDef) -> Result<Arc<Space>> {
-        let mut inner = self.inner.lock();
-        if let Some(space) = inner.open.get(&def.id) {
+        let (needed, place) = {
+            let mut tables = self.tables.lock();
+            let known = tables.entry(def.id).or_default();
+            (known.needed.clone(), Arc::clone(&known.place))
+        };
+        let mut place = place.lock();
+        if let Some(space) = place.as_ref() {
             return Ok(Arc::clone(space));
         }
-        let needed = inner.needed.get(&def.id).cloned().unwrap_or_default();
+        let space = Arc::new(self.open(def, needed)?);
+        *place = Some(Arc::clone(&space));
+        Ok(space)
+    }
+
+    /// Reads the whole dictionary file, if there is one.
+    fn open(&self, def: &TableDef, needed: Needed) -> Result<Space> {
         let path = Self::path(&self.dir, def.id);
         let dictionaries = match &needed.mark {
             Some(mark) => Dictionaries::open(Arc::clone(&self.disk), path, def, mark)?,
@@ -107,34 +135,156 @@ impl Spaces {
         if let Some(fixed) = needed.ranges {
             let _ = ranges.set(fixed);
         }
-        let space = Arc::new(Space { dictionaries: Arc::new(dictionaries), ranges });
-        inner.open.insert(def.id, Arc::clone(&space));
-        Ok(space)
+        Ok(Space { dictionaries: Arc::new(dictionaries.within(&self.bounds)), ranges })
     }
 
     /// The table's space if it is open already or has a file to open.
     pub fn existing(&self, def: &TableDef) -> Result<Option<Arc<Space>>> {
-        {
-            let inner = self.inner.lock();
-            let has_file = inner.needed.get(&def.id).is_some_and(|needed| needed.mark.is_some());
-            if !inner.open.contains_key(&def.id) && !has_file {
-                return Ok(None);
-            }
+        let (has_file, place) = match self.tables.lock().get(&def.id) {
+            Some(known) => (known.needed.mark.is_some(), Arc::clone(&known.place)),
+            None => return Ok(None),
+        };
+        let open = place.lock().clone();
+        match open {
+            None if has_file => self.get(def).map(Some),
+            open => Ok(open),
         }
-        self.get(def).map(Some)
+    }
+
+    /// The table's space if a level of it is near full. It is opened for that only if so much is in its file.
+    pub fn near_full(&self, def: &TableDef) -> Result<Option<Arc<Space>>> {
+        let (may_be_near, place) = match self.tables.lock().get(&def.id) {
+            Some(Known { needed, place }) => {
+                (needed.mark.as_ref().is_some_and(|mark| self.bounds.may_be_near(mark)), Arc::clone(place))
+            }
+            None => return Ok(None),
+        };
+        let open = place.lock().clone();
+        let space = match open {
+            None if may_be_near => Some(self.get(def)?),
+            open => open,
+        };
+        Ok(space.filter(|space| space.dictionaries.is_near_full()))
     }
 
     /// Tables whose dictionary files are needed; after recovery, other dictionary files are orphans.
     pub fn required(&self) -> BTreeSet<TableId> {
-        let inner = self.inner.lock();
-        inner.needed.iter().filter(|(_, needed)| needed.mark.is_some()).map(|(&table, _)| table).collect()
+        let tables = self.tables.lock();
+        tables.iter().filter(|(_, known)| known.needed.mark.is_some()).map(|(&table, _)| table).collect()
     }
 
     /// Forgets a dropped table.
     pub fn forget(&self, table: TableId) {
-        let mut inner = self.inner.lock();
-        inner.open.remove(&table);
-        inner.needed.remove(&table);
+        self.tables.lock().remove(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_space::{Column, DataType, TableOptions, dimensions};
+    use alluvia_storage::{FaultDisk, Watch, WatchedDisk};
+    use alluvia_types::ColumnId;
+    use arrow::array::{ArrayRef, StringViewArray};
+    use arrow::record_batch::RecordBatch;
+    use parking_lot::Condvar;
+    use std::sync::mpsc::channel;
+    use std::thread::ThreadId;
+    use std::time::Duration;
+
+    /// Holds up the reads of one thread.
+    #[derive(Debug, Default)]
+    struct Gate {
+        held: Mutex<Held>,
+        changed: Condvar,
+    }
+
+    #[derive(Debug, Default)]
+    struct Held {
+        thread: Option<ThreadId>,
+        is_reading: bool,
+    }
+
+    impl Gate {
+        fn hold_this_thread(&self) {
+            self.held.lock().thread = Some(std::thread::current().id());
+        }
+
+        fn wait_for_a_read(&self) {
+            let mut held = self.held.lock();
+            while !held.is_reading {
+                self.changed.wait(&mut held);
+            }
+        }
+
+        fn open(&self) {
+            self.held.lock().thread = None;
+            self.changed.notify_all();
+        }
+    }
+
+    impl Watch for Gate {
+        fn before_read(&self) {
+            let mut held = self.held.lock();
+            while held.thread == Some(std::thread::current().id()) {
+                held.is_reading = true;
+                self.changed.notify_all();
+                self.changed.wait(&mut held);
+            }
+        }
+    }
+
+    fn table(id: u32) -> TableDef {
+        let column = Column {
+            id: ColumnId(0),
+            name: "kind".to_owned(),
+            storage_name: "kind".to_owned(),
+            data_type: DataType::Text,
+            nullable: true,
+            chars_max: None,
+        };
+        let columns = vec![column];
+        TableDef {
+            id: TableId(id),
+            name: format!("t{id}"),
+            dimensions: dimensions::parse("kind", &columns).expect("a good declaration"),
+            columns,
+            next_column_id: 1,
+            measures: Vec::new(),
+            seed: 1,
+            options: TableOptions::default(),
+        }
+    }
+
+    #[test]
+    fn while_one_table_is_opened_others_are_used() {
+        let disk: Arc<dyn Disk> = FaultDisk::new();
+        let gate = Arc::new(Gate::default());
+        let watched = WatchedDisk::new(Arc::clone(&disk), Arc::clone(&gate) as Arc<dyn Watch>);
+        let spaces = Spaces::new(Arc::new(watched), PathBuf::from("/"));
+        for id in [1, 2] {
+            let kinds: ArrayRef = Arc::new(StringViewArray::from_iter_values(["red", "green"]));
+            let rows = RecordBatch::try_from_iter([("kind", kinds)]).unwrap();
+            let written = Spaces::new(Arc::clone(&disk), PathBuf::from("/")).get(&table(id)).unwrap();
+            written.dictionaries.remap(&table(id), &rows).unwrap();
+            spaces.require(TableId(id), Some(&written.dictionaries.persist().unwrap()), None);
+        }
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| {
+                gate.hold_this_thread();
+                spaces.get(&table(1)).map(|space| space.dictionaries.len(0))
+            });
+            gate.wait_for_a_read();
+            let (told, found) = channel();
+            let of_others = || [2, 3].map(|id| spaces.existing(&table(id)).unwrap().map(|s| s.dictionaries.len(0)));
+            scope.spawn(move || told.send(of_others()));
+            let found = found.recv_timeout(Duration::from_secs(20));
+            gate.open();
+            assert_eq!(found, Ok([Some(3), None]), "it waited for the first table's file");
+            assert_eq!(slow.join().expect("it ends").unwrap(), 3);
+        });
+        let again = spaces.existing(&table(1)).unwrap().expect("it is open");
+        assert!(Arc::ptr_eq(&again, &spaces.get(&table(1)).unwrap()), "it was opened once");
     }
 }
 

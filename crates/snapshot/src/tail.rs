@@ -25,23 +25,33 @@ const RUN_ROWS: usize = 8_192;
 #[derive(Debug)]
 pub(crate) struct TailRun {
     rows: RecordBatch,
-    /// For each batch in the run: its version and the row after its last one.
-    ends: Vec<(Version, usize)>,
+    /// Of each batch in the run.
+    ends: Vec<End>,
     bytes: u64,
     /// 0 for a run as it was committed, else one more than its parts'.
     digit: u8,
 }
 
+/// Where a batch ends in its run.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    version: Version,
+    /// Rows of the run through this batch.
+    rows: usize,
+    /// Their bytes.
+    bytes: u64,
+}
+
 impl TailRun {
     fn last(&self) -> Version {
-        self.ends[self.ends.len() - 1].0
+        self.ends[self.ends.len() - 1].version
     }
 
-    /// Rows of versions `<= through`.
-    fn end_of(&self, through: Version) -> usize {
-        match self.ends.partition_point(|&(version, _)| version <= through) {
-            0 => 0,
-            batches => self.ends[batches - 1].1,
+    /// The end of what has versions `<= through`.
+    fn end_of(&self, through: Version) -> End {
+        match self.ends.partition_point(|end| end.version <= through) {
+            0 => End::default(),
+            batches => self.ends[batches - 1],
         }
     }
 }
@@ -83,7 +93,7 @@ impl TailTable {
         debug_assert!(self.runs.last().is_none_or(|run| run.last() < version));
         self.rows += rows.num_rows() as u64;
         self.bytes += bytes;
-        let ends = vec![(version, rows.num_rows())];
+        let ends = vec![End { version, rows: rows.num_rows(), bytes }];
         self.runs.push(Arc::new(TailRun { rows, ends, bytes, digit: 0 }));
         self.carry(pinned);
     }
@@ -111,7 +121,7 @@ impl TailTable {
         let first = self.runs.partition_point(|run| run.last() <= above);
         let mut slices = Vec::new();
         for run in &self.runs[first..] {
-            let (start, end) = (run.end_of(above), run.end_of(through));
+            let (start, end) = (run.end_of(above).rows, run.end_of(through).rows);
             if start < end {
                 // A whole run is handed out as it is: a slice makes each of its columns anew.
                 let is_whole = start == 0 && end == run.rows.num_rows();
@@ -128,8 +138,8 @@ impl TailTable {
     /// The first version above `above` that has rows here.
     pub(crate) fn first_above(&self, above: Version) -> Option<Version> {
         let run = &self.runs.get(self.runs.partition_point(|run| run.last() <= above))?;
-        let batch = run.ends.partition_point(|&(version, _)| version <= above);
-        Some(run.ends[batch].0)
+        let batch = run.ends.partition_point(|end| end.version <= above);
+        Some(run.ends[batch].version)
     }
 
     /// Forgets rows of versions `<= through`.
@@ -142,18 +152,17 @@ impl TailTable {
         }
         if let Some(first) = self.runs.first() {
             let cut = first.end_of(through);
-            if cut > 0 {
-                let left = first.rows.num_rows() - cut;
-                let bytes = first.bytes * left as u64 / first.rows.num_rows() as u64;
-                let ends = first.ends.iter().filter(|&&(version, _)| version > through);
+            if cut.rows > 0 {
+                let ends = first.ends.iter().filter(|end| end.version > through);
+                let ends = ends.map(|end| End { rows: end.rows - cut.rows, bytes: end.bytes - cut.bytes, ..*end });
                 let run = TailRun {
-                    rows: first.rows.slice(cut, left),
-                    ends: ends.map(|&(version, end)| (version, end - cut)).collect(),
-                    bytes,
+                    rows: first.rows.slice(cut.rows, first.rows.num_rows() - cut.rows),
+                    ends: ends.collect(),
+                    bytes: first.bytes - cut.bytes,
                     digit: first.digit,
                 };
-                self.rows -= cut as u64;
-                self.bytes -= first.bytes - bytes;
+                self.rows -= cut.rows as u64;
+                self.bytes -= cut.bytes;
                 // A reader of the old run holds all of its rows.
                 let whole = std::mem::replace(&mut self.runs[0], Arc::new(run));
                 pinned.leaves(&whole);
@@ -180,12 +189,13 @@ fn join(parts: &[Arc<TailRun>], digit: u8) -> TailRun {
     let columns = rows.columns().iter().map(compact).collect();
     let rows = RecordBatch::try_new(schema, columns).expect("compacting changes no type or length");
     let mut ends = Vec::with_capacity(parts.iter().map(|run| run.ends.len()).sum());
-    let mut before = 0;
+    let (mut before, mut bytes) = (0, 0);
     for run in parts {
-        ends.extend(run.ends.iter().map(|&(version, end)| (version, before + end)));
+        ends.extend(run.ends.iter().map(|end| End { rows: before + end.rows, bytes: bytes + end.bytes, ..*end }));
         before += run.rows.num_rows();
+        bytes += run.bytes;
     }
-    TailRun { rows, ends, bytes: parts.iter().map(|run| run.bytes).sum(), digit }
+    TailRun { rows, ends, bytes, digit }
 }
 
 /// Gives a view column buffers of its own; concatenation would keep a reference to every part's.
@@ -234,7 +244,7 @@ mod tests {
             let mut model = Vec::new();
             for (i, &rows) in sizes.iter().enumerate() {
                 let version = i as u64 + 1;
-                tail.push(Version(version), batch(version, rows), rows as u64, &mut pinned);
+                tail.push(Version(version), batch(version, rows), rows as u64 * version, &mut pinned);
                 model.extend((0..rows as u64).map(|ordinal| (version, ordinal)));
             }
             let within = |&&(version, _): &&(u64, u64)| version > above && version <= through;
@@ -246,6 +256,7 @@ mod tests {
             tail.drop_through(Version(dropped), &mut pinned);
             model.retain(|&(version, _)| version > dropped);
             prop_assert_eq!(tail.rows(), model.len() as u64);
+            prop_assert_eq!(tail.bytes(), model.iter().map(|(version, _)| version).sum::<u64>());
             prop_assert_eq!(rows_of(&tail.read(Version(0), Version(1_000))), model);
         }
     }

@@ -9,17 +9,15 @@
 //! soon are few. The index holds 32 bits of each hash, so that a look-up reads one place of the index and one member,
 //! and growing it reads no member at all.
 
+use super::bounds::LevelBounds;
 use super::by_value::ByValue;
-use super::value::{BYTES_MAX, Distinct, Shape, Value, Values, mix};
+use super::value::{Distinct, Shape, Value, Values, mix};
 use alluvia_space::DataType;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef};
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-
-/// Codes end below this, so that a count of codes fits 32 bits with room to spare.
-const CODES_MAX: usize = u32::MAX as usize - 1;
 
 /// Members that are looked up together.
 const TOGETHER: usize = 256;
@@ -33,6 +31,7 @@ pub(crate) struct Level {
     /// `dimension.level`, for messages.
     name: String,
     data_type: DataType,
+    bounds: LevelBounds,
     members: RwLock<Members>,
     array: Mutex<Option<ArrayRef>>,
     by_value: Mutex<ByValue>,
@@ -68,6 +67,7 @@ impl Level {
         Level {
             name,
             data_type,
+            bounds: LevelBounds::default(),
             members: RwLock::new(Members::new(Shape::of(data_type))),
             array: Mutex::default(),
             by_value: Mutex::default(),
@@ -77,6 +77,19 @@ impl Level {
 
     pub(crate) fn data_type(&self) -> DataType {
         self.data_type
+    }
+
+    /// Sets the bounds, before anybody else has the level.
+    pub(crate) fn set_bounds(&mut self, bounds: LevelBounds) {
+        self.bounds = bounds;
+        if self.is_near_full() {
+            self.bounds.set_near();
+        }
+    }
+
+    /// Whether what waits for a sort may be more than fits.
+    pub(crate) fn is_near_full(&self) -> bool {
+        self.read(|members| self.bounds.is_near(members.values.bytes_len(), members.parents.len()))
     }
 
     /// Codes given out, with NULL's.
@@ -104,16 +117,26 @@ impl Level {
     }
 
     /// Codes of (parent's code, local id of the value from 1 on); new members get the next ones. Place 0 of the result
-    /// is NULL's code, so that local ids of members index it.
-    pub(crate) fn resolve(&self, members: &[(u32, u32)], distinct: &Distinct<'_>) -> Result<Vec<u32>> {
+    /// is NULL's code, so that local ids of members index it. New members leave room for as many bytes as `waiting` tells.
+    pub(crate) fn resolve(
+        &self,
+        members: &[(u32, u32)],
+        distinct: &Distinct<'_>,
+        waiting: Option<&dyn Fn() -> u64>,
+    ) -> Result<Vec<u32>> {
         match distinct {
-            Distinct::Bytes(values) => self.resolve_values(members, values),
-            Distinct::Words(values) => self.resolve_values(members, values),
-            Distinct::Wide(values) => self.resolve_values(members, values),
+            Distinct::Bytes(values) => self.resolve_values(members, values, waiting),
+            Distinct::Words(values) => self.resolve_values(members, values, waiting),
+            Distinct::Wide(values) => self.resolve_values(members, values, waiting),
         }
     }
 
-    fn resolve_values<V: Value>(&self, members: &[(u32, u32)], values: &[V]) -> Result<Vec<u32>> {
+    fn resolve_values<V: Value>(
+        &self,
+        members: &[(u32, u32)],
+        values: &[V],
+        waiting: Option<&dyn Fn() -> u64>,
+    ) -> Result<Vec<u32>> {
         let hashes: Vec<u64> = values.iter().map(|value| value.hash()).collect();
         let wanted = |&(parent, value): &(u32, u32)| {
             let at = value as usize - 1;
@@ -145,13 +168,15 @@ impl Level {
         }
         let mut known = self.members.write();
         known.reserve(missing.len());
+        let more = missing.iter().map(|&at| wanted(&members[at as usize]).2.bytes()).sum();
+        let limits = self.limits(&known, more, missing.len(), waiting);
         for at in missing {
             let (hash, parent, value) = wanted(&members[at as usize]);
             // Another batch may have brought it since, or an equal value under another local id.
             codes[at as usize + 1] = match known.find(hash, parent, value) {
                 Some(code) => code,
                 None => {
-                    self.check_room(&known, value.bytes())?;
+                    self.check_room(&known, value.bytes(), limits)?;
                     known.insert(hash, parent, value)
                 }
             };
@@ -159,11 +184,28 @@ impl Level {
         Ok(codes)
     }
 
-    fn check_room(&self, members: &Members, bytes: usize) -> Result<()> {
-        let what = if members.parents.len() >= CODES_MAX {
+    /// Bytes and codes that the level may have once members of so many are added to it.
+    fn limits(
+        &self,
+        members: &Members,
+        bytes: usize,
+        codes: usize,
+        waiting: Option<&dyn Fn() -> u64>,
+    ) -> (usize, usize) {
+        if !self.bounds.is_near(members.values.bytes_len() + bytes, members.parents.len() + codes) {
+            return self.bounds.leaving(0);
+        }
+        // First: who does not see this is waiting already.
+        self.bounds.set_near();
+        self.bounds.leaving(waiting.map_or(0, |waiting| waiting()))
+    }
+
+    fn check_room(&self, members: &Members, bytes: usize, (bytes_max, codes_max): (usize, usize)) -> Result<()> {
+        let what = if members.parents.len() >= codes_max {
             "as many members as a level can have".to_owned()
-        } else if members.values.bytes_len() + bytes > BYTES_MAX {
-            format!("{} members, whose names would take more than 2 GiB", members.parents.len() - 1)
+        } else if members.values.bytes_len() + bytes > bytes_max {
+            let count = members.parents.len() - 1;
+            format!("{count} members, whose names would take more than 2 GiB with what waits to be sorted")
         } else {
             return Ok(());
         };
@@ -322,7 +364,7 @@ mod tests {
         let distinct = Distinct::Words(values);
         let expected: Vec<u32> = (0..=members.len() as u32).collect();
         for _ in 0..2 {
-            assert_eq!(level.resolve(&members, &distinct).unwrap(), expected);
+            assert_eq!(level.resolve(&members, &distinct, None).unwrap(), expected);
         }
         let mut hashes: Vec<u32> = level.read(|members| members.index.iter().map(|slot| slot.hash).collect());
         hashes.sort_unstable();
@@ -347,7 +389,7 @@ mod tests {
             let wanted: Vec<(u32, u64)> = (0..count).map(|_| (random(4) as u32, random(50 + 1_000 * step))).collect();
             let members: Vec<(u32, u32)> = (1..).zip(&wanted).map(|(at, &(parent, _))| (parent, at)).collect();
             let distinct = Distinct::Words(wanted.iter().map(|&(_, name)| name).collect());
-            let codes = level.resolve(&members, &distinct).unwrap();
+            let codes = level.resolve(&members, &distinct, None).unwrap();
             for (&code, &(_, name)) in codes[1..].iter().zip(&wanted) {
                 names.resize(names.len().max(code as usize + 1), name);
                 assert_eq!(names[code as usize], name);
@@ -368,10 +410,40 @@ mod tests {
     #[test]
     fn a_level_that_is_full_says_so() {
         let level = Level::new("d.city".into(), DataType::Text);
-        let error = level.read(|members| level.check_room(members, BYTES_MAX + 1)).unwrap_err();
+        let error = level.read(|members| level.check_room(members, 1, (0, 9))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotSupported);
         assert!(
             error.message().contains("d.city") && error.hint().is_some_and(|hint| hint.contains("id(city: hash 12)"))
         );
+    }
+
+    /// What is added to a level that may not be able to take all that waits leaves room for that; what waited takes it.
+    #[test]
+    fn a_level_that_is_near_full_keeps_room_for_what_waits() {
+        let mut level = Level::new("d.city".into(), DataType::Text);
+        let bounds = LevelBounds::new(100, 40);
+        level.set_bounds(bounds.clone());
+        let add = |at: u8, waiting: Option<&dyn Fn() -> u64>| {
+            let name = [b'a' + at; 10];
+            level.resolve(&[(0, 1)], &Distinct::Bytes(vec![name.as_slice()]), waiting).map(|codes| codes[1])
+        };
+        let uncounted = || -> u64 { panic!("what waits fits, whatever it is") };
+        for at in 0..6 {
+            assert_eq!(add(at, Some(&uncounted)).unwrap(), u32::from(at) + 1);
+        }
+        assert!(!level.is_near_full() && !bounds.is_any_near(), "60 bytes and 40 that may wait");
+        let waiting = || {
+            assert!(bounds.is_any_near(), "who is let in from now on must see it");
+            15
+        };
+        for at in 6..8 {
+            add(at, Some(&waiting)).unwrap();
+        }
+        assert!(level.is_near_full());
+        assert_eq!(add(8, Some(&waiting)).unwrap_err().kind(), ErrorKind::NotSupported, "90 bytes and 15 that wait");
+        assert_eq!(add(3, Some(&waiting)).unwrap(), 4, "who is a member stays one");
+        add(8, None).unwrap();
+        add(9, None).unwrap();
+        assert!(add(10, None).is_err(), "and all of it is bounded");
     }
 }

@@ -4,7 +4,7 @@
 //! - A member of a level is (code of its parent, own value); its code never changes, and is never given to another.
 //! - Code 0 is NULL at every level, under whatever parent.
 //! - A parent has its code before its child, in memory and in the file.
-//! - Codes follow from the order of [`Dictionaries::remap`] calls alone.
+//! - Codes follow from the order of [`Dictionaries::remap`] calls alone, and of those of its like.
 //!
 //! Remapping is LazyBase's ID remapping (Cipar et al., EuroSys 2012, section 3): a batch is first brought to its own small
 //! numbers, without a lock ([`local`], [`path`]); only its distinct members are looked up among all ([`level`]); then each
@@ -14,6 +14,7 @@
 //! Only levels made of a column have members here. Codes of calendars, halved numbers and hashed ids are arithmetic
 //! (`alluvia_space::codes`).
 
+mod bounds;
 mod by_value;
 mod file;
 mod group;
@@ -22,6 +23,7 @@ mod local;
 mod path;
 mod value;
 
+pub use bounds::LevelBounds;
 pub use file::DictionaryMark;
 
 use alluvia_space::codes::{arithmetic, is_arithmetic};
@@ -83,12 +85,36 @@ impl Dictionaries {
         Ok(dictionaries)
     }
 
-    /// The codes of a batch's rows at every level; new members get codes.
+    /// The same dictionaries under the bounds of a database, before anybody else has them.
+    pub fn within(mut self, bounds: &LevelBounds) -> Dictionaries {
+        self.levels.iter_mut().flatten().for_each(|level| level.set_bounds(bounds.clone()));
+        self
+    }
+
+    /// Whether some level may not have room for all that may wait to be sorted: new members must be [admitted](Self::admit) before
+    /// their rows are acknowledged.
+    pub fn is_near_full(&self) -> bool {
+        self.levels.iter().flatten().any(Level::is_near_full)
+    }
+
+    /// The codes of a batch's rows at every level; new members get codes. The rows were acknowledged: they have room.
     ///
     /// `rows` has the table's columns by storage name; text and binary may be dictionary-encoded, which is fastest. Ranges
     /// of halved dimensions must be fixed in `table`, which may be any definition of the table these dictionaries are of.
     pub fn remap(&self, table: &TableDef, rows: &RecordBatch) -> Result<LevelCodes> {
-        self.remap_dimensions(table, rows, |_| true)
+        self.codes(table, rows, |_| true, None)
+    }
+
+    /// As [`Self::remap`], of rows that are not acknowledged yet: their new members leave room for what is, of which `waiting` tells the
+    /// bytes. `NotSupported` where they cannot.
+    pub fn remap_leaving(&self, table: &TableDef, rows: &RecordBatch, waiting: &dyn Fn() -> u64) -> Result<LevelCodes> {
+        self.codes(table, rows, |_| true, Some(waiting))
+    }
+
+    /// Gives the members of rows their codes, so that a sort has nothing to add once the rows are acknowledged. Errors as
+    /// [`Self::remap_leaving`].
+    pub fn admit(&self, table: &TableDef, rows: &RecordBatch, waiting: &dyn Fn() -> u64) -> Result<()> {
+        self.codes(table, rows, |dimension| !is_arithmetic(dimension), Some(waiting)).map(drop)
     }
 
     /// As [`Self::remap`], of some dimensions only: the levels of the others have no codes.
@@ -97,6 +123,16 @@ impl Dictionaries {
         table: &TableDef,
         rows: &RecordBatch,
         wanted: impl Fn(&Dimension) -> bool,
+    ) -> Result<LevelCodes> {
+        self.codes(table, rows, wanted, None)
+    }
+
+    fn codes(
+        &self,
+        table: &TableDef,
+        rows: &RecordBatch,
+        wanted: impl Fn(&Dimension) -> bool,
+        waiting: Option<&dyn Fn() -> u64>,
     ) -> Result<LevelCodes> {
         assert_eq!(self.levels.len(), table.levels().count(), "dictionaries are used with their table");
         let mut levels: Vec<Vec<u32>> = Vec::with_capacity(self.levels.len());
@@ -125,7 +161,7 @@ impl Dictionaries {
                         pairs
                     }
                 };
-                let codes = members.resolve(&pairs, &distinct)?;
+                let codes = members.resolve(&pairs, &distinct, waiting)?;
                 levels.push(ids.iter().map(|&id| codes[id as usize]).collect());
                 parent = Some((ids, codes));
             }

@@ -44,7 +44,7 @@ pub(super) fn replay(
     let mut log_rows: BTreeMap<TableId, u64> = BTreeMap::new();
     let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
         let version = record.version;
-        let published = Committer::replay(&record, &catalog, spaces)?;
+        let published = Committer::replay(&record, &catalog, spaces)?.published;
         batches.follow(&published);
         for (table, batch, _) in &published.rows {
             *log_rows.entry(*table).or_default() += batch.num_rows() as u64;
@@ -179,7 +179,7 @@ mod tests {
             producer,
             key: None,
         };
-        Published { info, catalog: None, rows: Vec::new(), loads: Vec::new() }
+        Published { info, catalog: None, rows: Vec::new(), loads: Vec::new(), room: None }
     }
 
     /// What is wrong with batches that follow a manifest with this producer.

@@ -271,7 +271,7 @@ fn a_failed_merge_turns_no_writer_away_and_a_failed_sort_does() {
     let (t, _) = create(&core, "t").unwrap();
     let large = "x".repeat(4 << 20);
     let fill = || {
-        while core.views().has_room(5 << 20) {
+        while core.views().try_room(5 << 20).is_some() {
             insert(&core, &[(t, rows(&[(1, &large)]))]).unwrap();
         }
     };

@@ -207,7 +207,7 @@ fn a_writer_waits_for_what_readers_hold_and_says_so() {
         insert(&core, &[(table, rows(&[(round, &large)]))]).unwrap();
         held.push(snapshot(&core, Freshness::Within(Duration::ZERO)));
         core.sort().unwrap();
-        if !core.views().has_room(5 << 20) {
+        if core.views().try_room(5 << 20).is_none() {
             break;
         }
     }

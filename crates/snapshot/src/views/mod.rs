@@ -5,13 +5,15 @@
 //! - V2: a visible row is in the tail if its version is above the sorted watermark and it was not staged, else in exactly
 //!   one segment; [`Views::install`] moves rows from tail to segments in one step.
 //! - V3: readers hold the lock only to clone `Arc`s of the tables they name.
-//! - Tail rows in memory are bounded by thrice `tail_bytes_max`: the tail, what readers held when the batch was let in, and
-//!   what one sort takes from the tail under their hands.
+//! - Rows in memory are bounded by thrice `tail_bytes_max`: the tail with what is on its way there, what readers held when the
+//!   batch was let in, and what one sort takes from the tail under their hands.
 
 mod report;
+mod room;
 mod state;
 mod turns;
 
+pub use room::TailRoom;
 pub use turns::Failures;
 
 use crate::freshness::VisibleTimes;
@@ -26,7 +28,7 @@ use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Clock, Error, Result, Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
-use state::{Room, pinned_too_much};
+use room::{Lack, pinned_too_much};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +52,8 @@ pub struct Published {
     pub rows: Vec<(TableId, RecordBatch, u64)>,
     /// Rows that were staged as segments.
     pub loads: Vec<StagedLoad>,
+    /// The room that its rows have until then; `None` without rows, and of what was in the log already.
+    pub room: Option<TailRoom>,
 }
 
 /// All views of one database.
@@ -61,6 +65,8 @@ pub struct Views {
     state: RwLock<State>,
     visible: AtomicU64,
     tail_bytes_max: u64,
+    /// Bytes of batches that were let in and are not visible yet.
+    promised: Arc<AtomicU64>,
     writers_waiting: AtomicU64,
     changed: Condvar,
     changed_lock: Mutex<()>,
@@ -77,6 +83,9 @@ struct State {
     tails: HashMap<TableId, TailTable>,
     /// Staged loads above the base's watermark, by version.
     attached: BTreeMap<Version, Vec<Attached>>,
+    /// The same of tables that were dropped since. Nobody reads them, but the log has the records that name their files, which must be
+    /// there when these are replayed.
+    dropped: BTreeMap<Version, Vec<Attached>>,
     producers: BTreeMap<String, ProducerState>,
     /// Keys of batches above the base's watermark.
     keys: Vec<KeyRecord>,
@@ -102,7 +111,8 @@ pub struct Cut {
     pub keys: Vec<KeyRecord>,
     /// Tail rows above the base's watermark.
     pub tails: Vec<(TableId, Vec<RecordBatch>)>,
-    /// Staged loads above the base's watermark, with their versions.
+    /// Staged loads above the base's watermark, with their versions; also those of tables that were dropped since, whose files may go once
+    /// a manifest lets the log give up the records that name them.
     pub attached: Vec<(Version, TableId, Vec<Arc<Segment>>)>,
     /// The base they are above.
     pub base: Arc<Base>,
@@ -127,6 +137,7 @@ impl Views {
             base: Arc::new(base),
             tails: HashMap::new(),
             attached: BTreeMap::new(),
+            dropped: BTreeMap::new(),
             producers,
             keys: Vec::new(),
             times,
@@ -144,6 +155,7 @@ impl Views {
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
             tail_bytes_max,
+            promised: Arc::default(),
             writers_waiting: AtomicU64::new(0),
             changed: Condvar::new(),
             changed_lock: Mutex::new(()),
@@ -217,14 +229,7 @@ impl Views {
             let version = batch.info.version;
             assert_eq!(version, state.visible.next(), "V1: versions are published in order, without gaps");
             if let Some(catalog) = batch.catalog {
-                let dropped: Vec<TableId> =
-                    state.tails.keys().copied().filter(|&table| catalog.by_id(table).is_none()).collect();
-                for table in dropped {
-                    if let Some(mut tail) = state.tails.remove(&table) {
-                        state.tail_bytes -= tail.bytes();
-                        tail.drop_through(version, state.pinned.get_mut());
-                    }
-                }
+                state.leave_dropped(&catalog, version);
                 state.catalog = catalog;
             }
             for (table, rows, bytes) in batch.rows {
@@ -234,6 +239,7 @@ impl Views {
                 tail.push(version, rows, bytes, pinned.get_mut());
                 *tail_bytes += tail.bytes() - before;
             }
+            drop(batch.room);
             if !loads.is_empty() {
                 state.attached.insert(version, loads);
             }
@@ -339,7 +345,7 @@ impl Views {
             let rows = tail.read(above, state.visible).into_iter().map(|(rows, _)| rows);
             (table, rows.collect::<Vec<_>>())
         });
-        let attached = state.attached.iter().flat_map(|(&version, loads)| {
+        let attached = state.attached.iter().chain(&state.dropped).flat_map(|(&version, loads)| {
             loads.iter().map(move |(table, segments)| (version, *table, segments.clone()))
         });
         Cut {
@@ -360,7 +366,7 @@ impl Views {
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, pinned, keys, .. } = &mut *state;
+        let State { tails, tail_bytes, attached, dropped, pinned, keys, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
             tail.drop_through(through, pinned.get_mut());
@@ -368,6 +374,7 @@ impl Views {
         }
         tails.retain(|_, tail| tail.rows() > 0);
         *attached = attached.split_off(&through.next());
+        *dropped = dropped.split_off(&through.next());
         keys.retain(|record| record.version > through);
         state.base = Arc::new(base);
         #[cfg(feature = "paranoid")]
@@ -376,39 +383,48 @@ impl Views {
         self.notify();
     }
 
-    /// Whether the tail has room for `bytes` more, or nothing in it, and readers do not hold too much of what has left it.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.state.read().room(bytes, self.tail_bytes_max) == Room::Free
-    }
-
-    /// Waits until there is room as [`Views::has_room`] says; then the batch may be appended. What makes room in the tail is
+    /// Waits until there is room as [`Views::try_room`] says, and takes it. What makes room in the tail is
     /// the pipeline; what readers hold is given back when their statements end, which may depend on this very batch: so the
-    /// wait for them is bounded, and then the batch is refused.
-    pub fn wait_room(&self, bytes: u64) -> Result<()> {
-        if self.has_room(bytes) {
-            return Ok(());
+    /// wait for them is bounded, and then the batch is refused. What is not visible yet `flush` makes so: nobody else may be about to,
+    /// where batches are acknowledged before they are durable.
+    pub fn wait_room(&self, bytes: u64, flush: &mut dyn FnMut() -> Result<()>) -> Result<TailRoom> {
+        if let Some(room) = self.try_room(bytes) {
+            return Ok(room);
         }
-        self.writers_waiting.fetch_add(1, Ordering::Relaxed);
         let mut pinned_since = None;
-        let result = self.wait_until(|state| {
-            let now = self.clock.monotonic();
-            match (state.room(bytes, self.tail_bytes_max), state.sorts.error()) {
-                (Room::Free, _) => Some(Ok(())),
-                (Room::Full, Some(error)) => Some(Err(Error::new(error.kind(), error.message())
-                    .at("the tail is full and the pipeline cannot empty it")
-                    .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
-                (Room::Full, None) => {
-                    pinned_since = None;
-                    None
+        let mut is_flushed = false;
+        loop {
+            self.writers_waiting.fetch_add(1, Ordering::Relaxed);
+            let found = self.wait_until(|state| {
+                let now = self.clock.monotonic();
+                match (self.take_room(state, bytes), state.sorts.error()) {
+                    (Ok(room), _) => Some(Ok(Some(room))),
+                    (Err(Lack::Full), Some(error)) => Some(Err(Error::new(error.kind(), error.message())
+                        .at("the tail is full and the pipeline cannot empty it")
+                        .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
+                    (Err(Lack::Full), None) => {
+                        pinned_since = None;
+                        None
+                    }
+                    (Err(Lack::Promised), _) => {
+                        pinned_since = None;
+                        // After a flush others may have taken the room that it made, and not be in the log yet: one change is waited for.
+                        let is_to_flush = !std::mem::take(&mut is_flushed);
+                        is_to_flush.then_some(Ok(None))
+                    }
+                    (Err(Lack::Pinned(held)), _) => {
+                        let since = *pinned_since.get_or_insert(now);
+                        (now.saturating_sub(since) >= PINNED_WAIT_MAX).then(|| Err(pinned_too_much(held)))
+                    }
                 }
-                (Room::Pinned(held), _) => {
-                    let since = *pinned_since.get_or_insert(now);
-                    (now.saturating_sub(since) >= PINNED_WAIT_MAX).then(|| Err(pinned_too_much(held)))
-                }
+            });
+            self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
+            if let Some(room) = found? {
+                return Ok(room);
             }
-        });
-        self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
-        result
+            flush()?;
+            is_flushed = true;
+        }
     }
 
     /// Waits until `version` is visible.
@@ -439,7 +455,7 @@ impl Views {
             if let Some(result) = ready(&self.state.read()) {
                 return result;
             }
-            // Every change of the views notifies. Readers that let go of rows do not: the time-out is for them.
+            // Every change of the views notifies. Readers that let go of rows, and batches that are dropped, do not: the time-out is for them.
             self.changed.wait_for(&mut guard, Duration::from_millis(200));
         }
     }

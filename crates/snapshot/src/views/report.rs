@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Views {
-    /// Bytes of the tail, and how long its oldest batch has been in it.
+    /// Bytes of the tail, and how long the oldest batch that a sort would take has waited for it.
     pub fn tail_load(&self) -> (u64, Duration) {
         let state = self.state.read();
         let oldest = state.tails.values().filter_map(|tail| tail.first_above(state.base.through)).min();
-        let attached = state.attached.keys().next().copied();
-        let age = match oldest.into_iter().chain(attached).min() {
+        let staged = [&state.attached, &state.dropped].into_iter().filter_map(|loads| loads.keys().next().copied());
+        let age = match oldest.into_iter().chain(staged).min() {
             Some(first) => state.times.lag(self.clock.monotonic(), Version(first.0 - 1)),
             None => Duration::ZERO,
         };
@@ -38,6 +38,15 @@ impl Views {
         let based = state.base.tables.values().flat_map(|table| table.sorted.iter().chain(table.merged()));
         let attached = state.attached.values().flatten().flat_map(|(_, segments)| segments);
         based.chain(attached).cloned().collect()
+    }
+
+    /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was staged for tables that
+    /// were dropped since.
+    pub fn named_segments(&self) -> Vec<Arc<Segment>> {
+        let mut segments = self.segments();
+        let state = self.state.read();
+        segments.extend(state.dropped.values().flatten().flat_map(|(_, segments)| segments.iter().cloned()));
+        segments
     }
 
     /// Every table's stages, least organised first.

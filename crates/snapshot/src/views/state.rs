@@ -1,11 +1,10 @@
-//! What the state of the views says of tables: which version and stage answer a statement, what it reads then, and whether a batch has
-//! room.
+//! What the state of the views says of tables: which version and stage answer a statement, and what it reads then.
 
-use super::State;
+use super::{Attached, State};
 use crate::manifest::TableBase;
 use crate::ports::{Freshness, Want};
 use crate::snapshot::{SegmentRead, TableRead, TailRead};
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_tree::Segment;
 use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use std::sync::Arc;
@@ -13,32 +12,21 @@ use std::time::Duration;
 #[cfg(feature = "paranoid")]
 use {crate::manifest::Base, crate::tail::TailTable, std::collections::BTreeMap};
 
-/// Whether a batch may be appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    Free,
-    /// The tail is full.
-    Full,
-    /// Running statements hold so many bytes of rows that have left the tail.
-    Pinned(u64),
-}
-
-pub(super) fn pinned_too_much(held: u64) -> Error {
-    let held = held >> 20;
-    Error::new(ErrorKind::OutOfMemory, format!("running statements hold {held} MiB of rows that have left the tail"))
-        .with_hint("end them (alluvia.queries shows what runs), or write again once they are done")
-}
-
 impl State {
-    pub(super) fn room(&self, bytes: u64, tail_bytes_max: u64) -> Room {
-        if self.tail_bytes > 0 && self.tail_bytes + bytes > tail_bytes_max {
-            return Room::Full;
+    /// Takes the rows of tables that `catalog` lacks, which is that of `version`, out of the tail, and their staged loads from readers.
+    pub(super) fn leave_dropped(&mut self, catalog: &Catalog, version: Version) {
+        let is_gone = |table: TableId| catalog.by_id(table).is_none();
+        for (_, mut tail) in self.tails.extract_if(|&table, _| is_gone(table)) {
+            self.tail_bytes -= tail.bytes();
+            tail.drop_through(version, self.pinned.get_mut());
         }
-        match self.pinned.lock().bytes() {
-            0 => Room::Free,
-            held if held + bytes > tail_bytes_max => Room::Pinned(held),
-            _ => Room::Free,
+        for (&staged, loads) in &mut self.attached {
+            let left: Vec<Attached> = loads.extract_if(.., |(table, _)| is_gone(*table)).collect();
+            if !left.is_empty() {
+                self.dropped.entry(staged).or_default().extend(left);
+            }
         }
+        self.attached.retain(|_, loads| !loads.is_empty());
     }
 
     /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it has no tail

@@ -1,0 +1,5 @@
+//! The committer over a log and views of its own, without the pipeline.
+
+mod levels;
+mod room;
+mod support;
