@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// Without its rows.
-    batch: NewBatch,
+    pub(crate) batch: NewBatch,
     runs: Vec<Run>,
     tables: Vec<TableId>,
     rows: u64,

@@ -286,11 +286,6 @@ mod tests {
         let again = spaces.existing(&table(1)).unwrap().expect("it is open");
         assert!(Arc::ptr_eq(&again, &spaces.get(&table(1)).unwrap()), "it was opened once");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn files_are_known_by_their_whole_names() {

@@ -3,12 +3,11 @@
 
 use crate::common::{DIR, Random, context, dictionaries, disk, join, keys, plain, rows, slice, table, weights};
 use alluvia_space::weight::{STAGED_ORDINAL_MIN, weight, weight_limit};
-use alluvia_space::{Ladder, ORDINAL_COLUMN, TableDef, TableOptions, VERSION_COLUMN};
+use alluvia_space::{Ladder, TableDef, TableOptions};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_tree::{BLOCK_ROWS, LadderWriter, RowChunk, Segment, SegmentCursor, SegmentMeta, TreeContext, rung_limit};
 use alluvia_types::{ErrorKind, Result, SegmentId, Stage, Version};
 use arrow::array::*;
-use arrow::datatypes::UInt64Type;
 use std::path::Path;
 use std::sync::Arc;
 
