@@ -31,7 +31,7 @@ fn band_of(weight: u64) -> usize {
 /// The limit of the bands that hold all rows which weigh less than `limit`; `None` if these are all bands.
 pub fn band_limit(limit: u64) -> Option<u64> {
     let bands = limit.checked_sub(1).map_or(0, |heaviest| band_of(heaviest) + 1);
-    (bands < BANDS).then(|| (bands as u64) << (u64::BITS - BAND_BITS))
+    (bands < BANDS).then_some((bands as u64) << (u64::BITS - BAND_BITS))
 }
 
 /// The order in which the rows of one block lie, by their places in key order; `weights` are in key order.

@@ -244,7 +244,8 @@ impl SegmentWriter {
         if let Parquet::Empty(file) = std::mem::replace(&mut self.parquet, Parquet::Done) {
             let path = self.context.parquet_path(self.id);
             let metadata = std::mem::take(&mut self.metadata);
-            let parquet = ParquetWriter::create(file, &path, Arc::clone(&self.schema), &sample, metadata)?;
+            let schema = Arc::clone(&self.schema);
+            let parquet = ParquetWriter::create(file, &path, schema, &sample, metadata, self.is_banded)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())

@@ -20,7 +20,6 @@ use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::kernels::aggregate;
 use arrow::datatypes::{DataType, UInt64Type};
-use std::ops::Range;
 use std::sync::Arc;
 
 impl Segment {
@@ -82,13 +81,12 @@ impl Segment {
         for block in 0..self.blocks() {
             let keys = self.keys(block..block + 1)?;
             let codes = (0..levels).map(|level| self.codes(level, block)).collect::<Result<Vec<_>>>()?;
-            let runs: Vec<Range<usize>> = match bands.as_ref() {
-                Some(bands) => bands.of_block(block).collect(),
-                None if is_rung => Vec::new(),
-                None => vec![0..keys.len()],
+            let rows_ascend = match bands.as_ref() {
+                Some(bands) => bands.of_block(block).all(|band| keys[band].is_sorted()),
+                None => is_rung || keys.is_sorted(),
             };
             let (least, greatest) = least_and_greatest(&keys);
-            if least < last_key || !runs.into_iter().all(|run| keys[run].is_sorted()) {
+            if least < last_key || !rows_ascend {
                 return Err(wrong(format!("the keys of block {block} do not ascend")));
             }
             last_key = if is_rung { least } else { greatest };
