@@ -85,16 +85,15 @@ impl ChosenSegment {
 
     /// Runs of rows that are read of a run of blocks.
     fn runs(&self, blocks: Range<usize>) -> Vec<Range<u64>> {
-        match &self.light {
-            Some(light) => blocks
-                .map(|block| (self.segment.block_rows(block).start, light.of_block(block)))
-                .map(|(first, rows)| first..first + rows)
-                .collect(),
-            None => {
-                let first = self.segment.block_rows(blocks.start).start;
-                vec![first..first + rows_of(&self.segment, blocks)]
-            }
-        }
+        let Some(light) = &self.light else {
+            let first = self.segment.block_rows(blocks.start).start;
+            return std::iter::once(first..first + rows_of(&self.segment, blocks)).collect();
+        };
+        let of_block = |block| {
+            let first = self.segment.block_rows(block).start;
+            first..first + light.of_block(block)
+        };
+        blocks.map(of_block).collect()
     }
 }
 
