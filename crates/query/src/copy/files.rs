@@ -30,6 +30,8 @@ pub(crate) struct InputFile {
     pub(crate) bytes: u64,
     /// Microseconds since 1970; part of the identity that makes a load resumable.
     pub(crate) modified_micros: i64,
+    /// Whether it can be read again: a pipe or a device gives its bytes once, to whoever opened it first.
+    pub(crate) is_plain: bool,
 }
 
 impl InputFile {
@@ -91,7 +93,8 @@ fn describe(path: PathBuf, roots: &Roots) -> Result<InputFile> {
             .with_hint(format!("for the files in it: '{}'", path.join("*").display())));
     }
     let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    Ok(InputFile { bytes: metadata.len(), modified_micros: modified.as_micros() as i64, path, location })
+    let (bytes, is_plain) = (metadata.len(), metadata.is_file());
+    Ok(InputFile { bytes, modified_micros: modified.as_micros() as i64, is_plain, path, location })
 }
 
 /// Opens a file or standard input as bytes, unpacked within a bound, and counts what is consumed of the packed file.

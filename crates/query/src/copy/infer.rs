@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Files and standard input are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
+//! - What gives its bytes once, standard input or a pipe, is opened once: what looks at it takes nothing from the load (`peeked`).
 //! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
 //!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
 //!   zeros are codes, so TEXT.
@@ -101,7 +102,14 @@ pub fn infer(source: &Source, options: &CopyOptions) -> Result<Inferred> {
     let format = options.format_of(Some(&first.name()))?;
     let is_like_first = |file: &&InputFile| options.format_of(Some(&file.name())).is_ok_and(|other| other == format);
     let like_first: Vec<Sampled<'_>> = files.iter().filter(is_like_first).map(Sampled::File).collect();
-    let mut inferred = infer_from(&like_first[..like_first.len().min(SAMPLE_FILES)], format, options)?;
+    let samples = &like_first[..like_first.len().min(SAMPLE_FILES)];
+    if let Some(once) = samples.iter().find(|sample| !sample.is_plain()) {
+        let message =
+            format!("{} is a pipe or a device, which gives its bytes once: it cannot be looked at", once.name());
+        return Err(Error::new(ErrorKind::NotSupported, message)
+            .with_hint("load it by itself, create the table first, or save what comes to a file"));
+    }
+    let mut inferred = infer_from(samples, format, options)?;
     if like_first.len() < files.len() {
         (inferred.options, inferred.by_position) = (options.clone(), false);
     }
