@@ -69,6 +69,27 @@ fn names_of_tables_are_those_of_sql() {
     assert_eq!(csv(&dir, "SHOW TABLES").lines().count(), 3, "a line of heads and two tables");
 }
 
+#[test]
+fn columns_without_a_name_do_not_make_others_go_by_their_place() {
+    let (scratch, dir) = scratch();
+    let write = |name: &str, rows: &str| {
+        let file = scratch.path().join(name);
+        fs::write(&file, rows).unwrap();
+        file.display().to_string()
+    };
+    // As pandas writes its index.
+    let files = [write("p1.csv", "\n,a,b\n0,1,2\n"), write("p2.csv", ",b,a\n0,20,10\n")];
+    for _ in 1..=2 {
+        good(&["load", &dir, "indexed", &files[0], &files[1]], "");
+    }
+    let rows = csv(&dir, "SELECT column1, a, b, count(*) AS n FROM indexed GROUP BY column1, a, b ORDER BY a");
+    assert_eq!(rows, "column1,a,b,n\n0,1,2,2\n0,10,20,2\n");
+    let refused = run(&["load", &dir, "other", &files[0], &write("p4.csv", "5,6,7\n")], "");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("no column 5, which"), "{}", stderr(&refused));
+    assert_eq!(csv(&dir, "SHOW TABLES").lines().count(), 2, "a line of heads and one table");
+}
+
 /// A pipe of this name.
 fn pipe(folder: &Path, name: &str) -> PathBuf {
     let pipe = folder.join(name);

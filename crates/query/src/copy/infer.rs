@@ -11,6 +11,7 @@
 
 use crate::copy::body::Bound;
 use crate::copy::columnar::{arrow_stream, parquet_schema};
+use crate::copy::csv_in::{empty_lines, field_texts, name_at};
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
@@ -49,8 +50,6 @@ pub struct Inferred {
     pub columns: Vec<InferredColumn>,
     /// The options given, with what was found out.
     pub options: CopyOptions,
-    /// Whether fields must be assigned by position, because the file's own names cannot be used.
-    by_position: bool,
 }
 
 impl Inferred {
@@ -80,9 +79,7 @@ impl Inferred {
     /// The COPY statement that loads the files into that table, without a semicolon.
     pub fn copy_from(&self, table: &str, source: &Source) -> String {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let columns: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
-        let columns = if self.by_position { format!(" ({})", columns.join(", ")) } else { String::new() };
-        format!("COPY {}{columns} FROM {}{}", quoted(table), source.to_sql(), self.options.to_sql())
+        format!("COPY {} FROM {}{}", quoted(table), source.to_sql(), self.options.to_sql())
     }
 }
 
@@ -111,7 +108,7 @@ pub fn infer(source: &Source, options: &CopyOptions) -> Result<Inferred> {
     }
     let mut inferred = infer_from(samples, format, options)?;
     if like_first.len() < files.len() {
-        (inferred.options, inferred.by_position) = (options.clone(), false);
+        inferred.options = options.clone();
     }
     Ok(inferred)
 }
@@ -149,6 +146,8 @@ fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<V
     let name = sampled.name();
     let text = open_text(sampled.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
     let sample = Blocks::new(text, &name, cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default();
+    // A header may come after lines with nothing on them.
+    let sample = sample[empty_lines(&sample)..].to_vec();
     check_line_ends(&sample, cut, &name)?;
     Ok(sample)
 }
@@ -161,10 +160,9 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
     let first = sample_of(&files[0], options, dialect.cut())?;
     let mut scanner = dialect.scanner();
     let Some(record) = scanner.next(&first, 0) else {
-        return Ok(Inferred { columns: Vec::new(), options: options.clone(), by_position: false });
+        return Ok(Inferred { columns: Vec::new(), options: options.clone() });
     };
-    let names: Vec<String> =
-        (0..scanner.len()).map(|at| String::from_utf8_lossy(scanner.field(&first, at).0).trim().to_owned()).collect();
+    let names = field_texts(&scanner, &first);
     let header = match options.header {
         Header::Yes => true,
         Header::No => false,
@@ -180,11 +178,7 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
         let start = scanner.next(&sample, 0).filter(|_| header).map_or(0, |record| record.end);
         look_at(&sample[start..], &dialect, &mut seen);
     }
-    let usable = header && names.iter().all(|name| !name.is_empty());
-    let names = names.into_iter().enumerate().map(|(at, name)| match name.is_empty() || !header {
-        true => format!("column{}", at + 1),
-        false => name,
-    });
+    let names = names.iter().enumerate().map(|(at, name)| name_at(at, if header { name } else { "" }));
     let names = folded(names.collect());
     let columns = names.into_iter().zip(&seen).map(|(name, seen)| seen.column(name)).collect();
     let options = CopyOptions {
@@ -193,7 +187,7 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
         header: if header { Header::Yes } else { Header::No },
         ..options.clone()
     };
-    Ok(Inferred { columns, options, by_position: header && !usable })
+    Ok(Inferred { columns, options })
 }
 
 /// Takes in the values of whole records; records of another length are left to the load.
@@ -269,7 +263,7 @@ fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> 
     let found: Vec<Seen> = order.iter().map(|name| seen[name].clone()).collect();
     let columns = folded(order).into_iter().zip(found).map(|(name, seen)| seen.column(name)).collect();
     let options = CopyOptions { format: Some(Format::JsonLines), ..options.clone() };
-    Ok(Inferred { columns, options, by_position: false })
+    Ok(Inferred { columns, options })
 }
 
 /// The table that would hold rows of a schema; errors name `source`.
@@ -292,7 +286,7 @@ fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inf
         Ok(InferredColumn { name: column, data_type, nullable: field.is_nullable() })
     };
     let columns = schema.fields().iter().zip(names).map(column).collect::<Result<Vec<InferredColumn>>>()?;
-    Ok(Inferred { columns, options: options.clone(), by_position: false })
+    Ok(Inferred { columns, options: options.clone() })
 }
 
 /// Names in lower case, if they stay distinct.
@@ -449,6 +443,7 @@ mod tests {
         assert_eq!(found("x,1\ny,2\n"), ("column1 column2".into(), Some(','), Header::No));
         assert_eq!(found("A,a\n1,2\n"), ("A a".into(), Some(','), Header::Yes), "names that differ by case keep it");
         assert_eq!(found("only\n5\n"), ("only".into(), Some(','), Header::Yes));
+        assert_eq!(found("\n\r\na;b\n1;2\n"), ("a b".into(), Some(';'), Header::Yes));
         let tsv = inferred_with(&[("f.tsv", b"a\tb,c\n1\t2\n")], &CopyOptions::default()).unwrap();
         assert_eq!(tsv.columns.len(), 2);
     }
@@ -460,10 +455,7 @@ mod tests {
         assert!(create.starts_with("CREATE TABLE t (") && create.contains("\"order\" BIGINT"), "{create}");
         assert!(create.contains("column3 TEXT"), "{create}");
         let copy = inferred.copy_from("t", &Source::Files("it's.csv".into()));
-        assert_eq!(
-            copy,
-            "COPY \"t\" (\"order\", \"when\", \"column3\") FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';')"
-        );
+        assert_eq!(copy, "COPY \"t\" FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';')");
         let plain = inferred_with(&[("f.json", b"{\"a\": 1}\n")], &CopyOptions::default()).unwrap();
         assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson)");
     }
