@@ -11,7 +11,7 @@
 
 use crate::quoting::{identifier, literal, user_table};
 use crate::shell::{Answer, Connection, HowArgs};
-use crate::{Cli, say, say_error};
+use crate::{Cli, note, say, say_error};
 use alluvia_query::copy::{CopyOptions, Format, Inferred, Source, Streams, infer, infer_stream, pipe_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
@@ -248,7 +248,7 @@ impl Load {
                     format!("table '{}' exists; --{name} is for new tables", self.table),
                 ));
             }
-            eprintln!("NOTICE: table '{}' exists: --{name} is not applied", self.table);
+            note(format_args!("NOTICE: table '{}' exists: --{name} is not applied", self.table));
         }
         Ok(())
     }
@@ -259,9 +259,9 @@ impl Load {
         merged.map(drop).map_err(|error| {
             if error.kind() == ErrorKind::Cancelled {
                 // At once: closing a directory waits for the merge that is under way.
-                eprintln!(
+                note(format_args!(
                     "NOTICE: the rows are loaded; merging is not waited for, and goes on in the background while the database is open"
-                );
+                ));
             }
             error.at("merging")
         })
