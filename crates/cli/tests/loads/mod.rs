@@ -90,6 +90,40 @@ fn columns_without_a_name_do_not_make_others_go_by_their_place() {
     assert_eq!(csv(&dir, "SHOW TABLES").lines().count(), 2, "a line of heads and one table");
 }
 
+#[test]
+fn what_a_file_is_and_its_name_does_not_say_is_told_before_a_table_is_made() {
+    let (scratch, dir) = scratch();
+    let write = |name: &str, bytes: &[u8]| {
+        let file = scratch.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file.display().to_string()
+    };
+    let answer = |format: &str| run(&["sql", &dir, "--format", format, "-c", "SELECT 1 AS a"], "").stdout;
+    csv(&dir, "CREATE TABLE t (a BIGINT)");
+    let jq = "hint:  write one object a line, for example with jq -c '.[]'";
+    for (file, words, hint) in [
+        (write("array.json", b"[{\"a\":1}]\n"), "a JSON array", jq),
+        (write("lines.json", b"[\n{\"a\":1},\n{\"a\":2}\n]\n"), "a JSON array", jq),
+        (write("parquet.csv", &answer("parquet")), "parquet.csv is Parquet,", "hint:  say FORMAT parquet"),
+        (write("parquet.json", &answer("parquet")), "parquet.json is Parquet,", "hint:  say FORMAT parquet"),
+        (write("arrow.csv", &answer("arrow")), "arrow.csv is Arrow,", "hint:  say FORMAT arrow"),
+    ] {
+        let copy = format!("COPY t FROM '{file}'");
+        for args in [["load", &dir, "none", &file], ["load", &dir, "t", &file], ["sql", &dir, "-c", &copy]] {
+            let refused = run(&args, "");
+            let (code, told) = (refused.status.code(), stderr(&refused));
+            assert_eq!(code, Some(1), "{args:?}");
+            assert!(told.contains(words) && told.contains(hint), "{args:?}: {told}");
+            assert!(refused.stdout.is_empty(), "{args:?}: no table is shown, made and dropped");
+        }
+    }
+    for input in ["[{\"a\":1}]", "[\n{\"a\":1}\n]\n"] {
+        let refused = run(&["load", &dir, "none", "-"], input);
+        assert_eq!(refused.status.code(), Some(1), "{input}");
+        assert!(stderr(&refused).contains("standard input holds a JSON array"), "{}", stderr(&refused));
+    }
+}
+
 /// A pipe of this name.
 fn pipe(folder: &Path, name: &str) -> PathBuf {
     let pipe = folder.join(name);

@@ -13,6 +13,7 @@ use crate::copy::body::Bound;
 use crate::copy::columnar::{arrow_stream, parquet_schema};
 use crate::copy::csv_in::{empty_lines, field_texts, name_at};
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
+use crate::copy::json_in::ARRAY_HINT;
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
 use crate::copy::peeked::Sampled;
@@ -242,6 +243,10 @@ fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> 
     let mut seen: HashMap<String, Seen> = HashMap::new();
     for file in files {
         let sample = sample_of(file, options, Cut::Lines)?;
+        if sample.trim_ascii_start().starts_with(b"[") {
+            let message = format!("{} holds a JSON array, which cannot be loaded", file.name());
+            return Err(Error::new(ErrorKind::NotSupported, message).with_hint(ARRAY_HINT));
+        }
         for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             let mut members = Members::new(line);
             // Lines that are no objects are left to the load, which says where they are.

@@ -137,7 +137,8 @@ fn infer_peeked(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Inferred>
     infer_from(std::slice::from_ref(sample), format, &options)
 }
 
-/// The format that a stream begins like. Lines of JSON begin with a line that is an object, if no option says that they are of CSV.
+/// The format that a stream begins like. Lines of JSON begin with a line that is an object, if no option says that they are of CSV; what
+/// begins with an array of objects is taken for them, and refused as such.
 fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
     const START_BYTES: u64 = 64 << 10;
     let name = sample.name();
@@ -149,13 +150,14 @@ fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let is_cut = line.len() == text.len() && start.len() as u64 == START_BYTES;
     let is_object = line.starts_with(b"{") && (is_cut || line.trim_ascii_end().ends_with(b"}"));
+    let is_array = line.trim_ascii_end() == b"[" || line.starts_with(b"[{");
     let of_csv = options.delimiter.or(options.quote).or(options.escape).is_some()
         || options.header != Header::Auto
         || options.null.is_some();
     Ok(match start.as_slice() {
         [b'P', b'A', b'R', b'1', ..] => Format::Parquet,
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Format::Arrow,
-        _ if is_object && !of_csv => Format::JsonLines,
+        _ if (is_object || is_array) && !of_csv => Format::JsonLines,
         _ => Format::Csv,
     })
 }
