@@ -374,7 +374,7 @@ struct Looked {
 
 /// Looks at the first files, or at the beginning of what gives its bytes once: standard input, or a pipe with a name.
 async fn look_at(source: Source, options: CopyOptions) -> Result<Looked> {
-    let look = move || {
+    let look = move || -> Result<Looked> {
         let pipe = pipe_of(&source);
         let (input, options): (Box<dyn Read + Send>, CopyOptions) = match &pipe {
             None if source != Source::Stdin => {
