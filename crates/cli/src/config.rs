@@ -5,7 +5,7 @@
 //! - One table names the settings; an unknown name in the file is an error, one in the environment a warning.
 //! - Where each value came from is known, and `alluvia config` prints it, also of values that are refused. No value is a secret: passwords are in files.
 
-use crate::{say, settings};
+use crate::{note, say, settings};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use clap::Args;
 use std::fmt;
@@ -188,7 +188,7 @@ impl Config {
         };
         let variables = std::env::vars().filter(|(name, _)| name.starts_with("ALLUVIA_"));
         let (config, warnings) = Config::from_sources(text, variables, args)?;
-        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
         Ok(config)
     }
 

@@ -5,13 +5,14 @@
 //! - All files of a load are one COPY: one batch, or with `--batch-rows` one numbered sequence of batches.
 //! - Run again, a load is the same COPY, whether the table was there or this created it: else what was loaded in batches would
 //!   not be known again, and be loaded twice.
-//! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it.
+//! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it. A pipe with a name is opened once, and
+//!   loaded in the same way.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
 use crate::quoting::{identifier, literal, user_table};
 use crate::shell::{Answer, Connection, HowArgs};
-use crate::{Cli, say, say_error};
-use alluvia_query::copy::{CopyOptions, Inferred, Source, Streams, infer, infer_stream};
+use crate::{Cli, note, say, say_error};
+use alluvia_query::copy::{CopyOptions, Format, Inferred, Source, Streams, infer, infer_stream, pipe_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
@@ -19,7 +20,8 @@ use arrow::datatypes::DataType;
 use clap::{Args, CommandFactory};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -101,7 +103,7 @@ pub async fn run(mut args: LoadArgs) -> Result<ExitCode> {
     let options = args.options()?;
     let with = args.with();
     let connection = args.how.open(place).await?;
-    let load = Load { connection, table, source, with, is_merged: args.merge };
+    let mut load = Load { connection, table, source, with, is_merged: args.merge };
     let loaded = load.run(options).await;
     load.connection.close().await;
     loaded.map(|()| ExitCode::SUCCESS)
@@ -195,14 +197,19 @@ struct Load {
 }
 
 impl Load {
-    async fn run(&self, options: CopyOptions) -> Result<()> {
+    async fn run(&mut self, options: CopyOptions) -> Result<()> {
         let columns = self.columns().await?;
         if !columns.is_empty() {
             self.new_tables_only(&options)?;
         }
-        let (found, streams) = look_at(&self.source, &options).await?;
+        let Looked { found, source, options, streams, pipe } = look_at(self.source.clone(), options).await?;
+        let told = |error: Error| match &pipe {
+            Some(pipe) => error.at(pipe.display()),
+            None => error,
+        };
+        self.source = source;
         let copy = match columns.as_slice() {
-            [] => self.create(&found?).await?,
+            [] => self.create(&found.map_err(told)?).await?,
             columns => self.existing(columns, options, found.ok()),
         };
         let start = Instant::now();
@@ -214,7 +221,7 @@ impl Load {
                 {
                     say_error(&stays.at(format!("dropping table '{}' again", self.table)));
                 }
-                return Err(error);
+                return Err(told(error));
             }
         };
         let rows = self.connection.copied().rows();
@@ -241,7 +248,7 @@ impl Load {
                     format!("table '{}' exists; --{name} is for new tables", self.table),
                 ));
             }
-            eprintln!("NOTICE: table '{}' exists: --{name} is not applied", self.table);
+            note(format_args!("NOTICE: table '{}' exists: --{name} is not applied", self.table));
         }
         Ok(())
     }
@@ -252,9 +259,9 @@ impl Load {
         merged.map(drop).map_err(|error| {
             if error.kind() == ErrorKind::Cancelled {
                 // At once: closing a directory waits for the merge that is under way.
-                eprintln!(
+                note(format_args!(
                     "NOTICE: the rows are loaded; merging is not waited for, and goes on in the background while the database is open"
-                );
+                ));
             }
             error.at("merging")
         })
@@ -355,15 +362,35 @@ impl Load {
     }
 }
 
-/// Looks at the first files, or at the beginning of standard input. Gives what was found, and what the COPY reads then.
-async fn look_at(source: &Source, options: &CopyOptions) -> Result<(Result<Inferred>, Streams)> {
-    let (source, options) = (source.clone(), options.clone());
-    let look = move || match source {
-        Source::Stdin => {
-            let (found, input) = infer_stream(Box::new(std::io::stdin()), &options);
-            (found, Streams { stdin: Some(input), ..Streams::default() })
-        }
-        source => (infer(&source, &options), Streams::default()),
+/// What was found of a source, and how the COPY reads it then.
+struct Looked {
+    found: Result<Inferred>,
+    source: Source,
+    options: CopyOptions,
+    streams: Streams,
+    /// The path of what is read as standard input, where it has one.
+    pipe: Option<PathBuf>,
+}
+
+/// Looks at the first files, or at the beginning of what gives its bytes once: standard input, or a pipe with a name.
+async fn look_at(source: Source, options: CopyOptions) -> Result<Looked> {
+    let look = move || -> Result<Looked> {
+        let pipe = pipe_of(&source);
+        let (input, options): (Box<dyn Read + Send>, CopyOptions) = match &pipe {
+            None if source != Source::Stdin => {
+                let found = infer(&source, &options);
+                return Ok(Looked { found, source, options, streams: Streams::default(), pipe });
+            }
+            None => (Box::new(std::io::stdin()), options),
+            Some(path) => {
+                let file = File::open(path).map_err(|error| Error::io(path, "opening", &error))?;
+                let format = options.format.or_else(|| Format::from_file_name(&path.to_string_lossy()));
+                (Box::new(file), CopyOptions { format, ..options })
+            }
+        };
+        let (found, input) = infer_stream(input, &options);
+        let streams = Streams { stdin: Some(input), ..Streams::default() };
+        Ok(Looked { found, source: Source::Stdin, options, streams, pipe })
     };
-    tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(format!("inferring: {error}")))
+    tokio::task::spawn_blocking(look).await.map_err(|error| Error::internal(format!("inferring: {error}")))?
 }

@@ -1,7 +1,10 @@
 //! `alluvia`: the command line.
 //!
 //! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage;
-//! 130 Ctrl-C ended the demo.
+//! 130 Ctrl-C ended the demo; 141 whoever read standard output has gone, which is not told of: so ends a process that the system stops
+//! for it, as psql.
+//!
+//! Invariant: standard streams whose readers have gone make no panic: what is said goes through [`say`], [`note`] and [`Out`].
 #![allow(clippy::disallowed_methods)] // at this edge the machine's files and clocks are meant
 
 mod cancel;
@@ -22,9 +25,11 @@ use alluvia_node::{Database, DatabaseOptions, parse_bytes, raise_open_files_max}
 use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, Parser, Subcommand};
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, Stdout, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
@@ -101,19 +106,26 @@ impl OpenArgs {
     }
 }
 
+/// The exit code when standard output has no reader any more: 128 and the number of SIGPIPE, as shells have it.
+const BROKEN_PIPE: u8 = 141;
+
+/// Whether writing to standard output has found that its reader has gone.
+static OUT_IS_BROKEN: AtomicBool = AtomicBool::new(false);
+
 /// How long work that nobody waits for may go on once all is done, to remove its files.
 const STOPPED_WORK: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     raise_open_files_max();
-    if !matches!(cli.command, Command::Serve(_)) {
+    let is_server = matches!(cli.command, Command::Serve(_));
+    if !is_server {
         observe(None);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the machine refuses threads: {error}");
+            note(format_args!("error: the machine refuses threads: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -134,6 +146,8 @@ fn main() -> ExitCode {
     runtime.shutdown_timeout(STOPPED_WORK);
     match result {
         Ok(code) => code,
+        // A server never ends without a word.
+        Err(_) if OUT_IS_BROKEN.load(Ordering::Relaxed) && !is_server => ExitCode::from(BROKEN_PIPE),
         Err(error) => {
             say_error(&error);
             ExitCode::FAILURE
@@ -152,16 +166,47 @@ fn observe(spans: Option<Spans>) {
 
 /// How every error is shown.
 pub fn say_error(error: &Error) {
-    eprintln!("error: {}", error.message());
+    note(format_args!("error: {}", error.message()));
     if let Some(hint) = error.hint() {
-        eprintln!("hint:  {hint}");
+        note(format_args!("hint:  {hint}"));
     }
+}
+
+/// Says a line on standard error. Nobody may read it, which changes nothing.
+pub fn note(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Writes an answer. Standard output may be closed by its reader, which is an error and no panic.
 pub fn say(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = Out::of_process();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Error::new(ErrorKind::Io, format!("writing to standard output failed: {error}")))
+}
+
+/// Standard output; that its reader has gone is remembered for the exit code.
+pub struct Out(Stdout);
+
+impl Out {
+    pub fn of_process() -> Out {
+        Out(io::stdout())
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.0.write(buffer).map_err(remembered)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(remembered)
+    }
+}
+
+fn remembered(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        OUT_IS_BROKEN.store(true, Ordering::Relaxed);
+    }
+    error
 }

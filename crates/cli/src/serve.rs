@@ -9,8 +9,8 @@
 
 use crate::config::{Config, ConfigArgs};
 use crate::notify::{READY, STOPPING, notify};
-use crate::say;
 use crate::settings::{self, Protocols, Stated, address_of, collide, read, tls_files};
+use crate::{note, say};
 use alluvia_access::{Access, Passwords, Tls, Verifier, random_password};
 use alluvia_node::Database;
 use alluvia_server_flight as flight;
@@ -58,7 +58,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     let options = settings::database_options(&config)?;
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
         // It may be mounted later.
-        eprintln!("warning: copy_roots: {} is no directory now", root.display());
+        note(format_args!("warning: copy_roots: {} is no directory now", root.display()));
     }
     let db = Arc::new(Database::open_with(&args.dir, options)?);
     db.engine().log_slower_than(config.duration("log_slower_than")?);
@@ -196,12 +196,12 @@ fn reload_on_hangup(config: &Config, tls: Option<Tls>) -> Result<()> {
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             let Some((tls, (certificate, key))) = &files else {
-                eprintln!("there is no TLS certificate to read again");
+                note("there is no TLS certificate to read again");
                 continue;
             };
             let replaced = read(certificate).and_then(|chain| tls.replace(&chain, &read(key)?));
             match replaced {
-                Ok(()) => eprintln!("the TLS certificate was read again"),
+                Ok(()) => note("the TLS certificate was read again"),
                 Err(error) => crate::say_error(&error),
             }
         }

@@ -327,14 +327,44 @@ fn a_closed_standard_output_is_no_panic() {
         let mut child = command(&["sql", &dir, "--format", format, "-c", many]).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        assert!(!stderr(&output).contains("panicked"), "{format}: {}", stderr(&output));
-        assert_eq!(output.status.code(), Some(1), "{format}: {}", stderr(&output));
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(141), ""), "{format}");
     }
-    for args in [vec!["check", &dir], vec!["sql", &dir, "-c", "\\?\n\\timing\nSHOW ALL"]] {
+    let copy = format!("COPY ({many}) TO STDOUT");
+    for args in [
+        vec!["check", &dir],
+        vec!["sql", &dir, "-c", "\\?\n\\timing\nSHOW ALL"],
+        vec!["sql", &dir, "-c", &copy],
+        vec!["demo", "--seconds", "1"],
+    ] {
         let mut child = command(&args).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        assert!(!stderr(&output).contains("panicked"), "{args:?}: {}", stderr(&output));
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(141), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn a_closed_standard_error_changes_nothing() {
+    let (scratch, dir) = scratch();
+    let file = scratch.path().join("rows.csv");
+    fs::write(&file, "a\n1\n2\n").unwrap();
+    let file = file.display().to_string();
+    good(&["load", &dir, "t", &file, "--batch-rows", "1"], "");
+    for (args, code, said) in [
+        (vec!["sql", &dir, "--format", "csv", "--timing", "-c", "SELECT 1 AS n", "-c", "SELECT nope"], 1, "n\n1\n"),
+        (
+            vec!["sql", &dir, "--format", "csv", "-c", "CREATE TABLE IF NOT EXISTS t (a INT); SELECT 1 AS n"],
+            0,
+            "n\n1\n",
+        ),
+        (vec!["load", &dir, "t", &file, "--batch-rows", "1", "--curve", "z"], 0, "COPY 0"),
+        (vec!["sql", &dir, "-c", "SELECT 1", "--memory-limit", "much"], 1, ""),
+    ] {
+        let mut child = command(&args).spawn().unwrap();
+        drop(child.stderr.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stdout(&output));
+        assert!(stdout(&output).contains(said), "{args:?}: {}", stdout(&output));
     }
 }
 

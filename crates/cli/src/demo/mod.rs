@@ -11,6 +11,7 @@ mod retail;
 mod screen;
 mod stream;
 
+use crate::{note, say};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
@@ -52,7 +53,7 @@ pub async fn run(args: DemoArgs) -> Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let scratch = tempfile::tempdir().map_err(|error| Error::io(std::env::temp_dir(), "making a folder in", &error))?;
     let dir = args.dir.clone().unwrap_or_else(|| scratch.path().join("demo"));
-    println!("Alluvia demo: data directory {}", dir.display());
+    say(&format!("Alluvia demo: data directory {}\n", dir.display()))?;
     let ended = show(&args, &dir, &mut interrupt).await;
     remove(scratch).await;
     Ok(ended?.unwrap_or(ExitCode::from(INTERRUPTED)))
@@ -67,7 +68,7 @@ async fn remove(scratch: TempDir) {
         }
         tokio::time::sleep(REMOVE_PAUSE).await;
     }
-    eprintln!("NOTICE: {} could not be removed", path.display());
+    note(format_args!("NOTICE: {} could not be removed", path.display()));
 }
 
 /// The demo in this directory; `None` if Ctrl-C ended it. The database is closed when it returns.
@@ -83,7 +84,10 @@ async fn show(args: &DemoArgs, dir: &Path, interrupt: &mut Signal) -> Result<Opt
         feed = fed => feed?,
         _ = interrupt.recv() => return Ok(None),
     };
-    println!("\n{};\n\nThe question, asked again and again while rows stream in:\n  {}\n", feed.create, feed.question);
+    say(&format!(
+        "\n{};\n\nThe question, asked again and again while rows stream in:\n  {}\n\n",
+        feed.create, feed.question
+    ))?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let ingested = Arc::new(AtomicU64::new(0));
@@ -131,14 +135,14 @@ async fn summary(
     let session = db.session();
     session.sql("CALL alluvia.merge()").await?;
     let count = stream::single(&session, &format!("SELECT count(*) FROM {}", feed.table)).await?;
-    println!("\nSummary");
-    println!(
-        "  ingested  {ingested} rows in {:.1} s: {:.0} rows/s, every batch durable when acknowledged",
+    say("\nSummary\n")?;
+    say(&format!(
+        "  ingested  {ingested} rows in {:.1} s: {:.0} rows/s, every batch durable when acknowledged\n",
         took.as_secs_f64(),
         ingested as f64 / took.as_secs_f64()
-    );
+    ))?;
     for answer in answered {
-        println!("  {answer}");
+        say(&format!("  {answer}\n"))?;
     }
     let mut answers = Vec::new();
     for freshness in FRESHNESS {
@@ -146,14 +150,18 @@ async fn summary(
         session.sql(&format!("SET freshness = '{freshness}'")).await?;
         answers.push(stream::answer(&session, &feed.question).await?);
     }
-    println!("\n{}", answers[0]);
+    say(&format!("\n{}\n", answers[0]))?;
     if count != ingested.to_string() || answers.iter().any(|answer| *answer != answers[0]) {
-        println!(
-            "\nDEFECT: {ingested} rows went in, {count} are counted; the answers at each freshness should agree once all is merged:"
-        );
-        answers.iter().for_each(|answer| println!("{answer}"));
+        say(&format!(
+            "\nDEFECT: {ingested} rows went in, {count} are counted; the answers at each freshness should agree once all is merged:\n"
+        ))?;
+        for answer in &answers {
+            say(&format!("{answer}\n"))?;
+        }
         return Ok(ExitCode::FAILURE);
     }
-    println!("All {count} rows are there, and the answer is the same at every freshness now that all is merged.");
+    say(&format!(
+        "All {count} rows are there, and the answer is the same at every freshness now that all is merged.\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! Where the demo's rows come from, and how they go in.
 
 use super::retail;
+use crate::say;
 use crate::shell::drawn;
 use alluvia_node::Database;
 use alluvia_query::Session;
@@ -54,7 +55,7 @@ impl Feed {
         let create = |table: &str| format!("{}{with}", inferred.create_table(table));
         session.sql(&create("file")).await?;
         let tag = session.sql(&inferred.copy_from("file", &source)).await?.tag;
-        println!("{path}: {tag} (one atomic batch)");
+        say(&format!("{path}: {tag} (one atomic batch)\n"))?;
         let batches = session.sql(&format!("SELECT * FROM file LIMIT {FILE_ROWS_MAX}")).await?.collect().await?;
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::InvalidValue, format!("{path} has no rows to stream")));

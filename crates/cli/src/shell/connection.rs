@@ -8,8 +8,8 @@
 
 use super::copying::{self, Watched};
 use super::statement::{Answer, Refining, Statement};
-use crate::OpenArgs;
 use crate::target::{ServerArgs, is_url};
+use crate::{OpenArgs, Out, note};
 use alluvia_client::Target;
 use alluvia_node::Database;
 use alluvia_query::copy::Streams;
@@ -150,10 +150,10 @@ impl Remote {
     /// Says what differs of a statement that is about to run.
     fn tell(&self, statement: &Statement) {
         if statement.is_copy() && !self.has_told_of_files.swap(true, Ordering::Relaxed) {
-            eprintln!(
+            note(format_args!(
                 "NOTICE: files that COPY names are those of the server at {}; \\copy names this machine's",
                 self.place
-            );
+            ));
         }
         // What a statement does beside its rows may be to set something, or to take back what was set.
         if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert) {
@@ -202,7 +202,8 @@ impl Connection {
 
     /// Runs a statement; returns when its rows begin to come.
     pub async fn execute(&self, statement: Statement) -> Result<Answer> {
-        self.execute_with(statement, Streams::of_process()).await
+        let streams = Streams { stdout: Some(Box::new(Out::of_process())), ..Streams::of_process() };
+        self.execute_with(statement, streams).await
     }
 
     /// The same, with what `STDIN` and `STDOUT` are to it.

@@ -24,7 +24,7 @@ pub use connection::{Connection, HowArgs};
 pub use output::{drawn, print};
 pub use statement::Answer;
 
-use crate::{say, say_error};
+use crate::{note, say, say_error};
 use alluvia_query::Command;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
@@ -251,7 +251,7 @@ impl Shell {
             connection.cancellable(work).await?;
         }
         if self.timing {
-            eprintln!("Time: {:.3} ms", start.elapsed().as_secs_f64() * 1e3);
+            note(format_args!("Time: {:.3} ms", start.elapsed().as_secs_f64() * 1e3));
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Shell {
 
     /// Runs what is typed, until it is enough.
     async fn interactive(&mut self) -> Result<()> {
-        println!("Alluvia {}. Statements end with ';'. \\? for help, \\q to leave.", env!("CARGO_PKG_VERSION"));
+        say(&format!("Alluvia {}. Statements end with ';'. \\? for help, \\q to leave.\n", env!("CARGO_PKG_VERSION")))?;
         let names = Names::new(self.connection.another().await.ok());
         names.refresh().await;
         let mut editor = editor(&names);
@@ -306,7 +306,7 @@ impl Shell {
                     Err(error) => {
                         say_error(&error);
                         if let Some(notice) = self.connection.recover().await {
-                            eprintln!("NOTICE: {notice}");
+                            note(format_args!("NOTICE: {notice}"));
                         }
                     }
                 },

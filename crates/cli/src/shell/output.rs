@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::statement::{Answer, Rows};
-use crate::say;
+use crate::{Out, note, say};
 use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatchOptions, StringArray};
@@ -12,7 +12,7 @@ use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
-use std::io::{BufWriter, Stdout};
+use std::io::BufWriter;
 use std::sync::Arc;
 
 /// Rows that a table shows; more are counted.
@@ -58,7 +58,7 @@ pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
         },
     }
     for notice in answer.notices() {
-        eprintln!("NOTICE: {notice}");
+        note(format_args!("NOTICE: {notice}"));
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
     (0..column.len()).map(|row| text(row).map_err(unshown)).collect()
 }
 
-fn writer(format: Format, schema: SchemaRef) -> Result<ResultWriter<BufWriter<Stdout>>> {
+fn writer(format: Format, schema: SchemaRef) -> Result<ResultWriter<BufWriter<Out>>> {
     let form = match format {
         Format::Csv => OutputFormat::Csv,
         Format::Json => OutputFormat::JsonLines,
@@ -129,7 +129,7 @@ fn writer(format: Format, schema: SchemaRef) -> Result<ResultWriter<BufWriter<St
         Format::Parquet => OutputFormat::Parquet,
         Format::Table => unreachable!("tables are printed"),
     };
-    ResultWriter::new(form, schema, &CopyOptions::default(), BufWriter::new(std::io::stdout()))
+    ResultWriter::new(form, schema, &CopyOptions::default(), BufWriter::new(Out::of_process()))
 }
 
 /// A plan is wider than any terminal: its lines are printed as they are, without a frame.

@@ -9,11 +9,12 @@ use super::Format;
 use super::connection::{Connection, Watch};
 use super::output::{TABLE_ROWS_MAX, print, print_batches, table, texts};
 use super::statement::{Refining, Statement};
-use alluvia_query::Refinement;
+use alluvia_query::{Bounds, Refinement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use arrow::error::ArrowError;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -47,7 +48,7 @@ pub async fn run(connection: &Connection, statement: Statement, format: Format) 
                     print_batches(rows.schema(), &[rows], format)?;
                 }
             }
-            Err(Error::new(ErrorKind::Cancelled, stopped(&best)))
+            Err(Error::new(ErrorKind::Cancelled, stopped(&best)?))
         }
     }
 }
@@ -111,17 +112,19 @@ fn frame(refinement: &Refinement) -> Result<String> {
         0 => String::new(),
         more => format!("... {more} more rows\n"),
     };
-    Ok(format!("{drawn}\n{more}{}\n", summary(refinement)))
+    Ok(format!("{drawn}\n{more}{}\n", summary(refinement)?))
 }
 
 /// `look 2 of 6: at most 1.3 % off at confidence 0.95, version 12`
-fn summary(refinement: &Refinement) -> String {
+fn summary(refinement: &Refinement) -> Result<String> {
     let version = refinement.version.map_or_else(String::new, |version| format!(", version {version}"));
     if refinement.is_exact() {
-        return format!("exact{version}");
+        return Ok(format!("exact{version}"));
     }
     let error = match refinement.error {
         error if error.is_finite() => format!("at most {} % off", rounded(100.0 * error)),
+        // An interval that holds 0 bounds the value, and not the share that it is off.
+        _ if is_bounded(refinement)? => "some intervals hold 0".to_owned(),
         _ => "some values are not known yet".to_owned(),
     };
     let unseen = match refinement.groups_unseen {
@@ -129,35 +132,52 @@ fn summary(refinement: &Refinement) -> String {
         groups => format!(", may lack {groups} groups"),
     };
     let Refinement { look, looks, confidence, .. } = refinement;
-    format!("look {look} of {looks}: {error} at confidence {confidence}{unseen}{version}")
+    Ok(format!("look {look} of {looks}: {error} at confidence {confidence}{unseen}{version}"))
 }
 
-fn stopped(best: &Refinement) -> String {
-    let read = rounded(100.0 * best.fraction);
-    format!(
-        "stopped when {read} % of the rows were read: what is printed is an estimate with its bounds ({})",
-        summary(best)
-    )
+fn stopped(best: &Refinement) -> Result<String> {
+    let (read, summary) = (rounded(100.0 * best.fraction), summary(best)?);
+    Ok(format!(
+        "stopped when {read} % of the rows were read: what is printed is an estimate with its bounds ({summary})"
+    ))
+}
+
+/// Whether every value is known to within something.
+fn is_bounded(refinement: &Refinement) -> Result<bool> {
+    for (column, bounds) in refinement.rows.columns().iter().zip(&refinement.bounds) {
+        if let Some(bounds) = bounds
+            && errors(column, bounds)?.iter().any(|off| !off.is_finite())
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// How much each value may be off at most; infinity where nothing is known.
+fn errors(column: &ArrayRef, bounds: &Bounds) -> Result<Vec<f64>> {
+    let number = |array: &ArrayRef| cast(array, &DataType::Float64).map_err(unshown);
+    let (value, lower, upper) = (number(column)?, number(&bounds.lower)?, number(&bounds.upper)?);
+    let at = |array: &ArrayRef, row: usize| array.is_valid(row).then(|| array.as_primitive::<Float64Type>().value(row));
+    let off = |row: usize| match (at(&value, row), at(&lower, row), at(&upper, row)) {
+        (Some(value), Some(lower), Some(upper)) => (value - lower).max(upper - value),
+        _ => f64::INFINITY,
+    };
+    Ok((0..value.len()).map(off).collect())
+}
+
+fn unshown(error: ArrowError) -> Error {
+    Error::internal(format!("an estimate cannot be shown: {error}"))
 }
 
 /// Values with what they may be off, as texts.
 fn with_errors(refinement: &Refinement, rows_max: usize) -> Result<RecordBatch> {
     let rows = refinement.rows.slice(0, refinement.rows.num_rows().min(rows_max));
-    let unshown = |error| Error::internal(format!("an estimate cannot be shown: {error}"));
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(rows.num_columns());
     for ((field, column), bounds) in rows.schema_ref().fields().iter().zip(rows.columns()).zip(&refinement.bounds) {
         let mut texts = texts(field.name(), column)?;
         if let Some(bounds) = bounds {
-            let number = |array: &ArrayRef| cast(array, &DataType::Float64).map_err(unshown);
-            let (value, lower, upper) = (number(column)?, number(&bounds.lower)?, number(&bounds.upper)?);
-            let at = |array: &ArrayRef, row: usize| {
-                array.is_valid(row).then(|| array.as_primitive::<Float64Type>().value(row))
-            };
-            for (row, text) in texts.iter_mut().enumerate() {
-                let off = match (at(&value, row), at(&lower, row), at(&upper, row)) {
-                    (Some(value), Some(lower), Some(upper)) => (value - lower).max(upper - value),
-                    _ => f64::INFINITY,
-                };
+            for (text, off) in texts.iter_mut().zip(errors(column, bounds)?) {
                 if off.is_nan() || off > 0.0 {
                     let off = if off.is_finite() { rounded(off) } else { "?".to_owned() };
                     *text = Some(format!("{} \u{b1} {off}", text.as_deref().unwrap_or("?")));
@@ -209,7 +229,7 @@ fn rounded(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvia_query::{Bounds, IntervalKind};
+    use alluvia_query::IntervalKind;
     use alluvia_types::Version;
     use arrow::array::{Float64Array, Int64Array};
 
@@ -252,7 +272,16 @@ mod tests {
         let drawn = frame(&estimate()).unwrap();
         let line = "look 2 of 6: some values are not known yet at confidence 0.95, may lack 3 groups, version 12";
         assert!(drawn.trim_end().ends_with(line), "{drawn}");
-        assert!(stopped(&estimate()).contains("12.5 % of the rows"));
+        assert!(stopped(&estimate()).unwrap().contains("12.5 % of the rows"));
+        // What is bounded is known, though no share of it bounds how much it is off.
+        let mut sum = estimate();
+        let bounds = |values: [f64; 2]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
+        let mean = bounds([1.5, 0.25]);
+        let columns = [sum.rows.columns()[..2].to_vec(), vec![mean]].concat();
+        sum.rows = RecordBatch::try_new(sum.rows.schema(), columns).unwrap();
+        sum.bounds[2] = Some(Bounds { lower: bounds([1.25, -1.0]), upper: bounds([1.5, 0.5]) });
+        assert_eq!(with_errors(&sum, 20).unwrap().column(2).as_string::<i32>().value(1), "0.25 \u{b1} 1.25");
+        assert!(summary(&sum).unwrap().starts_with("look 2 of 6: some intervals hold 0 at confidence 0.95"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! `alluvia load` in a directory: what is said about tables that exist, and what their names mean.
+//! `alluvia load` in a directory: what is said about tables that exist, what their names mean, and pipes with names.
 
 use super::{good, run, scratch, stderr};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::{JoinHandle, spawn};
 
 fn csv(dir: &str, sql: &str) -> String {
     good(&["sql", dir, "--format", "csv", "-c", sql], "")
@@ -65,4 +67,121 @@ fn names_of_tables_are_those_of_sql() {
         assert!(stderr(&refused).contains(words), "{name}: {}", stderr(&refused));
     }
     assert_eq!(csv(&dir, "SHOW TABLES").lines().count(), 3, "a line of heads and two tables");
+}
+
+#[test]
+fn columns_without_a_name_do_not_make_others_go_by_their_place() {
+    let (scratch, dir) = scratch();
+    let write = |name: &str, rows: &str| {
+        let file = scratch.path().join(name);
+        fs::write(&file, rows).unwrap();
+        file.display().to_string()
+    };
+    // As pandas writes its index.
+    let files = [write("p1.csv", "\n,a,b\n0,1,2\n"), write("p2.csv", ",b,a\n0,20,10\n")];
+    for _ in 1..=2 {
+        good(&["load", &dir, "indexed", &files[0], &files[1]], "");
+    }
+    let rows = csv(&dir, "SELECT column1, a, b, count(*) AS n FROM indexed GROUP BY column1, a, b ORDER BY a");
+    assert_eq!(rows, "column1,a,b,n\n0,1,2,2\n0,10,20,2\n");
+    let refused = run(&["load", &dir, "other", &files[0], &write("p4.csv", "5,6,7\n")], "");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("no column 5, which"), "{}", stderr(&refused));
+    assert_eq!(csv(&dir, "SHOW TABLES").lines().count(), 2, "a line of heads and one table");
+}
+
+#[test]
+fn what_a_file_is_and_its_name_does_not_say_is_told_before_a_table_is_made() {
+    let (scratch, dir) = scratch();
+    let write = |name: &str, bytes: &[u8]| {
+        let file = scratch.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file.display().to_string()
+    };
+    let answer = |format: &str| run(&["sql", &dir, "--format", format, "-c", "SELECT 1 AS a"], "").stdout;
+    csv(&dir, "CREATE TABLE t (a BIGINT)");
+    let jq = "hint:  write one object a line, for example with jq -c '.[]'";
+    for (file, words, hint) in [
+        (write("array.json", b"[{\"a\":1}]\n"), "a JSON array", jq),
+        (write("lines.json", b"[\n{\"a\":1},\n{\"a\":2}\n]\n"), "a JSON array", jq),
+        (write("parquet.csv", &answer("parquet")), "parquet.csv is Parquet,", "hint:  say FORMAT parquet"),
+        (write("parquet.json", &answer("parquet")), "parquet.json is Parquet,", "hint:  say FORMAT parquet"),
+        (write("arrow.csv", &answer("arrow")), "arrow.csv is Arrow,", "hint:  say FORMAT arrow"),
+    ] {
+        let copy = format!("COPY t FROM '{file}'");
+        for args in [["load", &dir, "none", &file], ["load", &dir, "t", &file], ["sql", &dir, "-c", &copy]] {
+            let refused = run(&args, "");
+            let (code, told) = (refused.status.code(), stderr(&refused));
+            assert_eq!(code, Some(1), "{args:?}");
+            assert!(told.contains(words) && told.contains(hint), "{args:?}: {told}");
+            assert!(refused.stdout.is_empty(), "{args:?}: no table is shown, made and dropped");
+        }
+    }
+    for input in ["[{\"a\":1}]", "[\n{\"a\":1}\n]\n"] {
+        let refused = run(&["load", &dir, "none", "-"], input);
+        assert_eq!(refused.status.code(), Some(1), "{input}");
+        assert!(stderr(&refused).contains("standard input holds a JSON array"), "{}", stderr(&refused));
+    }
+}
+
+/// A pipe of this name.
+fn pipe(folder: &Path, name: &str) -> PathBuf {
+    let pipe = folder.join(name);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    pipe
+}
+
+/// Writes into a pipe once somebody reads it, who may go before the end.
+fn feed(pipe: &Path, rows: &str) -> JoinHandle<()> {
+    let (pipe, rows) = (pipe.to_owned(), rows.to_owned());
+    spawn(move || drop(fs::write(pipe, rows)))
+}
+
+#[test]
+fn a_pipe_with_a_name_is_opened_once_and_loaded_whole() {
+    let (scratch, dir) = scratch();
+    let plain = pipe(scratch.path(), "63");
+    let path = plain.display().to_string();
+    // More than is looked at.
+    let rows: String = (1..=300_000).map(|row| format!("{row};text {row}\n")).collect();
+    assert!(rows.len() > 5 << 20);
+    for times in 1..=2 {
+        let fed = feed(&plain, &format!("a;b\n{rows}"));
+        let said = good(&["load", &dir, "t", &path], "");
+        fed.join().unwrap();
+        assert_eq!(said.contains("CREATE TABLE t"), times == 1, "{said}");
+        let sums = csv(&dir, "SELECT count(*) AS n, sum(a) AS total FROM t");
+        assert_eq!(sums, format!("n,total\n{},{}\n", times * 300_000, times * 45_000_150_000u64));
+    }
+    // The format is in its name, if it has one.
+    let named = pipe(scratch.path(), "rows.ndjson");
+    let fed = feed(&named, "\n{\"a\": 1}\n");
+    good(&["load", &dir, "lines", &named.display().to_string()], "");
+    fed.join().unwrap();
+    assert_eq!(csv(&dir, "SELECT a FROM lines"), "a\n1\n");
+    // COPY opens it once, and takes it as it is.
+    let fed = feed(&plain, "7;seven\n");
+    good(&["sql", &dir, "-c", &format!("COPY t FROM '{path}' (FORMAT csv, DELIMITER ';')")], "");
+    fed.join().unwrap();
+    assert_eq!(csv(&dir, "SELECT count(*) AS n FROM t"), "n\n600001\n");
+
+    let fed = feed(&plain, "a,b\n1,2\n3\n");
+    let refused = run(&["load", &dir, "none", &path], "");
+    fed.join().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains(&format!("{path}: standard input, line 3")), "{}", stderr(&refused));
+    // What would have to open it twice opens it never.
+    let copy = format!("COPY t FROM '{path}' (FORMAT");
+    let file = file(scratch.path(), "a,b\n1,2\n");
+    for (args, words) in [
+        (vec!["load", &dir, "none", &path, &file, "--format", "csv"], "which gives its bytes once"),
+        (vec!["sql", &dir, "-c", &format!("{copy} csv, BATCH_ROWS 5)")], "BATCH_ROWS is not supported from a pipe"),
+        (vec!["sql", &dir, "-c", &format!("{copy} parquet)")], "Parquet cannot be read from a pipe"),
+    ] {
+        let refused = run(&args, "");
+        assert_eq!(refused.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&refused).contains(words), "{args:?}: {}", stderr(&refused));
+    }
+    let tables = "SELECT count(*) AS n FROM alluvia.tables WHERE table_name = 'none'";
+    assert_eq!(csv(&dir, tables), "n\n0\n");
 }

@@ -5,7 +5,9 @@
 //!   cannot hold an empty text (writers that quote everything mean that).
 //! - A record has exactly as many fields as are expected; a line with nothing on it is passed over, unless one field is expected.
 //! - A header is taken only for what it is: with `HEADER auto`, a first record all of whose fields are names of columns. One that is
-//!   partly that, and whose other fields could be names, is refused.
+//!   partly that, and whose other fields could be names, is refused. Lines with nothing on them before it are passed over.
+//! - A field of a header that has no name is called by its place, as inference calls it ([`name_at`]): it is found by name as others are,
+//!   wherever the other columns are in the next file.
 //!
 //! One thread cuts the file into blocks of whole records; several parse them.
 
@@ -42,7 +44,13 @@ impl CsvInput {
     ) -> Result<()> {
         let mut blocks = Blocks::new(text, name, self.dialect.cut(), BLOCK_BYTES);
         let Some(mut first) = blocks.next()? else { return Ok(()) };
-        check_line_ends(&first.bytes, self.dialect.cut(), name)?;
+        // Where an empty line is no row, and cannot be the header, the file begins after it.
+        let begins_later = self.wanted.columns.len() != 1 || (self.header == Header::Yes && !self.wanted.listed);
+        while begins_later && empty_lines(&first.bytes) == first.bytes.len() {
+            let Some(next) = blocks.next()? else { return Ok(()) };
+            first = next;
+        }
+        check_line_ends(&first.bytes[empty_lines(&first.bytes)..], self.dialect.cut(), name)?;
         let columns = self.take_header(&mut first, name)?;
         let columns = &columns;
         let mut first = Some(first);
@@ -65,26 +73,32 @@ impl CsvInput {
             return Ok(self.wanted.columns.clone());
         }
         let mut scanner = self.dialect.scanner();
-        let Some(record) = scanner.next(&first.bytes, 0) else { return Ok(self.wanted.columns.clone()) };
-        let names: Vec<String> = (0..scanner.len())
-            .map(|at| String::from_utf8_lossy(scanner.field(&first.bytes, at).0).trim().to_owned())
-            .collect();
+        // In a file of one listed column the header itself may be empty.
+        let is_first = self.wanted.listed && self.wanted.columns.len() == 1;
+        let start = if is_first { 0 } else { empty_lines(&first.bytes) };
+        let Some(record) = scanner.next(&first.bytes, start) else { return Ok(self.wanted.columns.clone()) };
+        let texts = field_texts(&scanner, &first.bytes);
+        let names: Vec<String> = texts.iter().enumerate().map(|(at, text)| name_at(at, text)).collect();
         if self.header == Header::Auto {
             let all = Wanted::new(&self.table, &[])?;
             let known = all.names(&self.table);
-            let (named, others): (Vec<&String>, Vec<&String>) =
-                names.iter().partition(|name| known.find(name).is_some());
-            if let (Some(one), Some(other), true) = (named.first(), others.first(), others.iter().all(may_be_name)) {
-                let message = format!("{name}, line {}: {one} is a column, and {other} is none", first.line);
+            let (found, others): (Vec<usize>, Vec<usize>) =
+                (0..names.len()).partition(|at| known.find(&names[*at]).is_some());
+            // Fields with nothing in them are in rows, too: they make no header.
+            let named = found.iter().map(|at| &texts[*at]).find(|text| !text.is_empty());
+            let may_be_names = others.iter().all(|at| may_be_name(&texts[*at]));
+            if let (Some(one), Some(other), true) = (named, others.first(), may_be_names) {
+                let (line, other) = (first.line + line_ends(&first.bytes[..start]), &texts[*other]);
+                let message = format!("{name}, line {line}: {one} is a column, and {other} is none");
                 return Err(Error::new(ErrorKind::InvalidValue, message).with_hint(
                     "is this a header? then mend its names and say HEADER true; if it is a row, say HEADER false",
                 ));
             }
-            if !others.is_empty() {
+            if !others.is_empty() || named.is_none() {
                 return Ok(self.wanted.columns.clone());
             }
         }
-        check_header(&first.bytes[..record.content_end], self.dialect.cut(), name)?;
+        check_header(&first.bytes[start..record.content_end], self.dialect.cut(), name)?;
         let columns = if self.wanted.listed {
             self.wanted.columns.clone()
         } else {
@@ -97,8 +111,30 @@ impl CsvInput {
     }
 }
 
+/// The bytes of the lines with nothing on them that a file begins with.
+pub(crate) fn empty_lines(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        at += match &bytes[at..] {
+            [b'\n', ..] | [b'\r'] => 1,
+            [b'\r', b'\n', ..] => 2,
+            _ => return at,
+        };
+    }
+}
+
+/// The fields of the record that was scanned last, without the white space around them.
+pub(crate) fn field_texts(scanner: &Scanner, bytes: &[u8]) -> Vec<String> {
+    (0..scanner.len()).map(|at| String::from_utf8_lossy(scanner.field(bytes, at).0).trim().to_owned()).collect()
+}
+
+/// What a column is called whose field of a header is this text: one without a name, as the index that pandas writes, by its place.
+pub(crate) fn name_at(at: usize, text: &str) -> String {
+    if text.is_empty() { format!("column{}", at + 1) } else { text.to_owned() }
+}
+
 /// Whether a field looks like a column's name: a letter, and then letters, digits, and what joins them.
-fn may_be_name(field: &&String) -> bool {
+fn may_be_name(field: &str) -> bool {
     field.starts_with(|first: char| first.is_alphabetic() || first == '_')
         && field.chars().all(|each| each.is_alphanumeric() || matches!(each, '_' | '-' | '.' | ' '))
 }
@@ -219,8 +255,47 @@ mod tests {
         let listed =
             input("a INT, b TEXT", &["b", "a"], &CopyOptions { header: Header::Yes, ..CopyOptions::default() });
         assert_eq!(read(&listed, "whatever,it is\nx,1\n").unwrap().0, [["1", "x"]]);
+        assert_eq!(read(&listed, "\r\n\nwhatever,it is\nx,1\n").unwrap().0, [["1", "x"]]);
         let none = input("a TEXT, b TEXT", &[], &CopyOptions { header: Header::No, ..CopyOptions::default() });
         assert_eq!(read(&none, "a,b\n").unwrap().0, [["a", "b"]]);
+    }
+
+    #[test]
+    fn a_field_of_a_header_without_a_name_is_called_by_its_place() {
+        let auto = input("column1 INT, a TEXT, b TEXT", &[], &CopyOptions::default());
+        let yes = CopyOptions { header: Header::Yes, ..CopyOptions::default() };
+        for csv in [&auto, &input("column1 INT, a TEXT, b TEXT", &[], &yes)] {
+            assert_eq!(read(csv, ",b,A\n0,y,x\n").unwrap().0, [["0", "x", "y"]]);
+        }
+        let unknown = read(&input("column1 INT, a TEXT, b TEXT", &[], &yes), "b,\ny\n").unwrap_err();
+        assert!(unknown.message().contains("no column column2, which f.csv names"), "{unknown}");
+        // Rows may have nothing in fields, or in all of them.
+        let texts = input("column1 TEXT, column2 TEXT", &[], &CopyOptions::default());
+        assert_eq!(read(&texts, ",\n,x\n").unwrap().0, [["NULL", "NULL"], ["NULL", "x"]]);
+        assert_eq!(read(&texts, ",x\n").unwrap().0, [["NULL", "x"]]);
+        let texts = input("a TEXT, b TEXT", &[], &CopyOptions::default());
+        assert_eq!(read(&texts, ",a\n").unwrap().0, [["NULL", "a"]]);
+    }
+
+    #[test]
+    fn empty_lines_before_a_header_are_passed_over_and_counted() {
+        let yes = CopyOptions { header: Header::Yes, ..skip() };
+        for options in [skip(), yes.clone()] {
+            let csv = input("a INT, b TEXT", &[], &options);
+            let (rows, rejects) = read(&csv, "\n\r\nb,a\nx,1\ny,z\n").unwrap();
+            assert_eq!((rows, rejects[0].place), (vec![vec!["1".to_owned(), "x".to_owned()]], Place::Line(5)));
+            // More of them than a block holds.
+            assert_eq!(read(&csv, &("\n".repeat(BLOCK_BYTES + 5) + "b,a\nx,1\n")).unwrap().0, [["1", "x"]]);
+            assert_eq!(read(&csv, "\n\n").unwrap().0.len(), 0);
+            assert_eq!(read(&input("a TEXT", &[], &options), "\na\nx\n").unwrap().0, [["x"]]);
+        }
+        // An empty line may be a row of one column, and where that is listed its header.
+        assert_eq!(read(&input("a INT", &[], &skip()), "\n5\n").unwrap().0, [["NULL"], ["5"]]);
+        assert_eq!(read(&input("a INT", &["a"], &yes), "\n5\n").unwrap().0, [["5"]]);
+        let error = read(&input("a INT, b TEXT", &[], &CopyOptions::default()), "\n\na,bee\n1,x\n").unwrap_err();
+        assert!(error.message().contains("line 3: a is a column, and bee is none"), "{error}");
+        let error = read(&input("a INT, b TEXT", &[], &skip()), "\na,b\r1,x\r2,y\r").unwrap_err();
+        assert!(error.message().starts_with("f.csv: its lines end with carriage returns alone"), "{error}");
     }
 
     #[test]

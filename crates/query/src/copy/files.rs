@@ -30,6 +30,8 @@ pub(crate) struct InputFile {
     pub(crate) bytes: u64,
     /// Microseconds since 1970; part of the identity that makes a load resumable.
     pub(crate) modified_micros: i64,
+    /// Whether it can be read again: a pipe or a device gives its bytes once, to whoever opened it first.
+    pub(crate) is_plain: bool,
 }
 
 impl InputFile {
@@ -91,7 +93,8 @@ fn describe(path: PathBuf, roots: &Roots) -> Result<InputFile> {
             .with_hint(format!("for the files in it: '{}'", path.join("*").display())));
     }
     let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    Ok(InputFile { bytes: metadata.len(), modified_micros: modified.as_micros() as i64, path, location })
+    let (bytes, is_plain) = (metadata.len(), metadata.is_file());
+    Ok(InputFile { bytes, modified_micros: modified.as_micros() as i64, is_plain, path, location })
 }
 
 /// Opens a file or standard input as bytes, unpacked within a bound, and counts what is consumed of the packed file.
@@ -126,7 +129,7 @@ pub(crate) fn open_unpacked(
     })
 }
 
-/// As [`open_unpacked`], for text: a UTF-8 byte order mark is dropped, UTF-16 is refused by name.
+/// As [`open_unpacked`], for text: a UTF-8 byte order mark is dropped; UTF-16, Parquet and Arrow are refused by name.
 pub(crate) fn open_text(
     raw: impl Read + Send + 'static,
     name: &str,
@@ -135,15 +138,29 @@ pub(crate) fn open_text(
     bound: &Bound,
 ) -> Result<Box<dyn Read + Send>> {
     let mut text = open_unpacked(raw, name, compression, progress, bound)?;
-    let mut start = Vec::with_capacity(3);
-    (&mut text).take(3).read_to_end(&mut start).map_err(|error| Error::io(name, "reading", &error))?;
-    match start.as_slice() {
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-            Err(Error::new(ErrorKind::InvalidValue, format!("{name} is UTF-16, and only UTF-8 text is read"))
-                .with_hint(format!("convert it: iconv -f UTF-16 -t UTF-8 {name}")))
-        }
-        [0xef, 0xbb, 0xbf] => Ok(text),
-        _ => Ok(Box::new(Cursor::new(start).chain(text))),
+    let mut start = Vec::with_capacity(8);
+    (&mut text).take(8).read_to_end(&mut start).map_err(|error| Error::io(name, "reading", &error))?;
+    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = start.as_slice() {
+        return Err(Error::new(ErrorKind::InvalidValue, format!("{name} is UTF-16, and only UTF-8 text is read"))
+            .with_hint(format!("convert it: iconv -f UTF-16 -t UTF-8 {name}")));
+    }
+    if let Some(format) = columnar(&start) {
+        let message = format!("{name} is {format}, and was to be read as text");
+        let hint = format!("say FORMAT {}, or give the file a name that says so", format.to_ascii_lowercase());
+        return Err(Error::new(ErrorKind::InvalidValue, message).with_hint(hint));
+    }
+    if start.starts_with(b"\xef\xbb\xbf") {
+        start.drain(..3);
+    }
+    Ok(Box::new(Cursor::new(start).chain(text)))
+}
+
+/// The format without text of which these are the first bytes: a mark, and what no text has after it.
+fn columnar(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [b'P', b'A', b'R', b'1', 1..=8 | 14..=31, ..] => Some("Parquet"),
+        [b'A', b'R', b'R', b'O', b'W', b'1', 0, 0] | [0xff, 0xff, 0xff, 0xff, _, _, 0, 0] => Some("Arrow"),
+        _ => None,
     }
 }
 
@@ -285,6 +302,19 @@ mod tests {
         assert!(read_all(cut[..cut.len() - 9].to_vec(), Compression::Auto).is_err(), "a cut file is not a short file");
         assert!(read_all(b"not packed".to_vec(), Compression::Gzip).is_err());
         assert!(read_all(vec![0xff, 0xfe, b'a', 0], Compression::None).unwrap_err().to_string().contains("UTF-16"));
+        for (start, format) in [
+            (&b"PAR1\x15\x04\x15\x20"[..], "x is Parquet,"),
+            (&b"ARROW1\0\0\xff"[..], "x is Arrow,"),
+            (&b"\xff\xff\xff\xff\x80\x01\0\0\x10"[..], "x is Arrow,"),
+        ] {
+            for packing in [Compression::None, Compression::Gzip] {
+                let error = read_all(packed(start, packing), Compression::Auto).unwrap_err().to_string();
+                assert!(error.contains(format), "{error}");
+            }
+        }
+        for text in [&b"PAR1\tPAR2\n"[..], b"PAR1,2\n", b"PAR1", b"ARROW1,ARROW2\n"] {
+            assert_eq!(read_all(text.to_vec(), Compression::Auto).unwrap(), text);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Files and standard input are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
+//! - What gives its bytes once, standard input or a pipe, is opened once: what looks at it takes nothing from the load (`peeked`).
 //! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
 //!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
 //!   zeros are codes, so TEXT.
@@ -10,7 +11,9 @@
 
 use crate::copy::body::Bound;
 use crate::copy::columnar::{arrow_stream, parquet_schema};
+use crate::copy::csv_in::{empty_lines, field_texts, name_at};
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
+use crate::copy::json_in::ARRAY_HINT;
 use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
 use crate::copy::peeked::Sampled;
@@ -48,8 +51,6 @@ pub struct Inferred {
     pub columns: Vec<InferredColumn>,
     /// The options given, with what was found out.
     pub options: CopyOptions,
-    /// Whether fields must be assigned by position, because the file's own names cannot be used.
-    by_position: bool,
 }
 
 impl Inferred {
@@ -79,9 +80,7 @@ impl Inferred {
     /// The COPY statement that loads the files into that table, without a semicolon.
     pub fn copy_from(&self, table: &str, source: &Source) -> String {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let columns: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
-        let columns = if self.by_position { format!(" ({})", columns.join(", ")) } else { String::new() };
-        format!("COPY {}{columns} FROM {}{}", quoted(table), source.to_sql(), self.options.to_sql())
+        format!("COPY {} FROM {}{}", quoted(table), source.to_sql(), self.options.to_sql())
     }
 }
 
@@ -101,9 +100,16 @@ pub fn infer(source: &Source, options: &CopyOptions) -> Result<Inferred> {
     let format = options.format_of(Some(&first.name()))?;
     let is_like_first = |file: &&InputFile| options.format_of(Some(&file.name())).is_ok_and(|other| other == format);
     let like_first: Vec<Sampled<'_>> = files.iter().filter(is_like_first).map(Sampled::File).collect();
-    let mut inferred = infer_from(&like_first[..like_first.len().min(SAMPLE_FILES)], format, options)?;
+    let samples = &like_first[..like_first.len().min(SAMPLE_FILES)];
+    if let Some(once) = samples.iter().find(|sample| !sample.is_plain()) {
+        let message =
+            format!("{} is a pipe or a device, which gives its bytes once: it cannot be looked at", once.name());
+        return Err(Error::new(ErrorKind::NotSupported, message)
+            .with_hint("load it by itself, create the table first, or save what comes to a file"));
+    }
+    let mut inferred = infer_from(samples, format, options)?;
     if like_first.len() < files.len() {
-        (inferred.options, inferred.by_position) = (options.clone(), false);
+        inferred.options = options.clone();
     }
     Ok(inferred)
 }
@@ -141,6 +147,8 @@ fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<V
     let name = sampled.name();
     let text = open_text(sampled.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
     let sample = Blocks::new(text, &name, cut, SAMPLE_BYTES).next()?.map(|block| block.bytes).unwrap_or_default();
+    // A header may come after lines with nothing on them.
+    let sample = sample[empty_lines(&sample)..].to_vec();
     check_line_ends(&sample, cut, &name)?;
     Ok(sample)
 }
@@ -153,10 +161,9 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
     let first = sample_of(&files[0], options, dialect.cut())?;
     let mut scanner = dialect.scanner();
     let Some(record) = scanner.next(&first, 0) else {
-        return Ok(Inferred { columns: Vec::new(), options: options.clone(), by_position: false });
+        return Ok(Inferred { columns: Vec::new(), options: options.clone() });
     };
-    let names: Vec<String> =
-        (0..scanner.len()).map(|at| String::from_utf8_lossy(scanner.field(&first, at).0).trim().to_owned()).collect();
+    let names = field_texts(&scanner, &first);
     let header = match options.header {
         Header::Yes => true,
         Header::No => false,
@@ -172,11 +179,7 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
         let start = scanner.next(&sample, 0).filter(|_| header).map_or(0, |record| record.end);
         look_at(&sample[start..], &dialect, &mut seen);
     }
-    let usable = header && names.iter().all(|name| !name.is_empty());
-    let names = names.into_iter().enumerate().map(|(at, name)| match name.is_empty() || !header {
-        true => format!("column{}", at + 1),
-        false => name,
-    });
+    let names = names.iter().enumerate().map(|(at, name)| name_at(at, if header { name } else { "" }));
     let names = folded(names.collect());
     let columns = names.into_iter().zip(&seen).map(|(name, seen)| seen.column(name)).collect();
     let options = CopyOptions {
@@ -185,7 +188,7 @@ fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
         header: if header { Header::Yes } else { Header::No },
         ..options.clone()
     };
-    Ok(Inferred { columns, options, by_position: header && !usable })
+    Ok(Inferred { columns, options })
 }
 
 /// Takes in the values of whole records; records of another length are left to the load.
@@ -240,6 +243,10 @@ fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> 
     let mut seen: HashMap<String, Seen> = HashMap::new();
     for file in files {
         let sample = sample_of(file, options, Cut::Lines)?;
+        if sample.trim_ascii_start().starts_with(b"[") {
+            let message = format!("{} holds a JSON array, which cannot be loaded", file.name());
+            return Err(Error::new(ErrorKind::NotSupported, message).with_hint(ARRAY_HINT));
+        }
         for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             let mut members = Members::new(line);
             // Lines that are no objects are left to the load, which says where they are.
@@ -261,7 +268,7 @@ fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> 
     let found: Vec<Seen> = order.iter().map(|name| seen[name].clone()).collect();
     let columns = folded(order).into_iter().zip(found).map(|(name, seen)| seen.column(name)).collect();
     let options = CopyOptions { format: Some(Format::JsonLines), ..options.clone() };
-    Ok(Inferred { columns, options, by_position: false })
+    Ok(Inferred { columns, options })
 }
 
 /// The table that would hold rows of a schema; errors name `source`.
@@ -284,7 +291,7 @@ fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inf
         Ok(InferredColumn { name: column, data_type, nullable: field.is_nullable() })
     };
     let columns = schema.fields().iter().zip(names).map(column).collect::<Result<Vec<InferredColumn>>>()?;
-    Ok(Inferred { columns, options: options.clone(), by_position: false })
+    Ok(Inferred { columns, options: options.clone() })
 }
 
 /// Names in lower case, if they stay distinct.
@@ -441,6 +448,7 @@ mod tests {
         assert_eq!(found("x,1\ny,2\n"), ("column1 column2".into(), Some(','), Header::No));
         assert_eq!(found("A,a\n1,2\n"), ("A a".into(), Some(','), Header::Yes), "names that differ by case keep it");
         assert_eq!(found("only\n5\n"), ("only".into(), Some(','), Header::Yes));
+        assert_eq!(found("\n\r\na;b\n1;2\n"), ("a b".into(), Some(';'), Header::Yes));
         let tsv = inferred_with(&[("f.tsv", b"a\tb,c\n1\t2\n")], &CopyOptions::default()).unwrap();
         assert_eq!(tsv.columns.len(), 2);
     }
@@ -452,10 +460,7 @@ mod tests {
         assert!(create.starts_with("CREATE TABLE t (") && create.contains("\"order\" BIGINT"), "{create}");
         assert!(create.contains("column3 TEXT"), "{create}");
         let copy = inferred.copy_from("t", &Source::Files("it's.csv".into()));
-        assert_eq!(
-            copy,
-            "COPY \"t\" (\"order\", \"when\", \"column3\") FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';')"
-        );
+        assert_eq!(copy, "COPY \"t\" FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';')");
         let plain = inferred_with(&[("f.json", b"{\"a\": 1}\n")], &CopyOptions::default()).unwrap();
         assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson)");
     }

@@ -20,6 +20,9 @@ use memchr::memchr;
 use std::io::Read;
 use std::sync::Arc;
 
+/// What is to be done about an array of objects.
+pub(crate) const ARRAY_HINT: &str = "write one object a line, for example with jq -c '.[]'";
+
 /// How NDJSON files become rows of one table.
 pub(crate) struct JsonInput {
     pub(crate) table: Arc<TableDef>,
@@ -90,7 +93,7 @@ impl Parser<'_> {
         }
         let mut members = Members::new(text);
         let mut position = 0;
-        while let Some((key, value)) = members.next().map_err(not_json)? {
+        while let Some((key, value)) = members.next().map_err(|wrong| not_json(text, wrong))? {
             let column = self.column_of(position, key);
             position += 1;
             match column {
@@ -174,7 +177,11 @@ fn whole_number(text: &[u8]) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
 }
 
-fn not_json(wrong: NotJson) -> Wrong {
+fn not_json(text: &[u8], wrong: NotJson) -> Wrong {
+    if text.trim_ascii_start().starts_with(b"[") {
+        let reason = "a JSON array begins, and each line is to be an object".to_owned();
+        return Wrong { hint: Some(ARRAY_HINT.to_owned()), ..Wrong::from(reason) };
+    }
     format!("not JSON: expected {} at character {}", wrong.expected, wrong.at).into()
 }
 
@@ -238,7 +245,7 @@ mod tests {
                 "f.json, line 2, column a: 'x' is not a valid INT",
                 "f.json, line 3: key 'q' is no column of table t",
                 "f.json, line 4: key 'a' comes twice",
-                "f.json, line 5: not JSON: expected an object at character 1",
+                "f.json, line 5: a JSON array begins, and each line is to be an object",
                 "f.json, line 6: not JSON: expected a comma or } at character 8",
                 "f.json, line 7, column a: NULL in a NOT NULL column",
                 "f.json, line 8, column a: 'true' is not a valid INT",

@@ -74,6 +74,9 @@ impl LoadJob {
         let files = resolve(&self.source, &self.places.roots)?;
         for file in &files {
             self.options.check(Direction::From, Some(&file.name()))?;
+            if !file.is_plain {
+                check_pipe(&file.name(), &self.options)?;
+            }
         }
         self.progress.set_phase(Phase::Running);
         let mut bytes_total: u64 = files.iter().map(|file| file.bytes).sum();
@@ -217,6 +220,24 @@ impl LoadJob {
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))
     }
+}
+
+/// Refuses what a pipe or a device does not go with: its bytes come once, in order, and nothing of it tells whether others come next time.
+fn check_pipe(name: &str, options: &CopyOptions) -> Result<()> {
+    let (what, hint) = if options.batch_rows.is_some() {
+        (
+            "COPY option BATCH_ROWS is not supported from a pipe or a device",
+            "only files can be read again to go on where a load stopped: save what comes to a file, or leave the option out",
+        )
+    } else if options.format_of(Some(name))? == Format::Parquet {
+        (
+            "Parquet cannot be read from a pipe or a device",
+            "its index is at the end of the file: save it to a file first",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::NotSupported, what).at(name).with_hint(hint))
 }
 
 /// `emit` within the bound of what rows may come to: text is bounded as it comes, Parquet and Arrow unpack to any number of rows only here.

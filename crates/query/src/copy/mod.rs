@@ -68,7 +68,7 @@ pub(crate) use held::Held;
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use options::{Compression, CopyOptions, Direction, Format as OutputFormat, Format, Header, OnError};
 pub use output::ResultWriter;
-pub use peeked::infer_stream;
+pub use peeked::{infer_stream, pipe_of};
 pub(crate) use places::is_url;
 pub use places::{CopyPlaces, Fetch, ServedPlaces};
 pub(crate) use sink::{INLINE_BYTES_MAX, Sink};

@@ -4,6 +4,7 @@
 //! - An option that is unknown, that does not go with the direction or the format, or that would be ignored, is refused by name.
 //! - A set of options is checked as a whole before any file is opened.
 
+use crate::copy::json_in::ARRAY_HINT;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use std::path::PathBuf;
 
@@ -308,8 +309,7 @@ impl CopyOptions {
         }
         let format = self.format_of(file)?;
         if direction == Direction::From && format == Format::JsonArray {
-            return Err(Error::new(ErrorKind::NotSupported, "a JSON array cannot be loaded")
-                .with_hint("write one object a line, for example with jq -c '.[]'"));
+            return Err(Error::new(ErrorKind::NotSupported, "a JSON array cannot be loaded").with_hint(ARRAY_HINT));
         }
         if let (Format::Text | Format::Binary, Direction::To, Some(name)) = (format, direction, file) {
             let message = format!("{name} cannot be written as {}, PostgreSQL's own format", format.name());

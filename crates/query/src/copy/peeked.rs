@@ -1,17 +1,20 @@
-//! A stream whose beginning is looked at before it is read: standard input, from which a table is inferred.
+//! A stream whose beginning is looked at before it is read: standard input, or a pipe, from which a table is inferred.
 //!
 //! Invariants:
 //! - Every look begins at the first byte: what one has read is there for the next, and for the reader in the end.
 //! - The reader gives every byte once, in order. Nothing is kept but what looks have read.
 
 use crate::copy::body::{BodyOptions, Bound};
-use crate::copy::files::{InputFile, open_unpacked};
+use crate::copy::files::{InputFile, open_unpacked, resolve};
 use crate::copy::infer::{Inferred, infer_from};
 use crate::copy::options::{CopyOptions, Direction, Format, Header};
+use crate::copy::roots::Roots;
+use crate::copy::statement::Source;
 use crate::session::progress::Progress;
 use alluvia_types::{Error, Result};
 use parking_lot::Mutex;
 use std::io::{self, Cursor, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A stream that can be looked at.
@@ -80,6 +83,14 @@ impl Sampled<'_> {
         }
     }
 
+    /// Whether what is read of it is there for the next reader.
+    pub(crate) fn is_plain(&self) -> bool {
+        match self {
+            Sampled::File(file) => file.is_plain,
+            Sampled::Stream(..) => true,
+        }
+    }
+
     /// The name from which a format may be told.
     pub(crate) fn file_name(&self) -> Option<String> {
         match self {
@@ -94,6 +105,16 @@ impl Sampled<'_> {
             Sampled::File(file) => Box::new(file.open()?),
             Sampled::Stream(stream, _) => Box::new(stream.look()),
         })
+    }
+}
+
+/// The path of a source that is one pipe or device, whose bytes come once: to be opened once, looked at with [`infer_stream`], and loaded
+/// as standard input is. What cannot be found is left to whoever reads it.
+pub fn pipe_of(source: &Source) -> Option<PathBuf> {
+    let files = resolve(source, &Roots::Anywhere).ok()?;
+    match files.as_slice() {
+        [only] if !only.is_plain && source.urls().next().is_none() => Some(only.path.clone()),
+        _ => None,
     }
 }
 
@@ -116,7 +137,8 @@ fn infer_peeked(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Inferred>
     infer_from(std::slice::from_ref(sample), format, &options)
 }
 
-/// The format that a stream begins like. Lines of JSON begin with a line that is an object, if no option says that they are of CSV.
+/// The format that a stream begins like. Lines of JSON begin with a line that is an object, if no option says that they are of CSV; what
+/// begins with an array of objects is taken for them, and refused as such.
 fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
     const START_BYTES: u64 = 64 << 10;
     let name = sample.name();
@@ -128,13 +150,14 @@ fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let is_cut = line.len() == text.len() && start.len() as u64 == START_BYTES;
     let is_object = line.starts_with(b"{") && (is_cut || line.trim_ascii_end().ends_with(b"}"));
+    let is_array = line.trim_ascii_end() == b"[" || line.starts_with(b"[{");
     let of_csv = options.delimiter.or(options.quote).or(options.escape).is_some()
         || options.header != Header::Auto
         || options.null.is_some();
     Ok(match start.as_slice() {
         [b'P', b'A', b'R', b'1', ..] => Format::Parquet,
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Format::Arrow,
-        _ if is_object && !of_csv => Format::JsonLines,
+        _ if (is_object || is_array) && !of_csv => Format::JsonLines,
         _ => Format::Csv,
     })
 }
@@ -143,7 +166,6 @@ fn told_format(sample: &Sampled<'_>, options: &CopyOptions) -> Result<Format> {
 mod tests {
     use super::*;
     use crate::copy::infer::{SAMPLE_BYTES, infer};
-    use crate::copy::statement::Source;
     use alluvia_types::ErrorKind;
     use std::io::Write;
 

@@ -50,7 +50,7 @@ impl Spool {
         let bytes = fill(&mut out)?;
         out.flush().map_err(|error| Error::io(&path, "writing", &error))?;
         let location = Location::Written(path.clone());
-        Ok(Spooled { file: InputFile { path, location, bytes, modified_micros: 0 }, _kept: kept })
+        Ok(Spooled { file: InputFile { path, location, bytes, modified_micros: 0, is_plain: true }, _kept: kept })
     }
 
     /// Bytes that lie on disk, of input and of what was spilled.
