@@ -513,3 +513,47 @@ async fn star_joins_are_estimated_as_a_whole() {
         assert!(plan.contains(shown), "{shown}: {plan}");
     }
 }
+
+/// What is below a NULL in the middle of a path may be under any parent: a sample looks for it as for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_below_a_null_are_not_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    let session = db.session();
+    let create = "CREATE TABLE t (region TEXT, country TEXT, city TEXT, item TEXT, x DOUBLE) \
+        WITH (dimensions = 'g(region, country, city); item', measures = 'x')";
+    session.sql(create).await.expect("creates");
+    let mut random = Random(0x105e);
+    let name = |name: &str| Field::new(name, DataType::Utf8, true);
+    let fields =
+        vec![name("region"), name("country"), name("city"), name("item"), Field::new("x", DataType::Float64, true)];
+    let schema = Arc::new(Schema::new(fields));
+    for number in 0..4 {
+        let count = 150_000;
+        // Of the cities without a country there are few rows.
+        let lost = |row: usize| row.is_multiple_of(15_000).then_some((number * count + row) / 15_000);
+        let texts = |of: &mut dyn FnMut(usize) -> Option<String>| -> ArrayRef {
+            Arc::new((0..count).map(of).collect::<StringArray>())
+        };
+        let places: Vec<u64> = (0..count).map(|_| random.below(24)).collect();
+        let columns: Vec<ArrayRef> = vec![
+            texts(&mut |row| Some(if lost(row).is_some() || places[row] < 12 { "R" } else { "Q" }.to_owned())),
+            texts(&mut |row| lost(row).is_none().then(|| format!("country {}", places[row] / 4))),
+            texts(&mut |row| {
+                Some(lost(row).map_or_else(|| format!("city {}", places[row]), |lost| format!("lost {lost}")))
+            }),
+            texts(&mut |row| {
+                Some(lost(row).map_or_else(|| format!("item {}", random.below(300)), |_| "item 1".to_owned()))
+            }),
+            Arc::new((0..count).map(|row| Some(1.0 + (row % 7) as f64)).collect::<Float64Array>()),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(&schema), columns).expect("fits");
+        session.append("t", vec![rows]).await.expect("appends");
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = "SELECT city, count(*) FROM t WHERE region = 'R' AND item LIKE 'item 1%' GROUP BY city ORDER BY city";
+    let ((expected, _), (found, used)) = (ask(&exact, sql).await, ask(&near, sql).await);
+    assert_eq!(expected.num_rows(), 12 + 40);
+    assert_eq!(found.column(0), expected.column(0), "{used}");
+}
