@@ -555,3 +555,46 @@ async fn groups_below_a_null_are_not_lost() {
     assert_eq!(expected.num_rows(), 4 + 4);
     assert_eq!(found.column(0), expected.column(0), "{used}");
 }
+
+/// The units that a range of times ends within are read in full before anything is drawn: where they are most of what there is to read,
+/// the rest is read, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_mostly_edges_of_a_range_is_not_sampled() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    let session = db.session();
+    let create = "CREATE TABLE seen (at TIMESTAMP, item TEXT, x DOUBLE) WITH (dimensions = 'time(at: year); item', measures = 'x')";
+    session.sql(create).await.expect("creates");
+    let fields = vec![
+        Field::new("at", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+        Field::new("item", DataType::Utf8, true),
+        Field::new("x", DataType::Float64, true),
+    ];
+    let schema = Arc::new(Schema::new(fields));
+    // From 2023 to 2025.
+    let count = 150_000;
+    for first in (0..12).map(|batch| batch * count) {
+        let rows = first..first + count;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(
+                rows.clone()
+                    .map(|n| Some(1_672_531_200_000_000 + n * 52_000_000))
+                    .collect::<TimestampMicrosecondArray>(),
+            ),
+            Arc::new(rows.clone().map(|n| Some(format!("item {}", n * 7_919 % 300))).collect::<StringArray>()),
+            Arc::new(rows.map(|n| Some((n % 97) as f64)).collect::<Float64Array>()),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(&schema), columns).expect("fits");
+        session.append("seen", vec![rows]).await.expect("appends");
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = |low: &str, end: &str| {
+        format!("SELECT count(*), sum(x) FROM seen WHERE at >= '{low}' AND at < '{end}' AND item LIKE 'item 1%'")
+    };
+    let (found, used) = ask(&near, &sql("2024-01-01", "2025-01-01")).await;
+    assert!(used.sample.is_some() && found.num_rows() == 1, "{used}");
+    let edges = sql("2023-03-04 05:06:07", "2025-09-08 07:06:05");
+    let ((expected, _), (found, used)) = (ask(&exact, &edges).await, ask(&near, &edges).await);
+    assert_eq!((found, used.sample), (expected, None));
+}
