@@ -303,3 +303,35 @@ fn prepared_statements_take_parameters_wherever_they_are_answered() {
         assert_ne!(rows(&session, question).await, first);
     });
 }
+
+/// Cities that are NULL are under no country that is known: a cuboid of cities cannot tell countries, and one of countries is learnt.
+#[test]
+fn a_finer_cuboid_that_cannot_tell_is_no_bar_to_a_coarser_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    block_on(async {
+        let session = db.session();
+        run(&session, CREATE).await;
+        run(&session, &insert(0, 500)).await;
+        run(&session, "INSERT INTO sales VALUES ('2026-11-03', 'country 2', NULL, 'item 4', 1, 1)").await;
+        run(&session, "CALL alluvia.merge()").await;
+        run(&session, "CALL alluvia.pin_cuboid('sales', 'city, item', 'sum(price)')").await;
+        let question = "SELECT country, count(*), sum(price) FROM sales GROUP BY country ORDER BY country";
+        let before = hits(&session).await;
+        assert_eq!(rows(&session, question).await, general(&db, question).await);
+        assert_eq!(hits(&session).await, before);
+        run(&session, "CALL alluvia.build_cuboids()").await;
+        let levels = "SELECT levels FROM alluvia.cuboids WHERE cells > 0 ORDER BY levels";
+        assert_eq!(rows(&session, levels).await, ["store.city, item.item", "store.country"]);
+        for _ in 0..2 {
+            assert_eq!(rows(&session, question).await, general(&db, question).await);
+        }
+        assert_eq!(hits(&session).await, before + 2);
+        // A condition on cities needs what no cuboid tells, and asking builds none anew.
+        let built = rows(&session, "SELECT build_seconds FROM alluvia.cuboids ORDER BY levels").await;
+        let both = "SELECT country, count(*) FROM sales WHERE city <> 'city 1' AND item <> 'item 1' GROUP BY country ORDER BY country";
+        assert_eq!(rows(&session, both).await, general(&db, both).await);
+        run(&session, "CALL alluvia.build_cuboids()").await;
+        assert_eq!(rows(&session, "SELECT build_seconds FROM alluvia.cuboids ORDER BY levels").await, built);
+    });
+}
