@@ -598,3 +598,22 @@ async fn what_is_mostly_edges_of_a_range_is_not_sampled() {
     let ((expected, _), (found, used)) = (ask(&exact, &edges).await, ask(&near, &edges).await);
     assert_eq!((found, used.sample), (expected, None));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_says_that_names_under_several_parents_are_never_estimated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    let session = db.session();
+    for sql in [
+        "CREATE TABLE t (country TEXT, city TEXT, x DOUBLE) WITH (dimensions = 'g(country, city)', measures = 'x')",
+        "INSERT INTO t VALUES ('France', 'Paris', 1), ('Texas', 'Paris', 2)",
+        "SET max_error = 0.1",
+    ] {
+        session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let refused =
+        session.verify("SELECT city, sum(x) FROM t GROUP BY city", 5).await.expect_err("it is never estimated");
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    assert!(refused.message().contains("under several parents"), "{refused}");
+}
