@@ -239,6 +239,29 @@ fn a_pin_that_does_not_fit_is_refused_with_both_sizes() {
         run(&session, "INSERT INTO wide VALUES (1, 1, 1, 'NaN')").await;
         let error = session.sql("CALL alluvia.pin_cuboid('wide', 'b')").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidValue);
+        assert!(error.message().contains("over b.b cannot be built: measure d "), "{error}");
+    });
+}
+
+/// Squares of large numbers are more than totals hold; their sums are not.
+#[test]
+fn a_measure_too_wide_for_a_pin_is_named_with_what_can_be_pinned() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    block_on(async {
+        let session = db.session();
+        run(&session, "CREATE TABLE w (k TEXT, n INT, big BIGINT) WITH (dimensions = 'k', measures = 'n, big')").await;
+        let big = "('a', 1, 9000000000000000000), ('b', 2, -9000000000000000000)";
+        run(&session, &format!("INSERT INTO w VALUES {big}, {big}, {big}")).await;
+        run(&session, "CALL alluvia.merge()").await;
+        let error = session.sql("CALL alluvia.pin_cuboid('w', 'k')").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidValue);
+        assert!(error.message().contains("over k.k cannot be built: measure big "), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("'n, sum(big), min(big)'")), "{error:?}");
+        let error = session.sql("CALL alluvia.pin_cuboid('w', '')").await.unwrap_err();
+        assert!(error.message().contains("'w' without levels cannot be built"), "{error}");
+        run(&session, "CALL alluvia.pin_cuboid('w', 'k', 'n, sum(big), min(big)')").await;
+        assert_eq!(rows(&session, "SELECT pinned FROM alluvia.cuboids").await, ["YES"]);
     });
 }
 
