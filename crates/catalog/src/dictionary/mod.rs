@@ -211,6 +211,13 @@ impl Dictionaries {
         self.level(level).parent(code)
     }
 
+    /// The code that a member has at its level or a coarser one of its dimension. `None` where the way up meets NULL before: NULL is under
+    /// whatever parent. For levels and codes as [`Self::parent`].
+    pub fn ancestor(&self, level: usize, coarser: usize, code: u32) -> Option<u32> {
+        let up = |code: u32, level: usize| (code > 0).then(|| self.parent(level, code));
+        (coarser + 1..=level).rev().try_fold(code, up)
+    }
+
     /// The code of the member with this path: one value for each level of the dimension from the first to this one, each
     /// the only row of an array whose type casts to the column's. `None` when there is no such member; an error as for
     /// [`Self::codes_with_value`].

@@ -117,6 +117,24 @@ proptest! {
 }
 
 #[test]
+fn what_is_above_a_null_is_not_known() {
+    let def = table(&[vec![DataType::Text, DataType::Text, DataType::Text]], false);
+    let dictionaries = Dictionaries::create(FaultDisk::new(), path(), &def).unwrap();
+    let rows: Rows = vec![vec![Some(2), Some(3), Some(6)], vec![Some(2), None, Some(7)], vec![None, Some(4), Some(8)]];
+    let codes = dictionaries.remap(&def, &batch(&def, &rows, 0)).unwrap();
+    assert_eq!(codes.levels, [vec![1, 1, 0], vec![1, 0, 2], vec![1, 2, 3]]);
+    let above = |level, coarser| (0..dictionaries.len(level)).map(move |code| (level, coarser, code));
+    let ancestors = |level, coarser| {
+        let of = |(level, coarser, code)| dictionaries.ancestor(level, coarser, code);
+        above(level, coarser).map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(ancestors(2, 2), [Some(0), Some(1), Some(2), Some(3)]);
+    assert_eq!(ancestors(2, 1), [None, Some(1), Some(0), Some(2)]);
+    assert_eq!(ancestors(2, 0), [None, Some(1), None, Some(0)]);
+    assert_eq!(ancestors(1, 0), [None, Some(1), Some(0)]);
+}
+
+#[test]
 fn the_same_name_under_two_parents_is_two_members() {
     let def = table(&[vec![DataType::Text, DataType::Text]], false);
     let dictionaries = Dictionaries::create(FaultDisk::new(), path(), &def).unwrap();

@@ -177,3 +177,31 @@ async fn what_makes_much_of_each_member_is_evaluated_on_few_at_once() {
     let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
     assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_fit_a_decimal_need_no_plan() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&session, &["index_rule"]).await;
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    session
+        .sql("CREATE TABLE t (d DECIMAL(8, 2), m BIGINT) WITH (dimensions = 'd', measures = 'm')")
+        .await
+        .expect("creates");
+    session
+        .sql("INSERT INTO t VALUES (1.5, 1), (-0.25, 2), (7, 4), (1.51, 8), (NULL, 16), (1.5, 32)")
+        .await
+        .expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    for condition in ["d = 1.5", "d <> 1.50", "d > -0.25", "d IN (7, -0.25, 3)", "d BETWEEN 1 AND 1.5", "NOT (d < 7)"] {
+        let asked = Asked::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
+        assert!(compared(&asked, &session, &general).await, "{asked:?}");
+        let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+        assert!(plan.contains("IndexAnswer"), "{asked:?}\n{plan}");
+    }
+    for condition in ["d = 1.505", "d < 1e1", "d > 100000000"] {
+        let asked = Asked::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
+        assert!(compared(&asked, &session, &general).await, "{asked:?}");
+    }
+}

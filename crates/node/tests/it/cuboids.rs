@@ -239,6 +239,29 @@ fn a_pin_that_does_not_fit_is_refused_with_both_sizes() {
         run(&session, "INSERT INTO wide VALUES (1, 1, 1, 'NaN')").await;
         let error = session.sql("CALL alluvia.pin_cuboid('wide', 'b')").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidValue);
+        assert!(error.message().contains("over b.b cannot be built: measure d "), "{error}");
+    });
+}
+
+/// Squares of large numbers are more than totals hold; their sums are not.
+#[test]
+fn a_measure_too_wide_for_a_pin_is_named_with_what_can_be_pinned() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    block_on(async {
+        let session = db.session();
+        run(&session, "CREATE TABLE w (k TEXT, n INT, big BIGINT) WITH (dimensions = 'k', measures = 'n, big')").await;
+        let big = "('a', 1, 9000000000000000000), ('b', 2, -9000000000000000000)";
+        run(&session, &format!("INSERT INTO w VALUES {big}, {big}, {big}")).await;
+        run(&session, "CALL alluvia.merge()").await;
+        let error = session.sql("CALL alluvia.pin_cuboid('w', 'k')").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidValue);
+        assert!(error.message().contains("over k.k cannot be built: measure big "), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("'n, sum(big), min(big)'")), "{error:?}");
+        let error = session.sql("CALL alluvia.pin_cuboid('w', '')").await.unwrap_err();
+        assert!(error.message().contains("'w' without levels cannot be built"), "{error}");
+        run(&session, "CALL alluvia.pin_cuboid('w', 'k', 'n, sum(big), min(big)')").await;
+        assert_eq!(rows(&session, "SELECT pinned FROM alluvia.cuboids").await, ["YES"]);
     });
 }
 
@@ -301,5 +324,37 @@ fn prepared_statements_take_parameters_wherever_they_are_answered() {
         assert_ne!(rows(&session, question).await, first);
         db.core().organise(Stage::Merged).unwrap();
         assert_ne!(rows(&session, question).await, first);
+    });
+}
+
+/// Cities that are NULL are under no country that is known: a cuboid of cities cannot tell countries, and one of countries is learnt.
+#[test]
+fn a_finer_cuboid_that_cannot_tell_is_no_bar_to_a_coarser_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    block_on(async {
+        let session = db.session();
+        run(&session, CREATE).await;
+        run(&session, &insert(0, 500)).await;
+        run(&session, "INSERT INTO sales VALUES ('2026-11-03', 'country 2', NULL, 'item 4', 1, 1)").await;
+        run(&session, "CALL alluvia.merge()").await;
+        run(&session, "CALL alluvia.pin_cuboid('sales', 'city, item', 'sum(price)')").await;
+        let question = "SELECT country, count(*), sum(price) FROM sales GROUP BY country ORDER BY country";
+        let before = hits(&session).await;
+        assert_eq!(rows(&session, question).await, general(&db, question).await);
+        assert_eq!(hits(&session).await, before);
+        run(&session, "CALL alluvia.build_cuboids()").await;
+        let levels = "SELECT levels FROM alluvia.cuboids WHERE cells > 0 ORDER BY levels";
+        assert_eq!(rows(&session, levels).await, ["store.city, item.item", "store.country"]);
+        for _ in 0..2 {
+            assert_eq!(rows(&session, question).await, general(&db, question).await);
+        }
+        assert_eq!(hits(&session).await, before + 2);
+        // A condition on cities needs what no cuboid tells, and asking builds none anew.
+        let built = rows(&session, "SELECT build_seconds FROM alluvia.cuboids ORDER BY levels").await;
+        let both = "SELECT country, count(*) FROM sales WHERE city <> 'city 1' AND item <> 'item 1' GROUP BY country ORDER BY country";
+        assert_eq!(rows(&session, both).await, general(&db, both).await);
+        run(&session, "CALL alluvia.build_cuboids()").await;
+        assert_eq!(rows(&session, "SELECT build_seconds FROM alluvia.cuboids ORDER BY levels").await, built);
     });
 }

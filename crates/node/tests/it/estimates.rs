@@ -513,3 +513,107 @@ async fn star_joins_are_estimated_as_a_whole() {
         assert!(plan.contains(shown), "{shown}: {plan}");
     }
 }
+
+/// What is below a NULL in the middle of a path may be under any parent: a sample looks for it as for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_below_a_null_are_not_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    let session = db.session();
+    let create = "CREATE TABLE t (region TEXT, country TEXT, city TEXT, item TEXT, x DOUBLE) \
+        WITH (dimensions = 'g(region, country, city); item', measures = 'x')";
+    session.sql(create).await.expect("creates");
+    let mut random = Random(0x105e);
+    let name = |name: &str| Field::new(name, DataType::Utf8, true);
+    let fields =
+        vec![name("region"), name("country"), name("city"), name("item"), Field::new("x", DataType::Float64, true)];
+    let schema = Arc::new(Schema::new(fields));
+    for number in 0..8 {
+        let count = 150_000;
+        // Of a city without a country there is one row.
+        let lost = |row: usize| (row == 0 && number % 2 == 0).then_some(number);
+        let texts = |of: &mut dyn FnMut(usize) -> String| -> ArrayRef {
+            Arc::new((0..count).map(|row| Some(of(row))).collect::<StringArray>())
+        };
+        let places: Vec<u64> = (0..count).map(|_| random.below(8)).collect();
+        let of_lost = |row: usize, text: String, lost_text: &dyn Fn(i32) -> String| lost(row).map_or(text, lost_text);
+        let country = |row: usize| lost(row).is_none().then(|| format!("country {}", places[row] / 2));
+        let columns: Vec<ArrayRef> = vec![
+            texts(&mut |row| if lost(row).is_some() || places[row] < 4 { "R" } else { "Q" }.to_owned()),
+            Arc::new((0..count).map(country).collect::<StringArray>()),
+            texts(&mut |row| of_lost(row, format!("city {}", places[row]), &|lost| format!("lost {lost}"))),
+            texts(&mut |row| of_lost(row, format!("item {}", random.below(300)), &|_| "item 1".to_owned())),
+            Arc::new((0..count).map(|row| Some(1.0 + (row % 7) as f64)).collect::<Float64Array>()),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(&schema), columns).expect("fits");
+        session.append("t", vec![rows]).await.expect("appends");
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = "SELECT city, count(*) FROM t WHERE region = 'R' AND item LIKE 'item 1%' GROUP BY city ORDER BY city";
+    let ((expected, _), (found, used)) = (ask(&exact, sql).await, ask(&near, sql).await);
+    assert_eq!(expected.num_rows(), 4 + 4);
+    assert_eq!(found.column(0), expected.column(0), "{used}");
+}
+
+/// The units that a range of times ends within are read in full before anything is drawn: where they are most of what there is to read,
+/// the rest is read, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_mostly_edges_of_a_range_is_not_sampled() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    let session = db.session();
+    let create = "CREATE TABLE seen (at TIMESTAMP, item TEXT, x DOUBLE) WITH (dimensions = 'time(at: year); item', measures = 'x')";
+    session.sql(create).await.expect("creates");
+    let fields = vec![
+        Field::new("at", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+        Field::new("item", DataType::Utf8, true),
+        Field::new("x", DataType::Float64, true),
+    ];
+    let schema = Arc::new(Schema::new(fields));
+    // From 2023 to 2025.
+    let count = 150_000;
+    for first in (0..12).map(|batch| batch * count) {
+        let rows = first..first + count;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(
+                rows.clone()
+                    .map(|n| Some(1_672_531_200_000_000 + n * 52_000_000))
+                    .collect::<TimestampMicrosecondArray>(),
+            ),
+            Arc::new(rows.clone().map(|n| Some(format!("item {}", n * 7_919 % 300))).collect::<StringArray>()),
+            Arc::new(rows.map(|n| Some((n % 97) as f64)).collect::<Float64Array>()),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(&schema), columns).expect("fits");
+        session.append("seen", vec![rows]).await.expect("appends");
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let (exact, near) = exact_and_near(&db).await;
+    let sql = |low: &str, end: &str| {
+        format!("SELECT count(*), sum(x) FROM seen WHERE at >= '{low}' AND at < '{end}' AND item LIKE 'item 1%'")
+    };
+    let (found, used) = ask(&near, &sql("2024-01-01", "2025-01-01")).await;
+    assert!(used.sample.is_some() && found.num_rows() == 1, "{used}");
+    let edges = sql("2023-03-04 05:06:07", "2025-09-08 07:06:05");
+    let ((expected, _), (found, used)) = (ask(&exact, &edges).await, ask(&near, &edges).await);
+    assert_eq!((found, used.sample), (expected, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_says_that_names_under_several_parents_are_never_estimated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    let session = db.session();
+    for sql in [
+        "CREATE TABLE t (country TEXT, city TEXT, x DOUBLE) WITH (dimensions = 'g(country, city)', measures = 'x')",
+        "INSERT INTO t VALUES ('France', 'Paris', 1), ('Texas', 'Paris', 2)",
+        "SET max_error = 0.1",
+    ] {
+        session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let refused =
+        session.verify("SELECT city, sum(x) FROM t GROUP BY city", 5).await.expect_err("it is never estimated");
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    assert!(refused.message().contains("under several parents"), "{refused}");
+}

@@ -395,3 +395,47 @@ async fn a_transaction_joins_its_own_rows() {
         session.sql("ROLLBACK").await.expect("rolls back");
     }
 }
+
+/// Sums of a join that is cut are those of the whole, whatever its parts come to, or the same error.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_of_a_cut_join_are_exact_or_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&session, &["cuboids"]).await;
+    set(&general, &["short_path", "index_rule"]).await;
+    for sql in [
+        "CREATE TABLE f (k TEXT, x BIGINT, n INT) WITH (dimensions = 'k', measures = 'x, n')",
+        "CREATE TABLE d (k TEXT, r TEXT)",
+        "CREATE TABLE g (k TEXT, r TEXT)",
+        "INSERT INTO f VALUES ('a', 5000000000000000000, 1), ('b', 5000000000000000000, 2), ('c', 9000000000000000000, 3), \
+         ('c', 9000000000000000000, 4), ('p', 9000000000000000000, 5), ('p', 9000000000000000000, 6), \
+         ('q', -9000000000000000000, 7), ('q', -9000000000000000000, 8), ('z', NULL, NULL)",
+        "INSERT INTO d VALUES ('a', 'R'), ('b', 'R'), ('b', 'S'), ('b', 'T')",
+        "INSERT INTO g VALUES ('b', 'S'), ('b', 'T')",
+    ] {
+        general.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    db.core().organise(Stage::Merged).expect("organises");
+    let too_large = "SELECT d.r, sum(f.x) FROM f LEFT JOIN d ON f.k = d.k WHERE f.k <> 'c' AND f.k < 'p' GROUP BY d.r";
+    for session in [&session, &general] {
+        let answer = async { session.sql(too_large).await?.collect().await };
+        let error = answer.await.expect_err("two sums of five make no BIGINT");
+        assert_eq!(error.kind().sqlstate(), "22003", "{error}");
+    }
+    for (sql, values) in [
+        // What joins nothing, here two rows of nine, is in no sum.
+        ("SELECT g.r, sum(f.x) FROM f JOIN g ON f.k = g.k GROUP BY g.r", "5000000000000000000"),
+        ("SELECT d.r, sum(f.x) FROM f LEFT JOIN d ON f.k = d.k WHERE f.k IN ('p', 'q') GROUP BY d.r", " 0 "),
+        (
+            "SELECT d.r, sum(f.n), sum(f.x), avg(f.n) FROM f LEFT JOIN d ON f.k = d.k WHERE f.k > 'd' GROUP BY d.r",
+            " 26 ",
+        ),
+        ("SELECT d.r, sum(f.x) FROM f LEFT JOIN d ON f.k = d.k WHERE f.k = 'z' GROUP BY d.r", ""),
+    ] {
+        assert!(both(&session, &general, sql).await, "{sql}\n{}", plan(&session, "EXPLAIN", sql).await);
+        let (_, batches) = crate::nested::answer(&session, sql).await;
+        let shown = arrow::util::pretty::pretty_format_batches(&batches).expect("shows").to_string();
+        assert!(shown.contains(values), "{sql}\n{shown}");
+    }
+}

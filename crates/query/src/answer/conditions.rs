@@ -125,6 +125,9 @@ pub(crate) fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -
         (Literal::Number(text), DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             text.parse::<i64>().ok().map(|_| text.clone())
         }
+        (Literal::Number(text), DataType::Decimal { precision, scale }) => {
+            is_decimal(text, precision, scale).then(|| text.clone())
+        }
         (Literal::Boolean(value), DataType::Boolean) => Some(value.to_string()),
         _ => None,
     };
@@ -136,6 +139,25 @@ pub(crate) fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -
     // What does not fit the column's type is the planner's to widen, or to refuse.
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(&texts, to, &options).ok()
+}
+
+/// Digits of decimals that doubles tell apart.
+const DIGITS_OF_DOUBLES: u8 = 15;
+
+/// Whether a number is a decimal of so many digits, of which so many are behind the point, and compares as that to the planner: one with a
+/// point is a double there, and with it the column.
+fn is_decimal(text: &str, precision: u8, scale: u8) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_whole =
+        |whole: &str| is_number(whole) && whole.trim_start_matches('0').len() <= usize::from(precision - scale);
+    match digits.split_once('.') {
+        None => is_whole(digits) && text.parse::<i64>().is_ok(),
+        Some((whole, fraction)) => {
+            let fits = is_whole(whole) && is_number(fraction) && fraction.len() <= usize::from(scale);
+            fits && precision <= DIGITS_OF_DOUBLES
+        }
+    }
 }
 
 /// Values of the column's own type.
@@ -205,4 +227,40 @@ fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<Co
         }
     }
     Some(wide.union(&CodeSet::of_codes(alone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_types::ColumnId;
+    use arrow::array::AsArray;
+    use arrow::datatypes::Decimal128Type;
+
+    #[test]
+    fn numbers_that_fit_a_decimal_are_its_values() {
+        let value = |text: &str, precision, scale| {
+            let column = Column {
+                id: ColumnId(1),
+                name: "d".to_owned(),
+                storage_name: "d".to_owned(),
+                data_type: DataType::Decimal { precision, scale },
+                nullable: true,
+                chars_max: None,
+            };
+            let values = values_of(&[Literal::Number(text.to_owned())], &column, &column.data_type.to_arrow())?;
+            Some(values.as_primitive::<Decimal128Type>().value(0))
+        };
+        for (text, expected) in
+            [("1.5", 150), ("-1.25", -125), ("7", 700), ("0.10", 10), ("-00012", -1_200), ("999.99", 99_999)]
+        {
+            assert_eq!(value(text, 5, 2), Some(expected), "{text}");
+        }
+        // Of a longer fraction, of more digits, with an exponent.
+        for text in ["1.255", "1.250", "1000", "1e2", ".", "", "1.", ".5", "1.-5"] {
+            assert_eq!(value(text, 5, 2), None, "{text}");
+        }
+        // Doubles do not tell decimals of so many digits apart; whole numbers are compared as they are.
+        assert_eq!((value("1.5", 16, 2), value("15", 38, 2)), (None, Some(1_500)));
+        assert_eq!(value("99999999999999999999", 38, 2), None);
+    }
 }

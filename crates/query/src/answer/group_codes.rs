@@ -5,7 +5,7 @@
 
 use super::run::Bound;
 use alluvia_space::LevelSource;
-use alluvia_tree::{BoxQuery, CodeSet};
+use alluvia_tree::{BoxQuery, CodeSet, LevelFilter};
 
 /// Members of a level beyond which they are not gone through.
 const MEMBERS_MAX: u32 = 1 << 16;
@@ -34,15 +34,11 @@ fn of_level(bound: &Bound, question: &BoxQuery, level: usize) -> Option<CodeSet>
     if coarser.is_empty() || !is_column(bound, level) {
         return None;
     }
-    let fits = |&code: &u32| {
-        let mut ancestors = vec![code];
-        for level in (0..=level).rev().take_while(|&at| at > 0 && bound.dimensions[at - 1] == dimension) {
-            let finer = *ancestors.last().unwrap_or(&0);
-            ancestors.push(if finer == 0 { 0 } else { dictionaries.parent(level, finer) });
-        }
-        // A NULL may be under any parent.
-        code == 0 || coarser.iter().all(|filter| filter.codes.contains(ancestors[level - filter.level]))
+    // What is below a NULL may be under any parent of that.
+    let passes = |code: u32, filter: &LevelFilter| {
+        dictionaries.ancestor(level, filter.level, code).is_none_or(|ancestor| filter.codes.contains(ancestor))
     };
+    let fits = |&code: &u32| coarser.iter().all(|filter| passes(code, filter));
     Some(CodeSet::of_codes((0..dictionaries.len(level)).filter(fits).collect()))
 }
 

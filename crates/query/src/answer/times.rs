@@ -26,6 +26,9 @@ pub(super) struct Piece {
 /// Where a range of days or microseconds begins, and where it has ended.
 pub(super) type Ends = (Option<i64>, Option<i64>);
 
+/// Where a range has ended that has no end: behind the greatest value.
+const ENDLESS: i128 = i64::MAX as i128 + 1;
+
 /// The times of a column, cut wherever one of a statement's conditions begins or ends: what lies between two cuts is one code, so that a
 /// condition on the column is a set of codes as others are, and may stand below AND, OR and NOT as they do.
 pub(super) struct Axis<'a> {
@@ -190,7 +193,7 @@ fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -
             column: column.id,
             storage_name: column.storage_name.clone(),
             data_type: column.data_type.to_arrow(),
-            values: std::iter::once(low.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX)).collect(),
+            values: std::iter::once(i128::from(low.unwrap_or(i64::MIN))..end.map_or(ENDLESS, i128::from)).collect(),
         }),
     }));
     pieces
@@ -414,6 +417,15 @@ mod tests {
                 let expected = low.is_none_or(|low| value >= micros(low)) && end.is_none_or(|end| value < micros(end));
                 assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{year} of {low:?}..{end:?}");
             }
+        }
+        // The last value of all, and the first.
+        for (value, ends) in [(i64::MAX, (Some(micros(7_000)), None)), (i64::MIN, (None, Some(micros(-9_000))))] {
+            let pieces = pieces(&column, 0, CalendarUnit::Minute, ends);
+            let code = clamped_code(&column, value, CalendarUnit::Minute);
+            let holds = |piece: &&Piece| {
+                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
+            };
+            assert_eq!(pieces.iter().filter(holds).count(), 1, "{value}");
         }
     }
 }

@@ -45,6 +45,7 @@ pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
+pub(crate) use sum::{WIDE, narrowed_sum};
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;

@@ -1,26 +1,29 @@
 //! `sum` of BIGINT in 128 bits. Everything else is DataFusion's `sum`.
+//!
+//! A sum that is made in several steps stays wide from one to the next, and is narrowed behind the last ([`narrowed_sum`]).
 
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type};
+use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::sum::Sum;
-use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, Operator, ReversedUDAF, SetMonotonicity, Signature,
-    StatisticsArgs,
+    Accumulator, AggregateUDFImpl, ColumnarValue, EmitTo, Expr, GroupsAccumulator, Operator, ReversedUDAF,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, SetMonotonicity, Signature, StatisticsArgs, Volatility,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem::size_of;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What sums are on their way: no sum of 2^63 values of 64 bits leaves it.
-const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
+pub(crate) const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
 
 /// `sum`.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
@@ -115,6 +118,45 @@ fn narrow(sum: i128) -> Result<i64> {
         let error = Error::new(ErrorKind::OutOfRange, format!("bigint out of range: a sum is {sum}"));
         wrap(error.with_hint("sum a wider type: sum(CAST(x AS DECIMAL(38, 0)))"))
     })
+}
+
+/// A wide sum as a BIGINT, or the error of a sum that is none.
+pub(crate) fn narrowed_sum(sum: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(NarrowedSum::new())));
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![sum]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NarrowedSum {
+    signature: Signature,
+}
+
+impl NarrowedSum {
+    fn new() -> NarrowedSum {
+        NarrowedSum { signature: Signature::exact(vec![WIDE], Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for NarrowedSum {
+    fn name(&self) -> &str {
+        "narrowed_sum"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [sums] = take_function_args(self.name(), args.args)?;
+        let sums = sums.to_array(args.number_rows)?;
+        let sums = sums.as_primitive::<Decimal128Type>();
+        let narrowed: Result<Int64Array> = sums.iter().map(|sum| sum.map(narrow).transpose()).collect();
+        Ok(ColumnarValue::Array(Arc::new(narrowed?)))
+    }
 }
 
 /// Which values an aggregate takes: those that are not NULL, of rows that a FILTER lets through. `None` is all.

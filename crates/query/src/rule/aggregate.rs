@@ -2,11 +2,13 @@
 //!
 //! Invariants:
 //! - The statement's items are the aggregate's columns, in their order.
-//! - An argument may be a column, or one widened as the planner widens it for that function: no other cast.
+//! - An argument may be a column, or one widened as the planner widens it for that function, or as an integer is that is summed in 128
+//!   bits: no other cast.
 
 use super::condition::{column_of, conditions_of};
 use super::source::{Source, without_alias};
 use crate::answer::{Aggregate as Function, Group, Item, Statement};
+use crate::checked::WIDE;
 use alluvia_space::{DataType, TableDef};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast};
@@ -104,7 +106,7 @@ fn item_of(expr: &Expr, source: &Source, def: &TableDef) -> Option<Item> {
     let is_right = match (function, column.data_type) {
         (Function::Count | Function::Min | Function::Max, _) => widened.is_none(),
         (Function::Sum, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
-            matches!(widened, None | Some(ArrowType::Int64 | ArrowType::Float64))
+            matches!(widened, None | Some(ArrowType::Int64 | ArrowType::Float64)) || widened == Some(&WIDE)
         }
         (Function::Sum, DataType::Decimal { .. }) => widened.is_none(),
         // Decimals are averaged as decimals, by rules of the planner's.

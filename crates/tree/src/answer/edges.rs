@@ -33,19 +33,19 @@ pub struct TimeRange {
     pub storage_name: String,
     /// Its type.
     pub data_type: DataType,
-    /// Days, or microseconds, since 1970: ranges that ascend and have nothing in common.
-    pub values: Vec<Range<i64>>,
+    /// Days, or microseconds, since 1970: ranges that ascend and have nothing in common. Beyond the greatest value there is an end, too.
+    pub values: Vec<Range<i128>>,
 }
 
 impl TimeRange {
     /// The first range that has not ended before a value.
-    fn through(&self, value: i64) -> Option<&Range<i64>> {
-        self.values.get(self.values.partition_point(|range| range.end <= value))
+    fn through(&self, value: i64) -> Option<&Range<i128>> {
+        self.values.get(self.values.partition_point(|range| range.end <= i128::from(value)))
     }
 
     /// Whether a value is in one of the ranges.
     pub fn contains(&self, value: i64) -> bool {
-        self.through(value).is_some_and(|range| range.start <= value)
+        self.through(value).is_some_and(|range| range.start <= i128::from(value))
     }
 
     /// Keeps the rows whose values lie in a range; row 0 of the mask is row `first`.
@@ -72,8 +72,8 @@ impl TimeRange {
 
     fn overlap_of(&self, min: i64, max: i64) -> Overlap {
         match self.through(min) {
-            Some(range) if range.start <= min && max < range.end => Overlap::Covered,
-            Some(range) if range.start <= max => Overlap::Cut,
+            Some(range) if range.start <= i128::from(min) && range.end > i128::from(max) => Overlap::Covered,
+            Some(range) if range.start <= i128::from(max) => Overlap::Cut,
             _ => Overlap::Disjoint,
         }
     }
@@ -131,8 +131,8 @@ mod tests {
                 ends.pop_last();
             }
             let ends: Vec<i64> = ends.into_iter().collect();
-            let values: Vec<Range<i64>> = ends.chunks(2).map(|pair| pair[0]..pair[1]).collect();
-            let holds = |value: i64| values.iter().any(|range| range.contains(&value));
+            let values: Vec<Range<i128>> = ends.chunks(2).map(|pair| i128::from(pair[0])..i128::from(pair[1])).collect();
+            let holds = |value: i64| values.iter().any(|range| range.contains(&i128::from(value)));
             let range = TimeRange {
                 column: ColumnId(1),
                 storage_name: "t".to_owned(),

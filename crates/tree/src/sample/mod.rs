@@ -173,7 +173,8 @@ pub enum Sampled {
     Estimates(Estimates),
 }
 
-/// Estimates a question over segments. `into` has the rows of the tail; what is counted exactly is added to it.
+/// Estimates a question over segments. `into` has the rows of the tail, and those at the edges of ranges of times; what is counted exactly is
+/// added to it.
 pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Sampled> {
     for rows in segments {
         if !can_answer(asked.shape(), &rows.segment)? {
@@ -230,6 +231,10 @@ fn first_glance(
         return Ok(Some((reading, possible::CELLS_MAX)));
     }
     let Some(seen) = seen else { return Ok(None) };
+    // Of what was read before, and had to be, nothing is spared: where that is more than what may be, a sample gains little, and may cost more.
+    if seen.reading.cut * (rows as f64) < into.counters.rows_filtered as f64 {
+        return Ok(None);
+    }
     let facts = (seen.facts.as_slice(), seen.weight);
     let foreseen = foreseen_of(asked, segments, facts, &seen.reading, foresee::PAYS_AT_A_GLANCE, into);
     let cells_max = (CELLS_TIMES * seen.cells).max(CELLS_MIN) as usize;

@@ -12,34 +12,43 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 
+/// What asking one cuboid came to.
+enum Asked {
+    Answered(RecordBatch, Version),
+    /// Its cells do not tell: members of its levels are below NULLs, which may be under any parent.
+    NeverOfIt,
+    /// Not at this version, or the general way must answer.
+    Not,
+}
+
 impl Cuboids {
-    /// Whether a cuboid that could answer has all of the snapshot already, so that answering does not wait for anything.
+    /// Whether the cuboids that could answer have all of the snapshot already, so that answering does not wait for anything.
     pub(crate) fn is_ready(&self, bound: &Bound, snapshot: &Snapshot) -> bool {
-        self.find(bound).is_some_and(|resident| resident.version() >= snapshot.version)
+        let fit = self.fitting(bound);
+        !fit.is_empty() && fit.iter().all(|resident| resident.version() >= snapshot.version)
     }
 
-    /// Of the cuboids that can answer a statement, the one that visits the fewest cells for it.
-    fn find(&self, bound: &Bound) -> Option<Arc<Resident>> {
+    /// The cuboids that have what a statement asks for, those first that visit the fewest cells for it.
+    fn fitting(&self, bound: &Bound) -> Vec<Arc<Resident>> {
         if !bound.is_told_by_codes() {
-            return None;
+            return Vec::new();
         }
         let shape = bound.shape();
         let fits = |resident: &&Arc<Resident>| {
             Arc::ptr_eq(&resident.entry.def, &bound.def) && resident.shape.contains(shape, &bound.dimensions)
         };
         let mut fit: Vec<Arc<Resident>> = self.resident.read().iter().filter(fits).cloned().collect();
-        if fit.len() < 2 {
-            return fit.pop();
+        if fit.len() > 1 {
+            fit.sort_by_cached_key(|resident| {
+                if resident.is_busy() {
+                    return (u64::MAX, resident.cells);
+                }
+                let state = resident.state.read();
+                let of_box = |question| state.cuboid.visits(question, &|level| bound.dimensions[level]);
+                (bound.asked().iter().map(of_box).fold(0, u64::saturating_add), resident.cells)
+            });
         }
-        let visits = |resident: &Arc<Resident>| {
-            if resident.is_busy() {
-                return (u64::MAX, resident.cells);
-            }
-            let state = resident.state.read();
-            let of_box = |question| state.cuboid.visits(question, &|level| bound.dimensions[level]);
-            (bound.asked().iter().map(of_box).fold(0, u64::saturating_add), resident.cells)
-        };
-        fit.into_iter().min_by_key(visits)
+        fit
     }
 
     /// Answers a statement at its snapshot's version, or at a later one unless `exactly` that is wanted; gives the version. `None`
@@ -55,19 +64,26 @@ impl Cuboids {
         kept: &Kept,
         schema: &SchemaRef,
     ) -> Result<Option<(RecordBatch, Version)>> {
-        let Some(resident) = self.find(bound) else {
-            if bound.is_told_by_codes() {
-                self.want(bound.shape());
-            }
-            return Ok(None);
-        };
-        if !resident.catch_up(read, snapshot.version, &kept.tails)? {
-            self.remove(&resident);
-            self.want(&resident.shape);
-            return Ok(None);
-        }
         let exactly = exactly.then_some(snapshot.version);
-        ask(&resident, bound, snapshot.version, exactly, store, kept, schema)
+        let fit = self.fitting(bound);
+        for resident in &fit {
+            if !resident.catch_up(read, snapshot.version, &kept.tails)? {
+                self.remove(resident);
+                self.want(&resident.shape);
+                return Ok(None);
+            }
+            match ask(resident, bound, snapshot.version, exactly, store, kept, schema)? {
+                Asked::Answered(batch, version) => return Ok(Some((batch, version))),
+                Asked::NeverOfIt => {}
+                Asked::Not => return Ok(None),
+            }
+        }
+        // A cuboid of these very levels would tell no more than the one that was asked.
+        let has_levels = |resident: &Arc<Resident>| resident.shape.levels == bound.shape().levels;
+        if bound.is_told_by_codes() && !fit.iter().any(has_levels) {
+            self.want(bound.shape());
+        }
+        Ok(None)
     }
 
     /// As [`Cuboids::answer`] at `version` or a later one, without a snapshot and without waiting for more than what the tail has.
@@ -80,15 +96,21 @@ impl Cuboids {
         kept: &Kept,
         schema: &SchemaRef,
     ) -> Result<Option<(RecordBatch, Version)>> {
-        let Some(resident) = self.find(bound) else { return Ok(None) };
-        if resident.is_busy() {
-            return Ok(None);
+        for resident in self.fitting(bound) {
+            if resident.is_busy() {
+                return Ok(None);
+            }
+            let is_behind = resident.version() < version;
+            if is_behind && resident.follow(store, version, &kept.tails)? != Followed::Yes {
+                return Ok(None);
+            }
+            match ask(&resident, bound, version, None, store, kept, schema)? {
+                Asked::Answered(batch, version) => return Ok(Some((batch, version))),
+                Asked::NeverOfIt => {}
+                Asked::Not => return Ok(None),
+            }
         }
-        let is_behind = resident.version() < version;
-        if is_behind && resident.follow(store, version, &kept.tails)? != Followed::Yes {
-            return Ok(None);
-        }
-        ask(&resident, bound, version, None, store, kept, schema)
+        Ok(None)
     }
 }
 
@@ -101,21 +123,21 @@ fn ask(
     store: &dyn Store,
     kept: &Kept,
     schema: &SchemaRef,
-) -> Result<Option<(RecordBatch, Version)>> {
+) -> Result<Asked> {
     let state = resident.state.read();
     if state.is_stale || state.version < version || exactly.is_some_and(|exactly| exactly != state.version) {
-        return Ok(None);
+        return Ok(Asked::Not);
     }
-    let (Some(selected), Some(question)) = (Selected::of(resident, &state.cuboid, bound), bound.asked().first()) else {
-        return Ok(None);
-    };
+    let Some(selected) = Selected::of(resident, &state.cuboid, bound) else { return Ok(Asked::NeverOfIt) };
+    let Some(question) = bound.asked().first() else { return Ok(Asked::Not) };
     let mut found = Answer::new(question, selected.keys.clone());
     let mut selections = selected.selections.iter();
     if selections.any(|selection| state.cuboid.add_selected(selection, &mut found).is_none()) {
-        return Ok(None);
+        return Ok(Asked::Not);
     }
     let version = state.version;
     drop(state);
     resident.hit(store.clock().as_ref());
-    Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, version)))
+    let batch = columns::batch(bound, &found, &kept.names, schema);
+    Ok(batch.map_or(Asked::Not, |batch| Asked::Answered(batch, version)))
 }

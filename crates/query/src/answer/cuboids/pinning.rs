@@ -8,7 +8,8 @@ use super::shape::Shape;
 use super::{Built, Cuboids, Refusal, newest};
 use crate::answer::Kept;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::{Snapshot, Store, TableRead};
+use alluvia_tree::{Wanted, WantedMeasure};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
@@ -55,7 +56,7 @@ impl Cuboids {
                 ErrorKind::Conflict,
                 format!("table '{}' was changed meanwhile", entry.def.name),
             ))),
-            Built::No(_) => match self.why_not(entry, shape, store, kept)? {
+            Built::No(_) => match self.why_not(entry, shape, store, kept, threads)? {
                 None => Ok(Pinned::Later),
                 Some(error) => Err(forget(error)),
             },
@@ -63,13 +64,24 @@ impl Cuboids {
     }
 
     /// Why a cuboid could not be pinned; `None` if it only has to wait for rows.
-    fn why_not(&self, entry: &TableEntry, shape: &Shape, store: &dyn Store, kept: &Kept) -> Result<Option<Error>> {
+    fn why_not(
+        &self,
+        entry: &TableEntry,
+        shape: &Shape,
+        store: &dyn Store,
+        kept: &Kept,
+        threads: usize,
+    ) -> Result<Option<Error>> {
         let Some(snapshot) = newest(store, shape.table)? else { return Ok(None) };
         let Some(read) = snapshot.tables.get(&shape.table) else { return Ok(None) };
         if read.dictionaries.is_none() {
             return Ok(None);
         }
-        let what = format!("a cuboid of table '{}' over {}", entry.def.name, shape.show_levels(&entry.def));
+        let over = match shape.show_levels(&entry.def) {
+            levels if levels.is_empty() => "without levels".to_owned(),
+            levels => format!("over {levels}"),
+        };
+        let what = format!("a cuboid of table '{}' {over}", entry.def.name);
         let Some(plan) = Plan::new(shape, read, snapshot.version, &kept.tails)? else {
             let message = format!("{what} has more cells than can be numbered");
             return Ok(Some(Error::new(ErrorKind::OutOfMemory, message).with_hint("pin coarser levels")));
@@ -85,8 +97,28 @@ impl Cuboids {
                 "pin coarser levels or fewer measures, unpin another cuboid, or open the database with more memory",
             )));
         }
-        let message = format!("{what} cannot be built: a measure has NaN, infinities, or sums of more than 128 bits");
-        Ok(Some(Error::new(ErrorKind::InvalidValue, message).with_hint("pin it without that measure")))
+        let Some(measure) = unheld(shape, &snapshot, read, store, kept, threads)? else {
+            // It may have been built now.
+            let message = format!("{what} could not be built while values of its measures changed");
+            return Ok(Some(Error::new(ErrorKind::Conflict, message).with_hint("pin it again")));
+        };
+        let name = entry.def.column_by_id(measure.column).map_or("", |column| column.name.as_str());
+        let message = format!(
+            "{what} cannot be built: measure {name} has NaN, infinities, or sums or sums of squares of more than 128 bits"
+        );
+        // Of integers and decimals it is the squares, nearly always.
+        let hint = if measure.is_float || !measure.wanted.squares {
+            "pin it without that measure".to_owned()
+        } else {
+            let without = |other: &WantedMeasure| match other.column == measure.column {
+                true => WantedMeasure { wanted: Wanted { squares: false, ..other.wanted }, ..*other },
+                false => *other,
+            };
+            let measures = shape.measures.iter().map(without).collect();
+            let narrower = Shape { measures, ..shape.clone() };
+            format!("pin it without squares, by the measures '{}'", narrower.show_measures(&entry.def))
+        };
+        Ok(Some(Error::new(ErrorKind::InvalidValue, message).with_hint(hint)))
     }
 
     /// Lets pinned cuboids be evicted again: those of these levels, and of these measures if `measures` matter. Returns how many.
@@ -117,6 +149,26 @@ impl Cuboids {
         gone.dedup();
         gone.len()
     }
+}
+
+/// The first measure of a shape that no cuboid can hold now.
+fn unheld(
+    shape: &Shape,
+    snapshot: &Snapshot,
+    read: &TableRead,
+    store: &dyn Store,
+    kept: &Kept,
+    threads: usize,
+) -> Result<Option<WantedMeasure>> {
+    let clock = store.clock();
+    for &measure in &shape.measures {
+        let alone = Shape { measures: vec![measure], ..shape.clone() };
+        let Some(plan) = Plan::new(&alone, read, snapshot.version, &kept.tails)? else { continue };
+        if plan.build(&alone, snapshot, read, clock.monotonic(), clock.as_ref(), threads)?.is_none() {
+            return Ok(Some(measure));
+        }
+    }
+    Ok(None)
 }
 
 fn megabytes(bytes: u64) -> String {

@@ -193,15 +193,11 @@ fn look_up(bound: &Bound, finer: usize, coarser: usize, code: u32) -> Option<u32
             Some(units) => calendar::code_of_micros(calendar::start_micros(units, *from), *to),
         }),
         (LevelSource::Column(_), LevelSource::Column(_)) => {
-            let mut code = code;
-            for level in (coarser + 1..=finer).rev() {
-                // A place without a member yet has no parent, and no rows.
-                if code == 0 || code >= bound.dictionaries.len(level) {
-                    return if code == 0 { None } else { Some(0) };
-                }
-                code = bound.dictionaries.parent(level, code);
+            // A place without a member yet has no parent, and no rows.
+            if coarser < finer && code >= bound.dictionaries.len(finer) {
+                return Some(0);
             }
-            Some(code)
+            bound.dictionaries.ancestor(finer, coarser, code)
         }
         _ => None,
     }

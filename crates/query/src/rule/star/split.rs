@@ -2,17 +2,22 @@
 //!
 //! Invariant: the upper step over the lower ones of any parts gives what the function gives of the whole, floats up to the order of
 //! their additions. Functions for which that is not so are refused.
+//!
+//! A BIGINT is summed as a decimal below and above, and narrowed once at the end: rows that the join drops, and sums of parts that cancel
+//! each other, may have sums that no BIGINT holds where the whole has one.
 
 use super::super::aggregate::plain_function;
 use super::super::source::without_alias;
 use super::is_plain;
 use crate::answer::Aggregate as Function;
+use crate::checked::{WIDE, narrowed_sum};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::Column;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, cast, lit, when};
+use datafusion::logical_expr::{Aggregate, AggregateUDF, Expr, ExprSchemable, cast, lit, when};
+use std::sync::Arc;
 
 /// An aggregate's functions in two steps.
 pub(super) struct Split {
@@ -25,7 +30,10 @@ pub(super) struct Split {
 /// How a function comes from partial ones, which are named by their places.
 enum Whole {
     Count(usize),
-    Sum(usize),
+    /// By the statement's own `sum`, which fails where its result does not fit.
+    Sum(usize, Arc<AggregateUDF>),
+    /// Of BIGINT, by the same.
+    WideSum(usize, Arc<AggregateUDF>),
     Extreme(usize, AggregateFunction),
     /// Of a sum of floats and a count.
     Mean(usize, usize),
@@ -44,7 +52,11 @@ impl Split {
             }
             let whole = match function {
                 Function::Count => Whole::Count(split.partial(expr.clone())),
-                Function::Sum => Whole::Sum(split.partial(expr.clone())),
+                Function::Sum if is_bigint(argument, aggregate) => {
+                    let wide = call.func.call(vec![cast(argument.clone(), WIDE)]);
+                    Whole::WideSum(split.partial(wide), Arc::clone(&call.func))
+                }
+                Function::Sum => Whole::Sum(split.partial(expr.clone()), Arc::clone(&call.func)),
                 Function::Min | Function::Max => Whole::Extreme(split.partial(expr.clone()), call.clone()),
                 Function::Avg if argument.get_type(aggregate.input.schema()).ok()? == ArrowType::Float64 => {
                     let sum = split.partial(sum_udaf().call(vec![argument.clone()]));
@@ -72,7 +84,10 @@ impl Split {
         let mut totals = Vec::new();
         for function in &self.functions {
             match function {
-                Whole::Count(partial) | Whole::Sum(partial) => totals.push(sum_udaf().call(vec![column(*partial)?])),
+                Whole::Count(partial) => totals.push(sum_udaf().call(vec![column(*partial)?])),
+                Whole::Sum(partial, sum) | Whole::WideSum(partial, sum) => {
+                    totals.push(sum.call(vec![column(*partial)?]))
+                }
                 Whole::Extreme(partial, call) => {
                     let mut call = call.clone();
                     call.params.args = vec![column(*partial)?];
@@ -96,10 +111,17 @@ impl Split {
             finished.push(match function {
                 // No rows are none, where a sum of nothing is NULL.
                 Whole::Count(_) => when(total.clone().is_not_null(), total).otherwise(lit(0_i64)).ok()?,
-                Whole::Sum(_) | Whole::Extreme(..) => total,
+                Whole::WideSum(..) => narrowed_sum(total),
+                Whole::Sum(..) | Whole::Extreme(..) => total,
                 Whole::Mean(..) => total / cast(totals.next()?, ArrowType::Float64),
             });
         }
         Some(finished)
     }
+}
+
+/// Whether an argument is a BIGINT of its own, and no narrower integer that was widened: of these no partial sum leaves a BIGINT.
+fn is_bigint(argument: &Expr, aggregate: &Aggregate) -> bool {
+    let is_widened = matches!(argument, Expr::Cast(_));
+    !is_widened && argument.get_type(aggregate.input.schema()).is_ok_and(|of| of == ArrowType::Int64)
 }
