@@ -32,6 +32,7 @@ mod subqueries;
 mod sum;
 #[cfg(test)]
 mod testing;
+mod texts;
 
 pub(crate) use arithmetic::CheckedIntegers;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
