@@ -21,6 +21,7 @@ mod expressions;
 mod extremes;
 mod format;
 mod grouping_sets;
+mod intervals;
 mod literals;
 mod moments;
 mod multisets;
@@ -53,13 +54,14 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, replaces `sum`, `min` and `max`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, replaces `sum`, `min` and `max`, plans dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
+    state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;
     sizes::register(state)
