@@ -27,6 +27,7 @@ mod moments;
 mod multisets;
 mod null_keys;
 mod rounding;
+mod series;
 mod simplify;
 mod sizes;
 mod subqueries;
@@ -54,7 +55,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, replaces `sum`, `min` and `max`, plans dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
@@ -64,5 +65,6 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;
+    series::register(state);
     sizes::register(state)
 }
