@@ -80,7 +80,7 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
         let parameters = parameters::count(tokens)?;
         let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
             Ok(()) => match statement(tokens, &hints) {
-                Err(error) => refuse::older_version(tokens).ok_or(error).map(Kind::Refused),
+                Err(error) => refuse::unread(tokens).ok_or(error).map(Kind::Refused),
                 Ok(mut kind) => {
                     rewrite(tokens, &mut kind);
                     Ok(kind)
