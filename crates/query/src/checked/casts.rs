@@ -1,14 +1,17 @@
-//! Casts and moments that lose nothing in silence.
+//! Casts that mean what PostgreSQL means, and moments that lose nothing in silence.
 //!
 //! Invariants:
 //! - A float that becomes an integer because something wants one becomes the nearest, and of two the even one, as one that is cast
 //!   ([`super::rounding`]). DataFusion 55.2 cuts off what is behind the point.
+//! - A moment or a float that becomes text, by a cast that was written or because something wants text (`||`, `concat`), is written as COPY
+//!   and PostgreSQL write it ([`super::texts`]): `2026-11-21 10:11:12+00`, `Infinity`.
 //! - A date and a part of a day that come together only after parameters have their values are not added: what they make was told to be
 //!   a date, and DataFusion 55.2 drops the part. All others make a timestamp ([`super::moments`]).
 
 use super::expressions::changed;
 use super::moments::is_part_of_day;
 use super::rounding::{is_rounded, rounded};
+use super::texts::{is_written_otherwise, written};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -17,7 +20,7 @@ use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
-/// Puts rounding where floats are cast to integers, and refuses dates with parts of days. Types must have been coerced.
+/// Puts rounding where floats are cast to integers, writes moments and floats where they are cast to text, and refuses dates with parts of days. Types must have been coerced.
 #[derive(Debug)]
 pub(crate) struct LosslessCasts;
 
@@ -27,19 +30,25 @@ impl AnalyzerRule for LosslessCasts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        changed(plan, may_lose, rounded_expr)
+        changed(plan, may_lose, kept)
     }
 }
 
 fn may_lose(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+            field.data_type().is_integer() || is_text(field.data_type())
+        }
         Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Plus | Operator::Minus),
         _ => false,
     }
 }
 
-fn rounded_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_float = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
     match expr {
@@ -50,6 +59,11 @@ fn rounded_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if field.data_type().is_integer() && is_float(&of) && !is_rounded(&of) =>
         {
             Ok(Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of, true)), field })))
+        }
+        Expr::Cast(Cast { expr: of, field }) | Expr::TryCast(TryCast { expr: of, field })
+            if is_text(field.data_type()) && of.get_type(schema).is_ok_and(|of| is_written_otherwise(&of)) =>
+        {
+            Ok(Transformed::yes(written(*of, field.data_type().clone())))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right })
             if is_date(&left) && is_part_of_day(&right) || is_date(&right) && is_part_of_day(&left) =>
@@ -65,7 +79,10 @@ fn rounded_expr(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 mod tests {
     use super::*;
     use crate::checked::testing::{nearest, questions, runtime};
-    use arrow::array::{ArrayRef, AsArray, Date32Array, Float32Array, Float64Array, RecordBatch};
+    use crate::copy::texts_of;
+    use arrow::array::{
+        ArrayRef, AsArray, Date32Array, Float32Array, Float64Array, RecordBatch, TimestampMicrosecondArray,
+    };
     use arrow::datatypes::{Int64Type, IntervalMonthDayNano};
     use datafusion::logical_expr::{LogicalPlanBuilder, binary_expr, cast, col, lit, try_cast};
     use datafusion::prelude::SessionContext;
@@ -107,6 +124,23 @@ mod tests {
                 let values = found.iter().flat_map(|batch| batch.column(column).as_primitive::<Int64Type>().values());
                 let values: Vec<i64> = values.copied().collect();
                 prop_assert_eq!(&values, &expected, "column {}", column);
+            }
+        }
+
+        #[test]
+        fn moments_and_floats_become_what_copy_writes(micros in prop::collection::vec(any::<i32>(), 1..20)) {
+            let (found, expected) = runtime().block_on(async {
+                let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from_iter_values(micros.iter().map(|&of| i64::from(of))));
+                let floats: Float64Array = micros.iter().map(|&of| Some(1.0 / f64::from(of % 3))).collect();
+                let floats: ArrayRef = Arc::new(floats);
+                let expected = [&moments, &floats].map(|of| texts_of(of).expect("texts"));
+                let (context, plan) = of_table(RecordBatch::try_from_iter([("m", moments), ("f", floats)]).expect("columns")).await;
+                let casts = vec![cast(col("m"), DataType::Utf8View).alias("a"), try_cast(col("f"), DataType::Utf8View).alias("b")];
+                let plan = LosslessCasts.analyze(projected(plan, casts), &ConfigOptions::default()).expect("a plan");
+                (context.execute_logical_plan(plan).await.expect("runs").collect().await.expect("an answer"), expected)
+            });
+            for (at, expected) in expected.iter().enumerate() {
+                prop_assert_eq!(found[0].column(at), expected);
             }
         }
 

@@ -21,17 +21,20 @@ mod expressions;
 mod extremes;
 mod format;
 mod grouping_sets;
+mod intervals;
 mod literals;
 mod moments;
 mod multisets;
 mod null_keys;
 mod rounding;
+mod series;
 mod simplify;
 mod sizes;
 mod subqueries;
 mod sum;
 #[cfg(test)]
 mod testing;
+mod texts;
 
 pub(crate) use arithmetic::CheckedIntegers;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
@@ -50,17 +53,21 @@ pub(crate) use sum::{WIDE, narrowed_sum};
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
+use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, replaces `sum`, `min` and `max`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
+/// Adds `format` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
+    state.register_udaf(Arc::new(var_samp_udaf().as_ref().clone().with_aliases(["variance"])))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
+    state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;
+    series::register(state);
     sizes::register(state)
 }

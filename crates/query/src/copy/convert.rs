@@ -122,7 +122,7 @@ pub(super) fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Ve
         (Family::Null, _) => Ok(new_null_array(&target, array.len())),
         (Family::Text, DataType::Text) | (Family::Bytes, DataType::Binary) => cast(array, &target).map_err(internal),
         (Family::Text | Family::Bytes, _) => parse_each(array, to, bad),
-        (_, DataType::Text) => text_of(array),
+        (_, DataType::Text) => texts_of(array),
         (Family::Float, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
             let rounded: Float64Array = doubles.as_primitive::<Float64Type>().unary(f64::round_ties_even);
@@ -182,7 +182,8 @@ fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Re
     Ok(builder.finish())
 }
 
-fn text_of(array: &ArrayRef) -> Result<ArrayRef> {
+/// What COPY writes for each value.
+pub(crate) fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
     let column = TextColumn::new(array)?;
     let mut builder = StringViewBuilder::with_capacity(array.len());
     let mut value = Vec::new();

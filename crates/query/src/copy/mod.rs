@@ -61,6 +61,7 @@ pub(crate) use assign::{Assigner, assign};
 pub(crate) use bind::Wanted;
 pub use body::{BodyOptions, Hints};
 pub(crate) use columns::{ColumnBuilder, TextAs};
+pub(crate) use convert::texts_of;
 pub use destination::{Destination, numbered_by};
 pub(crate) use destination::{IntoStore, IntoTransaction};
 pub use elsewhere::{CopyHere, table_elsewhere};

@@ -5,9 +5,9 @@
 use crate::copy::values::shown;
 use alluvia_space::codes::calendar::civil;
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, AsArray, Int64Array};
+use arrow::array::{Array, AsArray, Float64Array, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::{self, Write};
 
@@ -19,6 +19,8 @@ pub(crate) struct TextColumn<'a> {
 enum Form<'a> {
     /// Arrow's own form.
     Plain(ArrayFormatter<'a>),
+    /// Arrow's form of floats that are finite; the others are `Infinity`, `-Infinity` and `NaN`.
+    Float(Float64Array, ArrayFormatter<'a>),
     /// `\x` before Arrow's hexadecimal form.
     Bytes(ArrayFormatter<'a>),
     /// `2026-11-21 10:11:12.5`, with `+00` where there is a zone. Done here because Arrow knows a zone by name only in some builds.
@@ -42,6 +44,10 @@ impl<'a> TextColumn<'a> {
         }
         let options = FormatOptions::new().with_display_error(false);
         let formatter = ArrayFormatter::try_new(array, &options).map_err(unwritable)?;
+        if matches!(array.data_type(), DataType::Float32 | DataType::Float64) {
+            let values = cast(array, &DataType::Float64).map_err(unwritable)?.as_primitive::<Float64Type>().clone();
+            return Ok(TextColumn { form: Form::Float(values, formatter) });
+        }
         Ok(TextColumn {
             form: if is_bytes(array.data_type()) { Form::Bytes(formatter) } else { Form::Plain(formatter) },
         })
@@ -58,6 +64,11 @@ impl<'a> TextColumn<'a> {
                 return Ok(());
             }
             Form::Plain(formatter) => formatter,
+            Form::Float(values, _) if values.is_valid(row) && values.value(row).is_infinite() => {
+                out.extend_from_slice(if values.value(row) > 0.0 { b"Infinity" } else { b"-Infinity" });
+                return Ok(());
+            }
+            Form::Float(_, formatter) => formatter,
             Form::Bytes(formatter) => {
                 out.extend_from_slice(b"\\x");
                 formatter
@@ -146,7 +157,7 @@ pub(crate) fn shown_value(array: &dyn Array, row: usize) -> String {
 mod tests {
     use super::*;
     use crate::copy::values::parse_timestamp;
-    use arrow::array::{ArrayRef, BinaryArray, TimestampMicrosecondArray, TimestampMillisecondArray};
+    use arrow::array::{ArrayRef, BinaryArray, Float32Array, TimestampMicrosecondArray, TimestampMillisecondArray};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -158,6 +169,13 @@ mod tests {
 
     #[test]
     fn times_and_bytes_have_postgresql_forms() {
+        for (value, wanted) in
+            [(f64::INFINITY, "Infinity"), (f64::NEG_INFINITY, "-Infinity"), (f64::NAN, "NaN"), (1.5, "1.5")]
+        {
+            assert_eq!(text(Arc::new(Float64Array::from_value(value, 1))), wanted);
+            assert_eq!(text(Arc::new(Float32Array::from_value(value as f32, 1))), wanted);
+        }
+        assert_eq!(text(Arc::new(Float64Array::from(vec![None]))), "");
         let micros = |value| TimestampMicrosecondArray::from_value(value, 1);
         assert_eq!(text(Arc::new(micros(1_500_000))), "1970-01-01 00:00:01.5");
         assert_eq!(text(Arc::new(micros(-1).with_timezone("Europe/Paris"))), "1969-12-31 23:59:59.999999+00");

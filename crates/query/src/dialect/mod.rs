@@ -26,6 +26,8 @@ pub(crate) mod rewriting;
 pub(crate) mod roles;
 mod row_lists;
 mod script;
+mod seeds;
+mod signs;
 pub(crate) mod statement;
 mod sureness;
 mod templates;

@@ -16,7 +16,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement};
 use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
-use crate::dialect::{depth, labels, released, repeated};
+use crate::dialect::{depth, labels, released, repeated, seeds};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
@@ -44,6 +44,7 @@ pub(super) fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind>
     let given = tokens;
     let (mut tokens, names) = without_column_names(tokens);
     released::release(&mut tokens);
+    seeds::sign(&mut tokens);
     let grammar = Grammar::for_tokens(tokens.len());
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
     let kind = known(&mut parser, hints);

@@ -10,7 +10,7 @@ use crate::dialect::visit::visit;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion,
-    Value, Visitor,
+    UnaryOperator, Value, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -108,9 +108,9 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
 /// What to know for who asks for an older version of a table.
 const VERSION_HINT: &str = "a statement reads the newest snapshot that its freshness allows";
 
-/// The refusal of a statement that does not parse because it asks for an older version of a table in a form that the
-/// parser does not know: `FOR VERSION AS OF 5`. Only for statements that do not parse: `of` may be an alias.
-pub(crate) fn older_version(tokens: &[TokenWithSpan]) -> Option<Error> {
+/// The refusal of a statement that does not parse because it has what the parser does not know: an older version of a table in a form like
+/// `FOR VERSION AS OF 5`, `BETWEEN SYMMETRIC`, `EXCLUDE CURRENT ROW`. Only for statements that do not parse: `of` may be an alias.
+pub(crate) fn unread(tokens: &[TokenWithSpan]) -> Option<Error> {
     let meaning = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
     let keywords: Vec<Keyword> = meaning
         .map(|token| match &token.token {
@@ -118,13 +118,24 @@ pub(crate) fn older_version(tokens: &[TokenWithSpan]) -> Option<Error> {
             _ => Keyword::NoKeyword,
         })
         .collect();
-    let name = keywords.windows(3).find_map(|three| match three {
-        [Keyword::VERSION, Keyword::AS, Keyword::OF] => Some("VERSION AS OF"),
-        [Keyword::TIMESTAMP, Keyword::AS, Keyword::OF] => Some("TIMESTAMP AS OF"),
-        [Keyword::SYSTEM_TIME, Keyword::AS, Keyword::OF] => Some("SYSTEM_TIME AS OF"),
+    let version = |name: &str| Some(not_supported(name).with_hint(VERSION_HINT));
+    let older = keywords.windows(3).find_map(|three| match three {
+        [Keyword::VERSION, Keyword::AS, Keyword::OF] => version("VERSION AS OF"),
+        [Keyword::TIMESTAMP, Keyword::AS, Keyword::OF] => version("TIMESTAMP AS OF"),
+        [Keyword::SYSTEM_TIME, Keyword::AS, Keyword::OF] => version("SYSTEM_TIME AS OF"),
         _ => None,
     });
-    name.map(|name| not_supported(name).with_hint(VERSION_HINT))
+    older.or_else(|| {
+        keywords.windows(2).find_map(|two| match two {
+            [Keyword::BETWEEN, Keyword::SYMMETRIC] => {
+                Some(not_supported("BETWEEN SYMMETRIC").with_hint("write BETWEEN least(a, b) AND greatest(a, b)"))
+            }
+            [Keyword::EXCLUDE, Keyword::CURRENT | Keyword::GROUP | Keyword::TIES | Keyword::NO] => {
+                Some(not_supported("EXCLUDE in a window"))
+            }
+            _ => None,
+        })
+    })
 }
 
 /// Where a sample can be asked for.
@@ -166,6 +177,12 @@ impl Visitor for Ignored {
         or_break(self.bounds.enter(expr))?;
         match expr {
             Expr::Value(value) => literal_of(&value.value),
+            Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, .. } => {
+                refuse_if_hinted(true, "the operator |/", "write sqrt(x)")
+            }
+            Expr::UnaryOp { op: UnaryOperator::PGCubeRoot, .. } => {
+                refuse_if_hinted(true, "the operator ||/", "write cbrt(x)")
+            }
             _ => ControlFlow::Continue(()),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
 }
 
 /// Whether [`cut`] may change it.
-fn is_cut(expr: &Expr) -> bool {
+pub(super) fn is_cut(expr: &Expr) -> bool {
     matches!(expr, Expr::Cast { data_type, array: false, format: None, .. } if !matches!(length_of(data_type), Ok(None)))
 }
 

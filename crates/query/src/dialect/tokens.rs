@@ -9,6 +9,7 @@
 //! told to stop; so it is unwound through, which calls no panic hook. It holds nothing that could be left half done.
 
 use super::grammar::Grammar;
+use super::signs;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan, Tokenizer};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -31,12 +32,14 @@ pub(super) fn of(text: &str) -> Result<Vec<TokenWithSpan>> {
 fn up_to(most: usize, text: &str) -> Result<Vec<TokenWithSpan>> {
     let grammar = Grammar::for_tokens(0);
     let mut tokens = Vec::with_capacity((text.len() / BYTES_PER_TOKEN).min(ROOM_TOKENS_MAX));
-    let mut left = most;
+    let (mut left, mut has_signs) = (most, false);
     let counted = |token: TokenWithSpan| {
-        if left == 0 {
+        let signs = signs::behind(&token.token);
+        if left <= signs {
             resume_unwind(Box::new(Stopped(token.span.start)));
         }
-        left -= 1;
+        left -= 1 + signs;
+        has_signs |= signs > 0;
         token
     };
     let cut = catch_unwind(AssertUnwindSafe(|| {
@@ -49,7 +52,7 @@ fn up_to(most: usize, text: &str) -> Result<Vec<TokenWithSpan>> {
             Err(panic) => resume_unwind(panic),
         },
     }
-    Ok(tokens)
+    Ok(if has_signs { signs::split(tokens) } else { tokens })
 }
 
 fn too_many(most: usize, place: Location) -> Error {
@@ -91,6 +94,7 @@ mod tests {
     fn length_alone_is_not_bounded_and_density_is() {
         let long = format!("SELECT '{}' /* {} */", "1,".repeat(TOKENS_MAX), "1,".repeat(TOKENS_MAX));
         assert_eq!(of(&long).unwrap().len(), 5);
+        assert_eq!(of(&format!("1{}1", "-+".repeat(TOKENS_MAX))).unwrap_err().kind(), ErrorKind::TooLarge);
         for dense in ["1,", "(", " ", "a ", "'';", "\"a\".", "/**/", "$1+", "--\n"] {
             assert_eq!(of(&dense.repeat(TOKENS_MAX + 1)).unwrap_err().kind(), ErrorKind::TooLarge, "{dense}");
         }

@@ -1,0 +1,74 @@
+//! The function that writes values as text.
+//!
+//! Invariants:
+//! - It writes what COPY writes: of moments and infinities PostgreSQL's form, which its readers take back.
+//! - It is called what it stands for, a cast: a column keeps its name.
+
+use crate::checked::expressions::name_of_given;
+use crate::copy::texts_of;
+use crate::session::wrap;
+use arrow::array::ArrayRef;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// Whether DataFusion 55.2 casts values of this type to texts that PostgreSQL would not write: `2026-11-21T10:11:12`, `inf`.
+pub(super) fn is_written_otherwise(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..) | DataType::Float32 | DataType::Float64)
+}
+
+/// Texts of type `to` for values.
+pub(super) fn written(of: Expr, to: DataType) -> Expr {
+    let function = Written { to, signature: Signature::any(1, Volatility::Immutable) };
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![of]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Written {
+    to: DataType,
+    signature: Signature,
+}
+
+impl Written {
+    fn array(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        Ok(cast(&texts_of(values).map_err(wrap)?, &self.to)?)
+    }
+}
+
+impl ScalarUDFImpl for Written {
+    fn name(&self) -> &str {
+        "text_of_value"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(name_of_given(args))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = take_function_args(self.name(), args.args)?;
+        Ok(match value {
+            ColumnarValue::Array(values) => ColumnarValue::Array(self.array(&values)?),
+            ColumnarValue::Scalar(value) => {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&self.array(&value.to_array()?)?, 0)?)
+            }
+        })
+    }
+}
