@@ -1,7 +1,7 @@
 //! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
 //! simplification, joins and subqueries that leave NULL alone, subqueries wherever an expression may stand, conditions that stay where they
-//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, floats that are rounded, and text that becomes
-//! bytes, booleans and moments.
+//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, numbers that are rounded, zeros that are one number,
+//! and text that becomes bytes, booleans and moments.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -32,6 +32,7 @@ mod subqueries;
 mod sum;
 #[cfg(test)]
 mod testing;
+mod zeros;
 
 pub(crate) use arithmetic::CheckedIntegers;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
@@ -45,6 +46,7 @@ pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
+pub(crate) use zeros::EqualZeros;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
