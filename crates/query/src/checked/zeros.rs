@@ -5,8 +5,8 @@
 //!   the zeros has both, and so has a CASE that compares one value with several. `NOT IN` is false where `IN` is true.
 //! - `nullif(a, b)` of floats is NULL where `a = b` is true.
 //!
-//! `=`, groups and joins of DataFusion 55.2 take the zeros for equal. Its sets (lists that are looked into, and literals behind WHEN) look
-//! at bits, and so does its `nullif` of two constants. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
+//! `=`, groups and joins of DataFusion 55.2 take the zeros for equal. Its lists that stay lists, its CASE of one
+//! value and its `nullif` look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
 //! constants, lists are looked at when types are known, and again at the end.
 
 use super::expressions::{changed, each_named};
@@ -62,23 +62,54 @@ impl OptimizerRule for EqualZeros {
 }
 
 fn tells_zeros(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(function) if function.name() == "nullif") || lacks_zero(expr)
+    let compares = match expr {
+        Expr::ScalarFunction(function) => function.name() == "nullif",
+        Expr::InList(InList { list, .. }) => list.iter().any(reads_a_column),
+        Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => {
+            when_then_expr.iter().any(|(when, _)| reads_a_column(when))
+        }
+        _ => false,
+    };
+    compares || lacks_zero(expr)
 }
 
-/// `nullif(a, b)` of floats as the comparison that it is.
+/// `nullif(a, b)` of floats, and lists and CASE whose floats are of columns, as the comparisons that they are. What is compared with each is
+/// left as it is where it is volatile: it has one value, and would have several.
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else { return Ok(Transformed::no(expr)) };
-    let (true, [of, with]) = (func.name() == "nullif", args.as_slice()) else { return Ok(Transformed::no(expr)) };
-    let float = of.get_type(schema)?;
-    let is_float = matches!(float, DataType::Float32 | DataType::Float64);
-    // What is volatile has one value in the function, and would have two in the comparison.
-    if !is_float || with.get_type(schema)? != float || of.is_volatile() {
-        return Ok(Transformed::no(expr));
-    }
-    let equal = of.clone().eq(with.clone());
-    let null = lit(ScalarValue::try_from(&float)?);
-    let case = Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(of.clone())));
-    Ok(Transformed::yes(Expr::Case(case)))
+    let floats = |of: &Expr| match of.get_type(schema) {
+        Ok(float @ (DataType::Float32 | DataType::Float64)) if !of.is_volatile() => Some(float),
+        _ => None,
+    };
+    Ok(match expr {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "nullif" => match args.as_slice() {
+            [of, with] if floats(of).is_some_and(|float| with.get_type(schema).is_ok_and(|with| with == float)) => {
+                let equal = of.clone().eq(with.clone());
+                let null = lit(ScalarValue::try_from(&of.get_type(schema)?)?);
+                let whens = vec![(Box::new(equal), Box::new(null))];
+                Transformed::yes(Expr::Case(Case::new(None, whens, Some(Box::new(of.clone())))))
+            }
+            _ => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
+        },
+        Expr::InList(InList { expr: of, list, negated })
+            if list.iter().any(reads_a_column) && floats(&of).is_some() =>
+        {
+            let any = list.into_iter().map(|item| of.as_ref().clone().eq(item)).reduce(Expr::or);
+            let any = any.unwrap_or_else(|| lit(false));
+            Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any })
+        }
+        Expr::Case(Case { expr: Some(of), when_then_expr, else_expr })
+            if when_then_expr.iter().any(|(when, _)| reads_a_column(when)) && floats(&of).is_some() =>
+        {
+            let searched = |(when, then): (Box<Expr>, Box<Expr>)| (Box::new(of.as_ref().clone().eq(*when)), then);
+            let whens = when_then_expr.into_iter().map(searched).collect();
+            Transformed::yes(Expr::Case(Case::new(None, whens, else_expr)))
+        }
+        other => Transformed::no(other),
+    })
+}
+
+fn reads_a_column(expr: &Expr) -> bool {
+    !expr.column_refs().is_empty()
 }
 
 /// A list or a CASE with the zeros that it lacks.
