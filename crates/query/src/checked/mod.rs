@@ -33,6 +33,7 @@ mod sum;
 #[cfg(test)]
 mod testing;
 mod zeros;
+mod zones;
 
 pub(crate) use arithmetic::CheckedIntegers;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
@@ -54,9 +55,10 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, replaces `sum`, `min` and `max`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
+/// Adds `format` and `timezone`, replaces `sum`, `min` and `max`, plans dates with intervals and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;

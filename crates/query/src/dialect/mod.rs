@@ -33,6 +33,7 @@ mod text_casts;
 mod tokens;
 mod urls;
 mod visit;
+mod zones;
 
 pub use arrays::array_elements;
 pub(crate) use copied::copied_text;
