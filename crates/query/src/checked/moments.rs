@@ -53,6 +53,13 @@ fn compared(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
         return RawBinaryExpr { op, left, right };
     };
+    // Nanoseconds of a column are `date_trunc` of a date, which whoever looks for units of time knows as it is.
+    let is_of_column = |expr: &Expr, of: &DataType| {
+        matches!(of, DataType::Timestamp(TimeUnit::Nanosecond, _)) && !expr.column_refs().is_empty()
+    };
+    if is_of_column(&left, &left_type) || is_of_column(&right, &right_type) {
+        return RawBinaryExpr { op, left, right };
+    }
     let left = match in_microseconds(&left_type, &right_type) {
         Some(wanted) => cast(left, wanted),
         None => left,
