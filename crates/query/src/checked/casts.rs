@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A float that becomes an integer because something wants one becomes the nearest, and of two the even one, as one that is cast
-//!   ([`super::rounding`]). DataFusion 55.2 cuts off what is behind the point.
+//!   ([`super::rounding`]); of a decimal, and of two the one further from zero. DataFusion 55.2 cuts off what is behind the point.
 //! - A moment or a float that becomes text, by a cast that was written or because something wants text (`||`, `concat`), is written as COPY
 //!   and PostgreSQL write it ([`super::texts`]): `2026-11-21 10:11:12+00`, `Infinity`.
 //! - A date and a part of a day that come together only after parameters have their values are not added: what they make was told to be
@@ -10,7 +10,7 @@
 
 use super::expressions::changed;
 use super::moments::is_part_of_day;
-use super::rounding::{is_rounded, rounded};
+use super::rounding::{has_fraction, is_rounded, rounded};
 use super::texts::{is_written_otherwise, written};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -20,7 +20,8 @@ use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
-/// Puts rounding where floats are cast to integers, writes moments and floats where they are cast to text, and refuses dates with parts of days. Types must have been coerced.
+/// Puts rounding where floats and decimals are cast to integers, writes moments and floats where they are cast to text, and refuses dates with
+/// parts of days. Types must have been coerced.
 #[derive(Debug)]
 pub(crate) struct LosslessCasts;
 
@@ -49,15 +50,13 @@ fn is_text(data_type: &DataType) -> bool {
 }
 
 fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let is_float = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
+    let has_fraction = |expr: &Expr| !is_rounded(expr) && expr.get_type(schema).is_ok_and(|of| has_fraction(&of));
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
     match expr {
-        Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && is_float(&of) && !is_rounded(&of) => {
+        Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && has_fraction(&of) => {
             Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded(*of, true)), field })))
         }
-        Expr::TryCast(TryCast { expr: of, field })
-            if field.data_type().is_integer() && is_float(&of) && !is_rounded(&of) =>
-        {
+        Expr::TryCast(TryCast { expr: of, field }) if field.data_type().is_integer() && has_fraction(&of) => {
             Ok(Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of, true)), field })))
         }
         Expr::Cast(Cast { expr: of, field }) | Expr::TryCast(TryCast { expr: of, field })

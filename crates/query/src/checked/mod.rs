@@ -1,7 +1,7 @@
 //! Expressions that DataFusion would get wrong: integer arithmetic that fails where its result does not fit, instead of wrapping around,
 //! simplification, joins and subqueries that leave NULL alone, subqueries wherever an expression may stand, conditions that stay where they
-//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, floats that are rounded, and text that becomes
-//! bytes, booleans and moments.
+//! belong, INTERSECT ALL and EXCEPT ALL that count, dates that become moments, numbers that are rounded, zeros that are one number,
+//! and text that becomes bytes, booleans and moments.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -35,6 +35,8 @@ mod sum;
 #[cfg(test)]
 mod testing;
 mod texts;
+mod zeros;
+mod zones;
 
 pub(crate) use arithmetic::CheckedIntegers;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
@@ -49,6 +51,7 @@ pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
+pub(crate) use zeros::EqualZeros;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
@@ -57,9 +60,11 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, `timezone` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
+/// with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;

@@ -3,7 +3,10 @@
 //! Invariant: a date and an interval make a timestamp, as in PostgreSQL, unless the interval is written out as days, months or years. Then
 //! they make a date, which is the same moment, and which everything that knows dates goes on knowing (the index, pruning).
 //!
-//! DataFusion 55.2 makes a date of both, and drops what is less than a day. The types of a statement's columns follow from this, so it
+//! A date, a timestamp and `now()` are compared in microseconds, in which all of them fit that can be stored.
+//!
+//! DataFusion 55.2 makes a date of a date and an interval, and drops what is less than a day; and it compares a date with a timestamp in
+//! nanoseconds, which fails outside of the years 1677 to 2262. The types of a statement's columns follow from this, so it
 //! is done where expressions are planned first.
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
@@ -18,13 +21,15 @@ const DAY: i64 = 86_400_000_000_000;
 /// SQL's TIMESTAMP.
 const MOMENT: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// Plans dates with intervals.
+/// Plans dates with intervals and beside timestamps.
 #[derive(Debug)]
 pub(crate) struct DatesAsMoments;
 
 impl ExprPlanner for DatesAsMoments {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
         let operator = match expr.op {
+            Eq | NotEq | Lt | LtEq | Gt | GtEq => return Ok(PlannerResult::Original(compared(expr, schema))),
             BinaryOperator::Plus => Operator::Plus,
             BinaryOperator::Minus => Operator::Minus,
             _ => return Ok(PlannerResult::Original(expr)),
@@ -39,6 +44,44 @@ impl ExprPlanner for DatesAsMoments {
             return Ok(PlannerResult::Planned(binary_expr(left, operator, cast(right, MOMENT))));
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+/// A comparison of a date or nanoseconds with a timestamp, in microseconds.
+fn compared(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let RawBinaryExpr { op, left, right } = expr;
+    let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
+        return RawBinaryExpr { op, left, right };
+    };
+    // Nanoseconds of a column are `date_trunc` of a date, which whoever looks for units of time knows as it is.
+    let is_of_column = |expr: &Expr, of: &DataType| {
+        matches!(of, DataType::Timestamp(TimeUnit::Nanosecond, _)) && !expr.column_refs().is_empty()
+    };
+    if is_of_column(&left, &left_type) || is_of_column(&right, &right_type) {
+        return RawBinaryExpr { op, left, right };
+    }
+    let left = match in_microseconds(&left_type, &right_type) {
+        Some(wanted) => cast(left, wanted),
+        None => left,
+    };
+    let right = match in_microseconds(&right_type, &left_type) {
+        Some(wanted) => cast(right, wanted),
+        None => right,
+    };
+    RawBinaryExpr { op, left, right }
+}
+
+/// What a value of a type becomes beside one of another type; `None` if it stays.
+fn in_microseconds(of: &DataType, beside: &DataType) -> Option<DataType> {
+    use TimeUnit::{Microsecond, Nanosecond};
+    match (of, beside) {
+        (DataType::Date32, DataType::Timestamp(Microsecond | Nanosecond, zone)) => {
+            Some(DataType::Timestamp(Microsecond, zone.clone()))
+        }
+        (DataType::Timestamp(Nanosecond, zone), DataType::Date32 | DataType::Timestamp(Microsecond, _)) => {
+            Some(DataType::Timestamp(Microsecond, zone.clone()))
+        }
+        _ => None,
     }
 }
 

@@ -28,6 +28,7 @@ mod row_lists;
 mod script;
 mod seeds;
 mod signs;
+pub(crate) mod similar;
 pub(crate) mod statement;
 mod sureness;
 mod templates;
@@ -35,6 +36,7 @@ mod text_casts;
 mod tokens;
 mod urls;
 mod visit;
+mod zones;
 
 pub use arrays::array_elements;
 pub(crate) use copied::copied_text;

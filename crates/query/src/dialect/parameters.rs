@@ -114,7 +114,7 @@ impl VisitorMut for Bind<'_> {
                 self.literal_of(name).map(|literal| *expr = literal)
             }
             // What was a list's parameter is a written list now, and what was a pattern's is a written pattern.
-            Expr::Like { .. } | Expr::ILike { .. } => patterns::expand(expr),
+            Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } => patterns::expand(expr),
             _ => arrays::expand(expr),
         };
         match put {

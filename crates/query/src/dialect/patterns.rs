@@ -1,4 +1,4 @@
-//! `LIKE ... ESCAPE`: patterns with an escape of their own.
+//! `LIKE ... ESCAPE`: patterns with an escape of their own; `SIMILAR TO`.
 //!
 //! Invariants, as in PostgreSQL:
 //! - The character behind an escape stands for itself. Where another escape is declared a backslash is a character like any other, and
@@ -6,23 +6,27 @@
 //! - DataFusion 55.2 plans patterns with backslashes alone. So a pattern that is written gets them here, and everything else (the index,
 //!   pruning, the predicate cache) knows what it means. A parameter is a written pattern once it has its value.
 //! - A pattern that is computed from columns is refused.
+//! - `SIMILAR TO` becomes a match of a regular expression ([`super::similar`]).
 
 use crate::dialect::names::parts_of;
 use crate::dialect::parameters::is_parameter;
 use crate::dialect::refuse::not_supported;
 use crate::dialect::rewriting::{contains, rewrite};
+use crate::dialect::similar;
 use crate::dialect::statement::text_of;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Query, Value};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Whether a statement of these tokens may declare an escape.
+/// Whether a statement of these tokens may declare an escape, or has `SIMILAR TO`.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
-    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::ESCAPE))
+    tokens.iter().any(
+        |token| matches!(&token.token, Token::Word(word) if matches!(word.keyword, Keyword::ESCAPE | Keyword::SIMILAR)),
+    )
 }
 
-/// Gives all patterns of a query backslashes for their escapes.
+/// Gives all patterns of a query backslashes for their escapes, or makes regular expressions of them.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
     rewrite(query, declares_escape, &mut expand)
 }
@@ -30,7 +34,9 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
 /// Leaves out the escapes that wait for parameters: for whoever asks for types alone, which do not depend on them.
 pub(crate) fn leave_out(query: &mut Query) -> Result<()> {
     rewrite(query, declares_escape, &mut |expr| {
-        if let Expr::Like { escape_char, .. } | Expr::ILike { escape_char, .. } = expr {
+        if let Expr::Like { escape_char, .. } | Expr::ILike { escape_char, .. } | Expr::SimilarTo { escape_char, .. } =
+            expr
+        {
             *escape_char = None;
         }
         Ok(())
@@ -41,12 +47,18 @@ pub(crate) fn leave_out(query: &mut Query) -> Result<()> {
 fn declares_escape(expr: &Expr) -> bool {
     matches!(
         expr,
-        Expr::Like { escape_char: Some(_), any: false, .. } | Expr::ILike { escape_char: Some(_), any: false, .. }
+        Expr::Like { escape_char: Some(_), any: false, .. }
+            | Expr::ILike { escape_char: Some(_), any: false, .. }
+            | Expr::SimilarTo { .. }
     )
 }
 
-/// Gives a pattern, whose parts are as they will be planned, backslashes for its escapes; one that waits for parameters stays.
+/// Gives a pattern, whose parts are as they will be planned, backslashes for its escapes, or makes a regular expression of it; one that
+/// waits for parameters stays.
 pub(crate) fn expand(expr: &mut Expr) -> Result<()> {
+    if matches!(expr, Expr::SimilarTo { .. }) {
+        return expand_similar(expr);
+    }
     let (Expr::Like { pattern, escape_char, any: false, .. } | Expr::ILike { pattern, escape_char, any: false, .. }) =
         expr
     else {
@@ -67,6 +79,28 @@ pub(crate) fn expand(expr: &mut Expr) -> Result<()> {
             return Err(not_supported("ESCAPE behind a pattern that is computed").with_hint(
                 "write the pattern as a text or a parameter, or escape with backslashes and leave ESCAPE out",
             ));
+        }
+    }
+    Ok(())
+}
+
+fn expand_similar(expr: &mut Expr) -> Result<()> {
+    let Expr::SimilarTo { negated, expr: of, pattern, escape_char } = expr else { return Ok(()) };
+    let escape = escape_char.as_ref().map_or(Ok(Some('\\')), |escape| escape_of(&escape.value))?;
+    match written(pattern) {
+        Written::Text(text) => {
+            let regular = Value::SingleQuotedString(similar::regular(&text, escape)?);
+            let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
+            let left = std::mem::replace(of, Box::new(Expr::Value(Value::Null.into())));
+            let matched = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(regular.into())) };
+            *expr = Expr::Nested(Box::new(matched));
+        }
+        // It is NULL of every text.
+        Written::Null => *escape_char = None,
+        Written::Other if contains(&**pattern, is_parameter) => {}
+        Written::Other => {
+            return Err(not_supported("SIMILAR TO a pattern that is computed")
+                .with_hint("write the pattern as a text or a parameter, or use ~ with a regular expression"));
         }
     }
     Ok(())
@@ -201,6 +235,22 @@ mod tests {
         }
         assert!(expanded("a LIKE 'b' ESCAPE 'ab'").starts_with("22000: ESCAPE 'ab' is not one character"));
         assert!(expanded("a LIKE 'b!' ESCAPE '!'").starts_with("22000: a pattern of LIKE ends with its escape"));
+    }
+
+    #[test]
+    fn similar_to_is_a_match_of_a_regular_expression() {
+        for (condition, expected) in [
+            ("a SIMILAR TO 'b%'", "(a ~ '^(?s:b.*)$')"),
+            ("a NOT SIMILAR TO 'b' || '_'", "(a !~ '^(?s:b.)$')"),
+            ("a SIMILAR TO 'b!%' ESCAPE '!'", "(a ~ '^(?s:b%)$')"),
+            ("a SIMILAR TO NULL", "a SIMILAR TO NULL"),
+        ] {
+            assert_eq!(expanded(condition), format!("SELECT 1 FROM t WHERE {expected}"));
+        }
+        assert!(expanded("a SIMILAR TO b").starts_with("0A000: SIMILAR TO a pattern that is computed"));
+        let statement = parse("SELECT 1 FROM t WHERE a SIMILAR TO $1").unwrap().remove(0);
+        let bound = statement.bind(&[ScalarValue::from("x_")]).map(|bound| shown(bound.kind));
+        assert_eq!(bound.unwrap(), "SELECT 1 FROM t WHERE (a ~ '^(?s:x.)$')");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::dialect::roles::{is_role_statement, secrets};
 use crate::dialect::statement::{Kind, Statement};
 use crate::dialect::{
     arrays, depth, mirror, parameters, patterns, plain_insert, refuse, row_lists, templates, text_casts, tokens, urls,
+    zones,
 };
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::Query;
@@ -80,7 +81,7 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
         let parameters = parameters::count(tokens)?;
         let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
             Ok(()) => match statement(tokens, &hints) {
-                Err(error) => refuse::older_version(tokens).ok_or(error).map(Kind::Refused),
+                Err(error) => refuse::unread(tokens).ok_or(error).map(Kind::Refused),
                 Ok(mut kind) => {
                     rewrite(tokens, &mut kind);
                     Ok(kind)
@@ -100,7 +101,7 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
 fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
     type MayHave = fn(&[TokenWithSpan]) -> bool;
     type WriteOut = fn(&mut Query) -> Result<()>;
-    const IN_TURN: [(MayHave, WriteOut); 6] = [
+    const IN_TURN: [(MayHave, WriteOut); 7] = [
         (mirror::may_have, |query| {
             mirror::constants_right(query);
             Ok(())
@@ -110,6 +111,7 @@ fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
         (text_casts::may_have, text_casts::write_out),
         (patterns::may_have, patterns::write_out),
         (templates::may_have, templates::write_out),
+        (zones::may_have, zones::write_out),
     ];
     for (may_have, write_out) in IN_TURN {
         if may_have(tokens)

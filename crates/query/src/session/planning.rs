@@ -10,9 +10,9 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BytesOfLiterals, CheckedIntegers, CountedFunctions, CountedMultisets, GroupingSetsOfUnknownRows, HeldConstants,
-    JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, PushDownKeepingConstants, RoundedFloats,
-    SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
+    BytesOfLiterals, CheckedIntegers, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
+    HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, PushDownKeepingConstants,
+    RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -91,6 +91,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
     analyzers.push(Arc::new(LosslessCasts));
+    analyzers.push(Arc::new(EqualZeros));
     analyzers.push(Arc::new(CheckedIntegers));
     analyzers.push(Arc::new(CountedFunctions));
     // The last: what it makes of subqueries has its types.
@@ -109,6 +110,8 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     }
     // What `JoinsKeepingNulls` made of keys is keys again.
     optimizers.push(Arc::new(KeysOfOneKind::default()));
+    // What the simplifier made lists of are lists.
+    optimizers.push(Arc::new(EqualZeros));
     optimizers.push(Arc::new(HeldConstants));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
@@ -230,11 +233,13 @@ mod tests {
         expected.push(StoppableJoins.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
         expected.insert(physical, "held_constants true".to_owned());
+        expected.insert(physical, "equal_zeros true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CountedFunctions.name().to_owned());
         expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
+        expected.insert(coerced + 1, AnalyzerRule::name(&EqualZeros).to_owned());
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());

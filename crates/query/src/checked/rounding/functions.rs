@@ -1,4 +1,4 @@
-//! The functions that round floats.
+//! The functions that round floats and decimals.
 //!
 //! Invariants:
 //! - They are called what they stand for: a column keeps its name.
@@ -6,6 +6,7 @@
 
 use crate::checked::expressions::name_of_given;
 use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
+use arrow::compute::cast;
 use arrow::compute::kernels::arity::try_binary;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use datafusion::common::utils::take_function_args;
@@ -16,7 +17,17 @@ use datafusion::logical_expr::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// The nearest float without a fraction; of two the even one, or the one further from zero.
+/// Whether values of a type may have a fraction.
+pub(in crate::checked) fn has_fraction(of: &DataType) -> bool {
+    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256, Float32, Float64};
+    match of {
+        Float32 | Float64 => true,
+        Decimal32(_, scale) | Decimal64(_, scale) | Decimal128(_, scale) | Decimal256(_, scale) => *scale > 0,
+        _ => false,
+    }
+}
+
+/// The nearest number without a fraction; of two floats the even one, or the one further from zero, and of two decimals always that.
 pub(in crate::checked) fn rounded(of: Expr, to_even: bool) -> Expr {
     static EVEN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Rounded::new(true))));
     static AWAY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Rounded::new(false))));
@@ -35,7 +46,19 @@ pub(super) fn at_place(of: Expr, places: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&AT_PLACE), vec![of, places]))
 }
 
-/// The nearest float without a fraction.
+/// The type of decimals without a fraction; any other as it is.
+fn whole(of: &DataType) -> DataType {
+    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
+    match *of {
+        Decimal32(precision, _) => Decimal32(precision, 0),
+        Decimal64(precision, _) => Decimal64(precision, 0),
+        Decimal128(precision, _) => Decimal128(precision, 0),
+        Decimal256(precision, _) => Decimal256(precision, 0),
+        ref other => other.clone(),
+    }
+}
+
+/// The nearest number without a fraction.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Rounded {
     to_even: bool,
@@ -62,7 +85,7 @@ impl ScalarUDFImpl for Rounded {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
+        Ok(whole(&arg_types[0]))
     }
 
     fn is_strict(&self) -> bool {
@@ -85,7 +108,9 @@ impl ScalarUDFImpl for Rounded {
                 let round = |value: f32| if to_even { value.round_ties_even() } else { value.round() };
                 Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(round)) as _
             }
-            other => return exec_err!("{other} is no float"),
+            // A smaller scale takes the nearest, and of two the one further from zero.
+            of if of.is_decimal() => cast(&values, &whole(of))?,
+            other => return exec_err!("{other} has no fraction"),
         };
         Ok(if is_scalar {
             ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?)

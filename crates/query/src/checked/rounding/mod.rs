@@ -1,10 +1,12 @@
-//! Rounding of floats as PostgreSQL rounds them.
+//! Rounding of floats, and of decimals that become integers, as PostgreSQL rounds them.
 //!
 //! Invariants:
 //! - Of two numbers that are equally near, a float becomes the even one, and a number that PostgreSQL has as NUMERIC the one further from
 //!   zero. NUMERIC there, and floats here, are numbers that are written out, averages of whole numbers and of decimals, and what is made
 //!   of these by arithmetic: `round(2.5)` is 3, and `round(CAST(2.5 AS DOUBLE PRECISION))` is 2. They are followed through derived tables.
 //! - `round(x, n)` of a float is `round(x::numeric, n)`: PostgreSQL has no other, and takes the 15 digits that a float is sure of.
+//! - A decimal becomes the nearest integer, and of two the one further from zero. It is rounded by a function, so that a comparison of the
+//!   cast does not become one of the decimal, which more or less numbers pass.
 //!
 //! DataFusion 55.2 rounds all floats away from zero, cuts off what is behind the point in casts, and multiplies by a power of ten for
 //! `round(x, n)`, so that `round(2.675, 2)` is 2.67 or 2.68 by chance.
@@ -23,7 +25,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::collections::HashSet;
 
-pub(super) use functions::{is_rounded, rounded};
+pub(super) use functions::{has_fraction, is_rounded, rounded};
 
 /// Puts our functions in the place of `round` and into casts. Types must not have been coerced: a cast that was written tells a float
 /// from a number.
@@ -92,16 +94,20 @@ impl Rounding<'_> {
                     },
                 }
             }
-            Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && self.is_float(&of) => {
+            Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && self.has_fraction(&of) => {
                 let to_even = !self.is_exact(&of);
                 Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded(*of, to_even)), field }))
             }
-            Expr::TryCast(TryCast { expr: of, field }) if field.data_type().is_integer() && self.is_float(&of) => {
+            Expr::TryCast(TryCast { expr: of, field }) if field.data_type().is_integer() && self.has_fraction(&of) => {
                 let to_even = !self.is_exact(&of);
                 Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of, to_even)), field }))
             }
             other => Transformed::no(other),
         }
+    }
+
+    fn has_fraction(&self, expr: &Expr) -> bool {
+        !is_rounded(expr) && expr.get_type(self.schema).is_ok_and(|of| has_fraction(&of))
     }
 
     fn is_float(&self, expr: &Expr) -> bool {

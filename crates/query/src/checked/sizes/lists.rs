@@ -120,6 +120,7 @@ pub(super) const SMALL: &[&str] = &[
     "strpos",
     "tan",
     "tanh",
+    "timezone",
     "to_date",
     "to_hex",
     "to_local_time",
