@@ -189,6 +189,7 @@ pub fn say(text: &str) -> Result<()> {
 pub struct Out(Stdout);
 
 impl Out {
+    /// That of this process.
     pub fn of_process() -> Out {
         Out(io::stdout())
     }

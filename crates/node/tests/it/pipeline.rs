@@ -79,19 +79,22 @@ fn a_merge_after_a_sort_whose_names_were_not_synced_keeps_every_row() {
             sorted.unwrap();
             break;
         }
-        sorted.unwrap_err();
-        failed += 1;
+        // Once its manifest is durable a sort lets go of the log, which may begin a file then; that it cannot is the log's failure.
+        let is_sorted = sorted.is_ok();
+        failed += u64::from(!is_sorted);
         assert!(core.merge(true).unwrap(), "sync {failing}: the first sort's rows are merged");
         assert_eq!(contents(&core), expected, "sync {failing}");
         for survival in [Survival::SyncedOnly, Survival::Everything, Survival::Torn { seed: failing }] {
             let survivor = disk.after_power_loss(survival);
             assert_eq!(contents(&new_core(&survivor)), expected, "sync {failing}, {survival:?}");
         }
-        // The next try sorts them, and whatever the failed one had written goes.
-        core.sort().unwrap();
-        core.merge(true).unwrap();
-        assert_eq!(contents(&core), expected, "sync {failing}");
-        assert_eq!(segments(&disk), named(&core), "sync {failing}");
+        if !is_sorted {
+            // The next try sorts them, and whatever the failed one had written goes.
+            core.sort().unwrap();
+            core.merge(true).unwrap();
+            assert_eq!(contents(&core), expected, "sync {failing}");
+            assert_eq!(segments(&disk), named(&core), "sync {failing}");
+        }
         drop(core);
         assert_eq!(contents(&new_core(&disk)), expected, "sync {failing}");
     }

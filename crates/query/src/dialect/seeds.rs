@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// Joins the signs of seeds to their numbers.
 pub(super) fn sign(tokens: &mut [TokenWithSpan]) {
-    let mut last = [None; 3];
+    let mut last: [Option<usize>; 3] = [None; 3];
     for at in 0..tokens.len() {
         if matches!(tokens[at].token, Token::Whitespace(_)) {
             continue;
