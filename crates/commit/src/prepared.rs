@@ -67,8 +67,11 @@ impl Prepared {
     }
 }
 
+/// Of each row what the hidden columns take.
+const HIDDEN_BYTES: u64 = 16;
+
 /// What rows count as while they wait in memory: the length of their body in the log, or of their texts where that is more, since views
-/// may have one text many times, and tail and dictionaries have as many copies of it.
+/// may have one text many times, and tail and dictionaries have as many copies of it; and their hidden columns.
 pub(crate) fn tail_bytes(rows: &[NewRows], body_bytes: u64) -> u64 {
     let text = |column: &ArrayRef| -> u64 {
         match column.data_type() {
@@ -78,7 +81,8 @@ pub(crate) fn tail_bytes(rows: &[NewRows], body_bytes: u64) -> u64 {
         }
     };
     let texts = rows.iter().flat_map(|rows| &rows.batches).flat_map(|batch| batch.columns()).map(text).sum();
-    body_bytes.max(texts)
+    let count = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum::<u64>();
+    body_bytes.max(texts) + HIDDEN_BYTES * count
 }
 
 /// C4.
@@ -120,8 +124,7 @@ fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
             continue;
         }
         let ordinals: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..count));
-        // The hidden columns take 16 bytes a row.
-        runs.push(Run { table, checked_at, rows, ordinals, bytes: bytes * count / total.max(1) + 16 * count });
+        runs.push(Run { table, checked_at, rows, ordinals, bytes: bytes * count / total.max(1) });
     }
     Ok(runs)
 }
@@ -160,7 +163,8 @@ mod tests {
         let shared = take(&text, &UInt32Array::from(vec![0; 1_000]), None).expect("a row that is there");
         let batches = vec![RecordBatch::try_from_iter([("t", shared)]).expect("one column")];
         let rows = [NewRows { table: TableId(1), checked_at: Version(1), batches }];
-        assert_eq!(tail_bytes(&rows, 17_000), 1_000 * text.as_string_view().value(0).len() as u64);
-        assert_eq!(tail_bytes(&rows, 70_000), 70_000);
+        let hidden = 1_000 * HIDDEN_BYTES;
+        assert_eq!(tail_bytes(&rows, 17_000), 1_000 * text.as_string_view().value(0).len() as u64 + hidden);
+        assert_eq!(tail_bytes(&rows, 70_000), 70_000 + hidden);
     }
 }

@@ -36,7 +36,7 @@ struct Series<F> {
 impl<F: TableFunctionImpl> TableFunctionImpl for Series<F> {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let is_of_moments = matches!(args.exprs(), [Expr::Literal(first, _), ..]
-            if matches!(first.data_type(), DataType::Timestamp(..)));
+            if matches!(first.data_type(), DataType::Timestamp(..) | DataType::Date32));
         if !is_of_moments {
             return self.inner.call_with_args(args);
         }
@@ -60,8 +60,11 @@ fn nanos(bound: &Expr) -> Result<Expr> {
             let nanos = micros.map(|micros| micros.checked_mul(MICRO_NANOS).ok_or_else(out_of_range)).transpose()?;
             ScalarValue::TimestampNanosecond(nanos, zone.clone())
         }
-        ScalarValue::Utf8(_) | ScalarValue::LargeUtf8(_) | ScalarValue::Utf8View(_) | ScalarValue::Date32(_) => {
+        ScalarValue::Utf8(_) | ScalarValue::LargeUtf8(_) | ScalarValue::Utf8View(_) => {
             value.cast_to(&DataType::Timestamp(TimeUnit::Nanosecond, None))?
+        }
+        ScalarValue::Date32(_) => {
+            value.cast_to(&DataType::Timestamp(TimeUnit::Nanosecond, None)).map_err(|_| out_of_range())?
         }
         other => other.clone(),
     };

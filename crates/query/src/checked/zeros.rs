@@ -22,7 +22,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::scalar::ScalarValue;
 
-/// Puts both zeros where one is, and comparisons in the place of `nullif`. Types must have been coerced.
+/// Puts both zeros where one is written, and takes the sign off zeros where others are compared. Types must have been coerced.
 #[derive(Debug)]
 pub(crate) struct EqualZeros;
 
@@ -73,39 +73,51 @@ fn tells_zeros(expr: &Expr) -> bool {
     compares || lacks_zero(expr)
 }
 
-/// `nullif(a, b)` of floats, and lists and CASE whose floats are of columns, as the comparisons that they are. What is compared with each is
-/// left as it is where it is volatile: it has one value, and would have several.
+/// `nullif(a, b)` of floats, and lists and CASE whose floats are of columns: zero is added to all that is compared, which is nothing but the
+/// one zero for both. What is compared stays in its one place, so that nesting does not multiply it.
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let floats = |of: &Expr| match of.get_type(schema) {
-        Ok(float @ (DataType::Float32 | DataType::Float64)) if !of.is_volatile() => Some(float),
+    let float_of = |of: &Expr| match of.get_type(schema) {
+        Ok(float @ (DataType::Float32 | DataType::Float64)) => Some(float),
         _ => None,
     };
     Ok(match expr {
-        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "nullif" => match args.as_slice() {
-            [of, with] if floats(of).is_some_and(|float| with.get_type(schema).is_ok_and(|with| with == float)) => {
-                let equal = of.clone().eq(with.clone());
-                let null = lit(ScalarValue::try_from(&of.get_type(schema)?)?);
-                let whens = vec![(Box::new(equal), Box::new(null))];
-                Transformed::yes(Expr::Case(Case::new(None, whens, Some(Box::new(of.clone())))))
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "nullif" => {
+            let floats: Option<Vec<DataType>> = args.iter().map(float_of).collect();
+            match floats {
+                Some(floats) => {
+                    let args = args.into_iter().zip(&floats).map(|(arg, float)| unsigned(arg, float));
+                    let args = args.collect::<Result<_>>()?;
+                    Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
+                }
+                None => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
             }
-            _ => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
-        },
-        Expr::InList(InList { expr: of, list, negated })
-            if list.iter().any(reads_a_column) && floats(&of).is_some() =>
-        {
-            let any = list.into_iter().map(|item| of.as_ref().clone().eq(item)).reduce(Expr::or);
-            let any = any.unwrap_or_else(|| lit(false));
-            Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any })
         }
+        Expr::InList(InList { expr: of, list, negated }) if list.iter().any(reads_a_column) => match float_of(&of) {
+            Some(float) => {
+                let list = list.into_iter().map(|item| unsigned(item, &float)).collect::<Result<_>>()?;
+                Transformed::yes(Expr::InList(InList { expr: Box::new(unsigned(*of, &float)?), list, negated }))
+            }
+            None => Transformed::no(Expr::InList(InList { expr: of, list, negated })),
+        },
         Expr::Case(Case { expr: Some(of), when_then_expr, else_expr })
-            if when_then_expr.iter().any(|(when, _)| reads_a_column(when)) && floats(&of).is_some() =>
+            if when_then_expr.iter().any(|(when, _)| reads_a_column(when)) =>
         {
-            let searched = |(when, then): (Box<Expr>, Box<Expr>)| (Box::new(of.as_ref().clone().eq(*when)), then);
-            let whens = when_then_expr.into_iter().map(searched).collect();
-            Transformed::yes(Expr::Case(Case::new(None, whens, else_expr)))
+            match float_of(&of) {
+                Some(float) => {
+                    let when = |(when, then): (Box<Expr>, Box<Expr>)| Ok((Box::new(unsigned(*when, &float)?), then));
+                    let whens = when_then_expr.into_iter().map(when).collect::<Result<_>>()?;
+                    Transformed::yes(Expr::Case(Case::new(Some(Box::new(unsigned(*of, &float)?)), whens, else_expr)))
+                }
+                None => Transformed::no(Expr::Case(Case { expr: Some(of), when_then_expr, else_expr })),
+            }
         }
         other => Transformed::no(other),
     })
+}
+
+/// A float without the sign of its zero.
+fn unsigned(expr: Expr, float: &DataType) -> Result<Expr> {
+    Ok(expr + lit(ScalarValue::new_zero(float)?))
 }
 
 fn reads_a_column(expr: &Expr) -> bool {
@@ -190,7 +202,26 @@ fn is_zero(expr: &Expr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::common::ToDFSchema;
+    use datafusion::functions::core::expr_fn::nullif;
     use datafusion::logical_expr::{cast, col};
+
+    #[test]
+    fn nesting_does_not_multiply_what_is_compared() {
+        let schema = Schema::new(vec![Field::new("x", DataType::Float64, true)]).to_dfschema().expect("a schema");
+        let nested = (0..200).fold(col("x"), |expr, n| nullif(expr, lit(f64::from(n))));
+        let changed = nested.transform_up(|expr| compared(expr, &schema)).expect("floats");
+        let mut nodes = 0;
+        changed
+            .data
+            .apply(|_| {
+                nodes += 1;
+                Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+            })
+            .expect("counts");
+        assert!(changed.transformed && nodes < 2_000, "{nodes}");
+    }
 
     #[test]
     fn lists_with_a_zero_have_both() {

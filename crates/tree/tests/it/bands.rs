@@ -1,8 +1,8 @@
 //! Banded segments: merges read them back in key order, samples are their blocks' first rows, and a check finds what lies elsewhere.
 
 use crate::common::*;
-use alluvia_space::TableDef;
 use alluvia_space::weight::weight_limit;
+use alluvia_space::{Ladder, TableDef, TableOptions};
 use alluvia_tree::{BLOCK_ROWS, LadderWriter, RowChunk, Segment, SegmentCursor, TreeContext};
 use alluvia_types::{ErrorKind, SegmentId, Stage};
 use proptest::prelude::*;
@@ -100,6 +100,24 @@ proptest! {
                 prop_assert!(weights[..first].iter().all(|&weight| weight_limit(most).is_none_or(|most| weight < most)));
             }
         }
+    }
+}
+
+/// Rungs of several blocks, which begin where blocks of the segment do not.
+#[test]
+fn thick_rungs_pass_a_check() {
+    for seed in 1..=6 {
+        let disk = disk();
+        let (context, table) = (context(&disk), table(true));
+        let table = TableDef { options: TableOptions { ladder: Ladder::Half, ..TableOptions::default() }, ..table };
+        let dictionaries = dictionaries(&disk, &table);
+        let mut random = Random(seed);
+        let rows = rows(&table, &mut random, 40_000, 50, 9, 5);
+        let keys = keys(&mut random, 40_000, 0);
+        let ordered = chunk(&table, &dictionaries, rows, keys);
+        let segment = write(&context, &table, &banded(&ordered, table.seed), 2 * BLOCK_ROWS);
+        assert!(segment.rungs()[0].segment.blocks() > 2, "{} rows", segment.rungs()[0].segment.meta().rows);
+        segment.verify(&table).expect("verifies");
     }
 }
 
