@@ -4,6 +4,7 @@
 
 use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
+use alluvia_pipeline::PipelineOptions;
 use alluvia_query::{Answer, Refinement, Session, Used};
 use alluvia_snapshot::Store;
 use alluvia_types::{ErrorKind, Stage};
@@ -16,6 +17,7 @@ use arrow::compute::{cast, concat_batches, filter_record_batch, lexsort_to_indic
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimeUnit};
 use futures::TryStreamExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 const CREATE: &str =
     "CREATE TABLE sales (sold_at TIMESTAMP, country TEXT, city TEXT, item TEXT, price DOUBLE, cents BIGINT NOT NULL, discount DOUBLE, bill DECIMAL(12, 2))
@@ -561,7 +563,17 @@ async fn groups_below_a_null_are_not_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_mostly_edges_of_a_range_is_not_sampled() {
     let dir = tempfile::tempdir().expect("a directory");
-    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    // All rows are in one segment, however busy the machine is.
+    let never = Duration::from_secs(86_400);
+    let pipeline = PipelineOptions {
+        sort_interval: never,
+        sort_bytes: 1 << 40,
+        merge_interval: never,
+        merge_segments: 1_000,
+        ..PipelineOptions::default()
+    };
+    let options = DatabaseOptions { pipeline, ..DatabaseOptions::default() };
+    let db = Database::open_with(dir.path().join("db"), options).expect("opens");
     let session = db.session();
     let create = "CREATE TABLE seen (at TIMESTAMP, item TEXT, x DOUBLE) WITH (dimensions = 'time(at: year); item', measures = 'x')";
     session.sql(create).await.expect("creates");
