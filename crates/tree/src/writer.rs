@@ -244,8 +244,7 @@ impl SegmentWriter {
         if let Parquet::Empty(file) = std::mem::replace(&mut self.parquet, Parquet::Done) {
             let path = self.context.parquet_path(self.id);
             let metadata = std::mem::take(&mut self.metadata);
-            let schema = Arc::clone(&self.schema);
-            let parquet = ParquetWriter::create(file, &path, schema, &sample, metadata, self.is_banded)?;
+            let parquet = ParquetWriter::create(file, &path, Arc::clone(&self.schema), &sample, metadata)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())

@@ -24,14 +24,8 @@ const ROWS_PER_DISTINCT: usize = 8;
 /// The part of a column's bytes that compression must take away.
 const GAIN_MIN: f64 = 0.4;
 
-/// The writer's properties for a file whose first rows are these; they govern the fixed-width columns. What is compressed of a banded segment
-/// gets pages that end with each batch that is written.
-pub(crate) fn properties(
-    schema: &SchemaRef,
-    sample: &[ArrayRef],
-    metadata: Vec<KeyValue>,
-    is_banded: bool,
-) -> WriterProperties {
+/// The writer's properties for a file whose first rows are these; they govern the fixed-width columns.
+pub(crate) fn properties(schema: &SchemaRef, sample: &[ArrayRef], metadata: Vec<KeyValue>) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(format!("alluvia {}", env!("CARGO_PKG_VERSION")))
@@ -55,10 +49,7 @@ pub(crate) fn properties(
         } else if is_integer(field.data_type()) {
             builder = builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         } else if compresses(&fixed_bytes(&values)) {
-            builder = builder.set_column_compression(path.clone(), Compression::ZSTD(ZstdLevel::default()));
-            if is_banded {
-                builder = builder.set_column_data_page_size_limit(path, 1);
-            }
+            builder = builder.set_column_compression(path, Compression::ZSTD(ZstdLevel::default()));
         }
     }
     builder.build()

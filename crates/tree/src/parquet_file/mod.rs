@@ -1,8 +1,7 @@
 //! The Parquet half of a segment.
 //!
 //! Invariants:
-//! - Every column's pages end where blocks end. A block of very long values may take several pages, and so does a block of a banded segment
-//!   of what is compressed: a page is unpacked as a whole, and of a sample only the first rows of each block are read.
+//! - Every column's pages end where blocks end (a block of very long values may take several pages).
 //! - Row groups hold [`ROW_GROUP_ROWS`] rows; both page indexes are written for every column, except the column index of a
 //!   float column chunk with a NaN, which Parquet's bounds cannot express.
 //! - The file's key-value metadata says which segment of which table it is.
@@ -22,7 +21,7 @@ pub(crate) use input::{ParquetInput, read_error};
 pub(crate) use rows::RowReader;
 
 use crate::chunk::CodedColumn;
-use crate::layout::{BLOCK_ROWS, ROW_GROUP_ROWS};
+use crate::layout::ROW_GROUP_ROWS;
 use crate::summary::SummaryBuilder;
 use alluvia_storage::{CheckedWriter, FileChecks};
 use alluvia_types::{Error, Result};
@@ -31,7 +30,6 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use bytes_column::BytesColumn;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
-use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedFileWriter;
@@ -72,30 +70,22 @@ enum Column {
         field: FieldRef,
         writer: Option<Box<ArrowColumnWriter>>,
         saw_nan: bool,
-        /// Rows of a page.
-        page_rows: usize,
     },
 }
 
-/// Rows of a page of what is compressed of a banded segment.
-const BANDED_PAGE_ROWS: usize = BLOCK_ROWS / 8;
-
 impl ParquetWriter {
-    /// Starts the file. `sample` is the first of the rows that will be written; encodings are chosen by it. Of a banded segment whole blocks
-    /// are written at a time.
+    /// Starts the file. `sample` is the first of the rows that will be written; encodings are chosen by it.
     pub(crate) fn create(
         file: CheckedWriter,
         path: &Path,
         schema: SchemaRef,
         sample: &[ArrayRef],
         metadata: Vec<KeyValue>,
-        is_banded: bool,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
-        let properties = Arc::new(choose::properties(&schema, sample, metadata, is_banded));
+        let properties = Arc::new(choose::properties(&schema, sample, metadata));
         let parquet_schema = ArrowSchemaConverter::new().schema_root("alluvia").convert(&schema).map_err(failed)?;
-        let file = SerializedFileWriter::new(file, parquet_schema.root_schema_ptr(), Arc::clone(&properties))
-            .map_err(failed)?;
+        let file = SerializedFileWriter::new(file, parquet_schema.root_schema_ptr(), properties).map_err(failed)?;
         let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
         let column = |((field, descr), sample): ((&FieldRef, &ColumnDescPtr), &ArrayRef)| {
             Ok(match field.data_type() {
@@ -105,11 +95,7 @@ impl ParquetWriter {
                     let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose)?;
                     Column::Bytes(Box::new(column))
                 }
-                _ => {
-                    let is_compressed = properties.compression(descr.path()) != Compression::UNCOMPRESSED;
-                    let page_rows = if is_banded && is_compressed { BANDED_PAGE_ROWS } else { BLOCK_ROWS };
-                    Column::Fixed { field: Arc::clone(field), writer: None, saw_nan: false, page_rows }
-                }
+                _ => Column::Fixed { field: Arc::clone(field), writer: None, saw_nan: false },
             })
         };
         let fields = schema.fields().iter().zip(file.schema_descr().columns());
@@ -149,13 +135,10 @@ impl ParquetWriter {
                 (Column::Fixed { field, .. }, Piece::Codes(..)) => {
                     return Err(ParquetError::General(format!("codes in {}, which is not text", field.name())));
                 }
-                (Column::Fixed { field, writer, page_rows, .. }, Piece::Values(values)) => {
+                (Column::Fixed { field, writer, .. }, Piece::Values(values)) => {
                     let writer = writer.as_mut().expect("a row group is open");
-                    for start in (0..values.len()).step_by(*page_rows) {
-                        let page = values.slice(start, (*page_rows).min(values.len() - start));
-                        for leaf in compute_leaves(field, &page)? {
-                            writer.write(&leaf)?;
-                        }
+                    for leaf in compute_leaves(field, values)? {
+                        writer.write(&leaf)?;
                     }
                     summaries.fixed(at, values.as_ref(), place);
                 }
