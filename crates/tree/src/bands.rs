@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - In a *banded* segment the rows of each block lie in [`BANDS`] bands of equal shares by weight, the lightest first; within a band they
-//!   ascend by curve key. So the rows that weigh less than a limit are among the first of each block, and a sample of any share costs that
+//!   ascend by curve key. So the rows that weigh less than a limit are among the first of each block, and a sample of any share reads that
 //!   share of every block, rounded up to a band.
 //! - Blocks ascend by curve key as ever: no key of a block is above one of the next. What skips blocks knows nothing of bands.
 //! - Where bands end is told by a section of the side file. Segments without it have each block's rows in key order.
