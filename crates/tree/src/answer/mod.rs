@@ -6,8 +6,9 @@
 //!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
 //!
 //! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint, covered and cut [`nodes`],
-//! [`blocks`] reads what is cut, in passes that questions share ([`pass`]), [`rows`] what is in no segment yet, [`totals`] adds up. [`edges`] are rows of a box that codes
-//! alone do not tell from their neighbours: they are read with the others of their block. Estimates walk several boxes [`together`].
+//! [`blocks`] reads what is cut, in passes that questions share ([`pass`]), [`rows`] what is in no segment yet, [`totals`] adds up. [`edges`]
+//! are rows of a box that codes alone do not tell from their neighbours: they are read with the others of their block. Estimates walk several
+//! boxes [`together`].
 
 mod blocks;
 mod code_map;
