@@ -43,7 +43,7 @@ fn main() {
                         .iter()
                         .enumerate()
                         .map(|(level, &length)| LevelFilter { level, codes: set(&mut next, length) });
-                    BoxQuery { filters: filters.collect(), groups: Vec::new(), measures: measures.clone() }
+                    BoxQuery { filters: filters.collect(), measures: measures.clone(), ..BoxQuery::default() }
                 })
                 .collect();
             let visits: u64 = queries.iter().map(|query| cuboid.visits(query, &|level| level)).sum();

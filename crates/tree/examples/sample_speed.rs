@@ -121,7 +121,7 @@ fn compare(
         }
         let spans = groups.iter().map(|&level| GroupSpan { level, first: 1, count: DIMENSIONS[0][0] }).collect();
         let keys = GroupKeys::new(spans).expect("few groups");
-        let question = BoxQuery { filters, groups, measures: measures.clone() };
+        let question = BoxQuery { filters, groups, measures: measures.clone(), ..BoxQuery::default() };
         let empty = || Answer::new(&question, keys.clone());
         let boxes = Boxes::from(question.clone());
         let asked = Asked {

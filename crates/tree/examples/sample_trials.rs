@@ -101,6 +101,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
     let wanted = Wanted { sum: true, ..Wanted::default() };
     let question = BoxQuery {
         filters: vec![some(0, 0.6), some(1, 0.8)],
+        times: Vec::new(),
         groups: Vec::new(),
         measures: vec![WantedMeasure { column: ColumnId(2), is_float: true, wanted }],
     };

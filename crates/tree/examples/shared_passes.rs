@@ -116,6 +116,7 @@ fn question(table: &TableDef, random: &mut Random, filters: usize, share: u64) -
     let wanted = Wanted { sum: true, ..Wanted::default() };
     BoxQuery {
         filters: filters.collect(),
+        times: Vec::new(),
         groups: Vec::new(),
         measures: vec![WantedMeasure { column: table.measures[0], is_float: false, wanted }],
     }

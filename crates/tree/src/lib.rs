@@ -36,9 +36,9 @@ mod verify;
 mod writer;
 
 pub use answer::{
-    Ancestor, Answer, BoxQuery, Boxes, CodeMap, CodeSet, Counters, Cuboid, EDGE_FILTERS_MAX, GroupKeys, GroupSpan,
-    LevelFilter, MeasureTotals, SegmentRows, Selection, TimeRange, Totals, Wanted, WantedMeasure, add_edge_rows,
-    add_rows, answer, answer_edge,
+    Ancestor, Answer, BoxQuery, Boxes, CodeMap, CodeSet, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter,
+    MeasureTotals, SegmentRows, Selection, TESTS_MAX, TimeRange, Totals, Wanted, WantedMeasure, add_rows,
+    add_rows_with_times, answer, rows_cut,
 };
 pub use bands::{Bands, band_limit, by_band};
 pub use chunk::{CodedColumn, RowChunk};

@@ -72,6 +72,10 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
         }
     }
+    // One box, with both ends of the range.
+    let both = "SELECT count(*) FROM seen WHERE local >= '2026-02-03 04:05:06' AND local < '2026-04-05 06:07:08'";
+    let plan = explained(&fast, "EXPLAIN ANALYZE", both).await.expect("is explained");
+    assert!(plan.contains("filters=[local.hour (") && plan.contains(" codes), local in range]"), "{plan}");
     for group in ["day", "date_trunc('month', day)", "date_trunc('day', at)"] {
         let asked = Asked::of(format!(
             "SELECT {group} AS k, count(*), sum(v) FROM seen WHERE local >= '2026-02-03 04:05:06' GROUP BY 1"

@@ -6,7 +6,7 @@
 //!   the levels that they are of.
 //! - What is kept by text is bounded; the least recently used half goes.
 
-use super::run::{Bound, bind};
+use super::bound::{Bound, bind};
 use super::statement::{Literal, Statement};
 use crate::dialect::Hints;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};

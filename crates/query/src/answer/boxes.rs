@@ -10,9 +10,9 @@
 //! level only are one box, before and after: so a list of pairs of members makes no more boxes than one of the columns has members in it. There
 //! are few boxes where there are few `OR`s; where not, the scan is no slower.
 //!
-//! A range of times whose ends fall inside units of its calendar is a box of the units between, and an *edge* at either end: a box of one
-//! unit, of whose rows those count whose own values lie in the range. While boxes are made, the times of such a column are a level of
-//! their own ([`times::Axis`]), behind all others; boxes of that level become boxes and edges when all is done.
+//! A range of times whose ends fall inside units of its calendar is a box of all units that have any of its times, of whose rows those at the
+//! *edges*, in the units that it begins or ends within, count where their own values lie in the range. While boxes are made, the times of such
+//! a column are a level of their own ([`times::Axis`]), behind all others; boxes of that level get units and ranges when all is done.
 
 use super::conditions::{filter_of, last_code};
 use super::statement::{Condition, Test};
@@ -24,34 +24,23 @@ use alluvia_tree::{CodeSet, LevelFilter, TimeRange};
 /// More boxes than this are left to the scan: each walks the tree by itself.
 const BOXES_MAX: usize = 16;
 
+/// Units at the edges of ranges of a column; more are left to the scan, which reads values one after the other.
+const EDGES_MAX: usize = 16;
+
 /// Of more boxes than this it is not tried whether some are one: each is held against all others.
 const MERGED_MAX: usize = 512;
 
 /// Filters, all of which hold, ascending by level.
 pub(super) type Filters = Vec<LevelFilter>;
 
-/// Rows in boxes.
+/// Rows of a box: of those that pass the filters, all but those at the edges of the ranges that do not lie in them.
 pub(super) struct Found {
-    /// At least one box that codes alone tell.
-    pub(super) boxes: Vec<Filters>,
-    /// Boxes of whose rows those count that lie in the ranges.
-    pub(super) edges: Vec<(Filters, Vec<TimeRange>)>,
+    pub(super) filters: Filters,
+    pub(super) times: Vec<TimeRange>,
 }
 
-impl Found {
-    /// The filters of each box.
-    pub(super) fn each(&self) -> impl Iterator<Item = &Filters> {
-        self.boxes.iter().chain(self.edges.iter().map(|(filters, _)| filters))
-    }
-
-    /// The same, to be changed.
-    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Filters> {
-        self.boxes.iter_mut().chain(self.edges.iter_mut().map(|(filters, _)| filters))
-    }
-}
-
-/// The rows for which all conditions hold; `None` if they are not few boxes.
-pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Found> {
+/// The rows for which all conditions hold: at least one box. `None` if they are not few boxes.
+pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Vec<Found>> {
     let levels = def.levels().count();
     // Behind all levels.
     let axes = times::axes(def, dictionaries, conditions);
@@ -65,48 +54,20 @@ pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[C
         None => last_code(dictionaries, level),
     };
     let found = Maker { filter: &filter, last: &last }.all(conditions)?;
-    if axes.is_empty() {
-        return Some(Found { boxes: found, edges: Vec::new() });
-    }
-    let (mut boxes, mut edges) = (Vec::new(), Vec::new());
-    for filters in &found {
-        for (filters, ranges) in without_axes(filters, levels, &axes)? {
-            if ranges.is_empty() {
-                boxes.push(filters);
-            } else {
-                edges.push((filters, ranges));
-            }
-        }
-        if boxes.len() + edges.len() > BOXES_MAX {
-            return None;
-        }
-    }
-    if let (true, Some(filters), Some(axis)) = (boxes.is_empty(), found.first(), axes.first()) {
-        let own: Filters = filters.iter().filter(|filter| filter.level < levels).cloned().collect();
-        boxes.push(with(&own, axis.level(), &CodeSet::of_codes(Vec::new())));
-    }
-    Some(Found { boxes, edges })
+    found.into_iter().map(|filters| without_axes(&filters, levels, &axes)).collect()
 }
 
-/// A box as boxes of the table's own levels, and the ranges that rows of each must lie in.
-fn without_axes(filters: &Filters, levels: usize, axes: &[times::Axis<'_>]) -> Option<Vec<(Filters, Vec<TimeRange>)>> {
+/// A box by the table's own levels.
+fn without_axes(filters: &Filters, levels: usize, axes: &[times::Axis<'_>]) -> Option<Found> {
     let (own, of_axes) = filters.split_at(filters.partition_point(|filter| filter.level < levels));
-    if !of_axes.is_empty() && is_empty(filters) {
-        return Some(Vec::new());
-    }
-    let mut all: Vec<(Filters, Vec<TimeRange>)> = vec![(own.to_vec(), Vec::new())];
+    let mut found = Found { filters: own.to_vec(), times: Vec::new() };
     for filter in of_axes {
-        // Each edge is a box, whatever else there is.
-        let pieces = axes[filter.level - levels].pieces(&filter.codes, BOXES_MAX)?;
-        let in_piece = |(filters, ranges): &(Filters, Vec<TimeRange>), piece: &times::Piece| {
-            let LevelFilter { level, codes } = &piece.filter;
-            (with(filters, *level, codes), ranges.iter().chain(&piece.range).cloned().collect())
-        };
-        all = all.iter().flat_map(|one| pieces.iter().map(move |piece| in_piece(one, piece))).collect();
-        all.retain(|(filters, _)| !is_empty(filters));
-        all = at_most_max(all)?;
+        let axis = &axes[filter.level - levels];
+        let times::Units { codes, range } = axis.units(&filter.codes, EDGES_MAX)?;
+        found.filters = with(&found.filters, axis.level(), &codes);
+        found.times.extend(range);
     }
-    Some(all)
+    Some(found)
 }
 
 fn is_empty(filters: &[LevelFilter]) -> bool {

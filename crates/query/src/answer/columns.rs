@@ -3,8 +3,8 @@
 //! Invariant: a value that the planner's own aggregate would give otherwise (an overflow, a variance that cancellation has
 //! eaten) is not given at all: the whole answer is left to the general way.
 
+use super::bound::Bound;
 use super::names::{FirstOfName, Names};
-use super::run::Bound;
 use super::statement::{Aggregate, Item, Order};
 use crate::dialect::Sureness;
 use alluvia_space::codes::calendar;

@@ -3,7 +3,7 @@
 //! `WHERE country = 'Chile' GROUP BY city`: blocks at Chile's border hold cities of other countries, which no row of the answer has. A
 //! sample that knows does not look for them.
 
-use super::run::Bound;
+use super::bound::Bound;
 use alluvia_space::LevelSource;
 use alluvia_tree::{BoxQuery, CodeSet, LevelFilter};
 

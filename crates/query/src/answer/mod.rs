@@ -1,16 +1,18 @@
 //! Answers from the index, without planning: the short path.
 //!
-//! A statement's tree is recognised ([`recognise`]), its conditions become sets of codes ([`conditions`]), and the tree of
+//! A statement's tree is recognised ([`recognise`]), its conditions become sets of codes ([`conditions`], [`bound`]), and the tree of
 //! summaries, the packed codes and the tail are asked ([`run`]); the answer's columns are made as the planner would name and
 //! type them ([`schemas`], [`columns`]). Planning costs milliseconds; this takes as long as the answer does.
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 
 mod aim;
+mod bound;
 mod boxes;
 mod columns;
 mod conditions;
 mod cuboids;
+mod describe;
 mod group_codes;
 mod having;
 mod mapped;
@@ -30,6 +32,7 @@ mod verify;
 mod years;
 
 pub(crate) use aim::{Aim, Aims};
+pub(crate) use bound::{Bound, bind};
 pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};
 pub(crate) use mapped::{Ordinals, Side};
@@ -37,7 +40,7 @@ pub(crate) use members::MemberPredicate;
 pub(crate) use predicate::conjunction;
 pub(crate) use recognise::{call_of, recognise, select_alone};
 pub(crate) use refine::{Refined, Refining, may_refine, refine};
-pub(crate) use run::{Bound, bind, run};
+pub(crate) use run::{Asking, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};

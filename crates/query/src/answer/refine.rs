@@ -4,8 +4,9 @@
 //! - A statement is refined if it may be estimated, whatever `max_error` is; everything else is answered as ever.
 //! - Each refinement looks like the answer: the same columns, names, types, order and limit. The last one is the answer.
 
+use super::bound::{Bound, without_edges};
 use super::columns;
-use super::run::{Begun, Bound, begin};
+use super::run::{Asking, Begun, add_segments};
 use super::sampled::{Accuracy, Bounded, Goals, bounded, goals_of, used_of};
 use super::statement::Item;
 use super::{Kept, group_codes};
@@ -40,7 +41,7 @@ pub(crate) enum Refined {
 
 /// Whether a statement may have estimates.
 pub(crate) fn may_refine(bound: &Bound, kept: &Kept) -> bool {
-    goals_of(bound, kept, bound.asked()).is_some()
+    goals_of(bound, kept, &without_edges(bound.asked()).0).is_some()
 }
 
 /// A statement about to be refined. With a `max_error` of 0 only its exact answer is enough. `None` if it must be answered as ever.
@@ -53,10 +54,12 @@ pub(crate) fn refine(
     schema: SchemaRef,
     accuracy: Accuracy,
 ) -> Result<Option<Refining>> {
-    let Some(Begun { segments, questions, found }) = begin(&bound, read, version, &kept, threads)? else {
-        return Ok(None);
-    };
+    let asking = Asking { bound: &bound, read, version, kept: &kept, threads };
+    let Some(begun) = asking.begin()? else { return Ok(None) };
+    let (questions, edges) = begun.without_edges();
     let Some(goals) = goals_of(&bound, &kept, &questions) else { return Ok(None) };
+    let Begun { segments, found, .. } = begun;
+    let Some(found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };
     let asked = Refine {
         group_codes: group_codes::of(&bound, &questions),
         boxes: goals.boxes.clone(),

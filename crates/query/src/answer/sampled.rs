@@ -1,24 +1,24 @@
 //! Answers from samples: which statements may have one, and what its columns are.
 //!
 //! Invariants:
-//! - Only counts, sums and averages are estimated, over boxes that share no row, and only where `max_error` allows it; a statement that
+//! - Only counts, sums and averages are estimated, over boxes that share no row and are told by codes (their edges are read before), and only where `max_error` allows it; a statement that
 //!   asks for anything else is answered exactly as a whole.
 //! - An answer looks the same whether it was estimated or not: the same columns, names and types.
 //! - What HAVING and ORDER BY look at is estimated as what is shown is, and within the same error. Groups are chosen when reading has
 //!   stopped, so what is chosen has no part in when it stops.
 
+use super::bound::Bound;
 use super::columns::{self, finish, floats, group_column, integers, shown};
-use super::run::{Begun, Bound, begin};
+use super::run::{Asking, Begun, add_segments};
 use super::statement::{Aggregate, Item};
 use super::{Kept, group_codes};
 use crate::dialect::Sureness;
 use crate::table::SampleUsed;
-use alluvia_snapshot::TableRead;
 use alluvia_space::DataType;
 use alluvia_tree::estimate::{self, Interval, Kind};
 use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, Sampled, Source, sample};
-use alluvia_tree::{Answer, BoxQuery, Boxes, Counters, answer};
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_tree::{Answer, BoxQuery, Boxes, Counters};
+use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
 use arrow::datatypes::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
@@ -49,27 +49,20 @@ pub(crate) enum Missed {
 pub(crate) type Answered = (RecordBatch, Counters, Option<SampleUsed>);
 
 /// The answer, from a sample if one may and does suffice. `None` where the general way must answer.
-pub(crate) fn run_within(
-    bound: &Bound,
-    read: &TableRead,
-    version: Version,
-    kept: &Kept,
-    threads: usize,
-    schema: &SchemaRef,
-    accuracy: &Accuracy,
-) -> Result<Option<Answered>> {
-    let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept, threads)? else {
-        return Ok(None);
-    };
-    let goals = goals_of(bound, kept, &questions);
+pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) -> Result<Option<Answered>> {
+    let Asking { bound, kept, threads, .. } = *asking;
+    let Some(begun) = asking.begin()? else { return Ok(None) };
+    let (questions, edges) = begun.without_edges();
+    let mut goals = goals_of(bound, kept, &questions);
+    if goals.is_some() && begun.is_mostly(&edges)? {
+        goals = None;
+    }
     let Some(goals) = goals else {
-        for question in questions.iter() {
-            if !answer(question, &segments, threads, &mut found)? {
-                return Ok(None);
-            }
-        }
-        return Ok(exactly(bound, &found, kept, schema));
+        let found = begun.all(threads)?;
+        return Ok(found.and_then(|found| exactly(bound, &found, kept, schema)));
     };
+    let Begun { segments, found, .. } = begun;
+    let Some(mut found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };
     let codes = group_codes::of(bound, &questions);
     let asked = Asked {
         boxes: &goals.boxes,
@@ -109,7 +102,7 @@ pub(super) struct Goals {
     of_item: Vec<Option<usize>>,
 }
 
-/// What a statement asks for; `None` if it may not be estimated.
+/// What a statement asks for, by boxes without edges; `None` if it may not be estimated.
 pub(super) fn goals_of(bound: &Bound, kept: &Kept, questions: &[BoxQuery]) -> Option<Goals> {
     if columns::shares_names(bound, &kept.names)? {
         return None;

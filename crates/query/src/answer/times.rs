@@ -1,8 +1,8 @@
 //! Ranges of times that begin or end within units of a calendar.
 //!
 //! Invariants:
-//! - The pieces of a range share no row, and together hold the rows whose values lie in the range: the units that lie in it whole,
-//!   which their codes tell, and at either end a unit of whose rows only some do.
+//! - The units of a range are those that have any of its times; all but its *edges*, a unit at either end at most, lie in it whole, so that
+//!   their codes tell their rows.
 //! - Each time is of one code of its column's axis, and a condition on the column holds for all times of a code or for none: the axis is cut
 //!   wherever a condition begins or ends.
 
@@ -11,15 +11,17 @@ use super::statement::{Condition, Literal, Test};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
-use alluvia_tree::{CodeSet, LevelFilter, TimeRange};
+use alluvia_tree::{CodeSet, TimeRange};
 use arrow::array::AsArray;
 use arrow::datatypes::{Date32Type, TimestampMicrosecondType};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-/// Rows of some units, all of them or those in ranges.
+/// The units that have some times, NULL among them where it is one, and what tells the rows of those that have others, too.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) filter: LevelFilter,
+pub(super) struct Units {
+    pub(super) codes: CodeSet,
+    /// `None` where there are no such units.
     pub(super) range: Option<TimeRange>,
 }
 
@@ -128,33 +130,36 @@ impl Axis<'_> {
         (low.map_or(1, |low| cuts_through(low) + 1), end.map_or(self.last(), cuts_through))
     }
 
-    /// The rows of some of its codes: first those of units that codes tell, which may be none, then those of edges; `None` where there are more
-    /// than so many of these.
-    pub(super) fn pieces(&self, codes: &CodeSet, edges_max: usize) -> Option<Vec<Piece>> {
-        let mut whole: Vec<(u32, u32)> = Vec::new();
-        let mut edges: Vec<Piece> = Vec::new();
+    /// The rows of some of its codes; `None` where more than so many units are edges.
+    pub(super) fn units(&self, codes: &CodeSet, edges_max: usize) -> Option<Units> {
+        let (mut whole, mut edges, mut values): (Vec<(u32, u32)>, Vec<u32>, Vec<Range<i128>>) = Default::default();
         for &(first, last) in codes.runs() {
             let low = (first > 1).then(|| self.cuts[first as usize - 2]);
             let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);
-            for Piece { filter, range } in pieces(self.column, self.level, self.unit, (low, end)) {
-                let Some(range) = range else {
-                    whole.extend(filter.codes.runs());
-                    continue;
-                };
-                match edges.last_mut() {
-                    // Several runs may begin or end within one unit, which is read once.
-                    Some(Piece { filter: known, range: Some(ranges) }) if *known == filter => {
-                        ranges.values.extend(range.values);
-                    }
-                    _ => edges.push(Piece { filter, range: Some(range) }),
+            let (run, at_ends) = units(self.column, self.unit, (low, end));
+            whole.extend(run);
+            // Several runs may begin or end within one unit.
+            for code in at_ends {
+                if edges.last() != Some(&code) {
+                    edges.push(code);
                 }
             }
+            values.push(i128::from(low.unwrap_or(i64::MIN))..end.map_or(ENDLESS, i128::from));
             if edges.len() > edges_max {
                 return None;
             }
         }
-        let whole = LevelFilter { level: self.level, codes: CodeSet::of_ranges(whole, codes.holds_null()) };
-        Some(std::iter::once(Piece { filter: whole, range: None }).chain(edges).collect())
+        let edges = CodeSet::of_codes(edges);
+        let codes = CodeSet::of_ranges(whole, codes.holds_null()).union(&edges);
+        let range = (!edges.is_empty()).then(|| TimeRange {
+            column: self.column.id,
+            storage_name: self.column.storage_name.clone(),
+            data_type: self.column.data_type.to_arrow(),
+            level: self.level,
+            edges,
+            values,
+        });
+        Some(Units { codes, range })
     }
 }
 
@@ -167,8 +172,11 @@ fn finest(def: &TableDef, column: &Column) -> Option<(usize, CalendarUnit)> {
     units.max_by_key(|(_, unit)| *unit)
 }
 
-fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -> Vec<Piece> {
-    let codes = |first: u32, last: u32| LevelFilter { level, codes: CodeSet::of_range(first, last) };
+/// The first and the last of the units that lie in a range whole, if there are any, and the units, ascending, of which some times do.
+fn units(column: &Column, unit: CalendarUnit, (low, end): Ends) -> (Option<(u32, u32)>, Vec<u32>) {
+    if low.zip(end).is_some_and(|(low, end)| low >= end) {
+        return (None, Vec::new());
+    }
     let is_whole = |value: i64| code_of(column, value, unit).is_some() && begins(column, value, unit);
     let code = |value: i64| clamped_code(column, value, unit);
     // None where nothing comes after it.
@@ -177,26 +185,12 @@ fn pieces(column: &Column, level: usize, unit: CalendarUnit, (low, end): Ends) -
         Some(low) => code(low).checked_add(u32::from(!is_whole(low))),
     };
     let last = end.map_or(u32::MAX, |end| code(end) - 1);
-    // Where the range has nothing, or lies within one unit, no unit is whole.
-    let is_empty = low.zip(end).is_some_and(|(low, end)| low >= end);
-    let whole = first.filter(|_| !is_empty).map_or_else(|| codes(1, 0), |first| codes(first, last));
-    let mut pieces = vec![Piece { filter: whole, range: None }];
-    if is_empty {
-        return pieces;
-    }
+    // Where the range lies within one unit, none is whole.
+    let whole = first.filter(|&first| first <= last).map(|first| (first, last));
     // The first and the last code stand for all times before and after: these are told by their values.
     let mut edges: Vec<u32> = [low, end].into_iter().flatten().filter(|&value| !is_whole(value)).map(code).collect();
     edges.dedup();
-    pieces.extend(edges.into_iter().map(|code| Piece {
-        filter: codes(code, code),
-        range: Some(TimeRange {
-            column: column.id,
-            storage_name: column.storage_name.clone(),
-            data_type: column.data_type.to_arrow(),
-            values: std::iter::once(i128::from(low.unwrap_or(i64::MIN))..end.map_or(ENDLESS, i128::from)).collect(),
-        }),
-    }));
-    pieces
+    (whole, edges)
 }
 
 /// The code of the unit that a value lies in.
@@ -278,7 +272,7 @@ mod tests {
     proptest! {
         /// Around 1970, where all units are near.
         #[test]
-        fn a_value_in_a_range_is_of_one_piece_and_no_other_value_is(
+        fn a_value_in_a_range_is_of_its_units_and_no_other_value_is(
             unit in prop::sample::select(CalendarUnit::ALL.to_vec()),
             is_date: bool,
             low in prop::option::of(-800i64..800),
@@ -297,25 +291,26 @@ mod tests {
                 if is_date { calendar::start_day(units, unit) } else { calendar::start_micros(units, unit) }
             };
             let (low, end) = (low.map(|low| at(low, aligned.0)), end.map(|end| at(end, aligned.1)));
-            let pieces = pieces(&column, 7, unit, (low, end));
+            let (whole, edges) = units(&column, unit, (low, end));
             let value = value * scale;
             let code = code_of(&column, value, unit).expect("near 1970");
-            let holds = |piece: &&Piece| {
-                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
-            };
             let expected = low.is_none_or(|low| value >= low) && end.is_none_or(|end| value < end);
-            prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{:?}", pieces);
-            prop_assert!(pieces.len() <= 3 && pieces[0].range.is_none() && pieces[1..].iter().all(|piece| piece.range.is_some()));
-            // Where units begin at both ends nothing is read value by value.
-            let is_whole = [low, end].into_iter().flatten().all(|end| begins(&column, end, unit));
-            prop_assert!(!is_whole || pieces.len() == 1);
+            let is_whole = whole.is_some_and(|(first, last)| (first..=last).contains(&code));
+            let is_edge = edges.contains(&code);
+            prop_assert!(!(is_whole && is_edge) && edges.len() <= 2 && edges.is_sorted());
+            // A unit that lies in it whole has no time that does not, and all other times of the range are at its edges.
+            prop_assert!(!is_whole || expected);
+            prop_assert!(!expected || is_whole || is_edge);
+            // Where units begin at both ends no value is read.
+            let begin_at_both = [low, end].into_iter().flatten().all(|end| begins(&column, end, unit));
+            prop_assert!(!begin_at_both || edges.is_empty());
         }
     }
 
     proptest! {
-        /// Tests are told by the codes of the axis, and these by their pieces; so are tests that are joined.
+        /// Tests are told by the codes of the axis, and these by their units; so are tests that are joined.
         #[test]
-        fn a_value_that_passes_a_test_is_of_one_piece_of_its_codes_and_no_other_is(
+        fn a_value_that_passes_a_test_is_of_the_units_of_its_codes_and_no_other_is(
             unit in prop::sample::select(CalendarUnit::ALL.to_vec()),
             is_date: bool,
             lists in prop::collection::vec((prop::collection::vec(-400i64..400, 1..4), any::<bool>()), 1..4),
@@ -356,25 +351,28 @@ mod tests {
             let axis = Axis { column: &column, level: 7, unit, cuts };
             let micros_or_days = value.map(|value| value * scale);
             let code = micros_or_days.map_or(0, |value| clamped_code(&column, value, unit));
-            let holds = |piece: &&Piece| {
-                let in_range = |range: &TimeRange| micros_or_days.is_some_and(|value| range.contains(value));
-                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(in_range)
+            let holds = |codes: &CodeSet| {
+                let Units { codes, range } = axis.units(codes, usize::MAX).expect("any number of edges");
+                holds(&codes, range.as_ref(), (code, micros_or_days))
             };
             let mut every = CodeSet::of_codes((0..=axis.last()).collect());
             for (test, expected) in &tests {
                 let codes = axis.codes(test).expect("made for it");
-                let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
-                prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(*expected), "{:?}", test);
-                prop_assert!(pieces[0].range.is_none() && pieces[1..].iter().all(|piece| !piece.filter.codes.holds_null()));
-                // Of each unit there is one edge at most.
-                prop_assert!(pieces[1..].is_sorted_by(|a, b| a.filter.codes.runs() < b.filter.codes.runs()));
+                prop_assert_eq!(holds(&codes), *expected, "{:?}", test);
                 // All of them at once.
                 every = every.intersect(&codes);
             }
-            let expected = tests.iter().all(|(_, expected)| *expected);
-            let pieces = axis.pieces(&every, usize::MAX).expect("any number of edges");
-            prop_assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected));
+            prop_assert_eq!(holds(&every), tests.iter().all(|(_, expected)| *expected));
         }
+    }
+
+    /// Whether a value, with its code, is one of some units' and ranges'.
+    fn holds(codes: &CodeSet, range: Option<&TimeRange>, (code, value): (u32, Option<i64>)) -> bool {
+        let in_range = |range: &TimeRange| {
+            assert!(!range.edges.holds_null() && range.values.is_sorted_by(|one, next| one.end < next.start));
+            !range.edges.contains(code) || value.is_some_and(|value| range.contains(value))
+        };
+        codes.contains(code) && range.is_none_or(in_range)
     }
 
     #[test]
@@ -388,12 +386,16 @@ mod tests {
         let cuts = at.iter().flat_map(|&at| [at, at + 1]).collect();
         let axis = Axis { column: &column, level: 7, unit: CalendarUnit::Day, cuts };
         let codes = axis.codes(&test).expect("made for it");
-        assert!(axis.pieces(&codes, 16).is_none());
-        let pieces = axis.pieces(&codes, usize::MAX).expect("any number of edges");
-        assert!(pieces.len() > 20_000 && pieces[0].filter.codes.runs().len() == 2, "{}", pieces.len());
+        assert!(axis.units(&codes, 16).is_none());
+        let edges = |axis: &Axis<'_>| {
+            let Units { codes, range } = axis.units(&codes, usize::MAX).expect("any number of edges");
+            assert_eq!(codes.runs().len(), 1, "units before, at and behind the edges");
+            range.expect("edges").edges.len()
+        };
+        assert_eq!(edges(&axis), 20_000);
         // Of a year all of them are one edge.
         let axis = Axis { unit: CalendarUnit::Year, ..axis };
-        assert_eq!(axis.pieces(&codes, 100).expect("an edge a year").len(), 1 + 55);
+        assert_eq!(edges(&axis), 55);
     }
 
     #[test]
@@ -407,25 +409,26 @@ mod tests {
             (Some(7000), Some(9999)),
             (Some(-9000), Some(2026)),
         ] {
-            let pieces = pieces(&column, 0, CalendarUnit::Minute, (low.map(micros), end.map(micros)));
+            let (low, end) = (low.map(micros), end.map(micros));
             for year in [-9_500, -8_000, 1_999, 2_026, 5_000, 6_500, 8_000, 9_999, 12_000] {
                 let value = micros(year) + 60_000_000;
-                let code = clamped_code(&column, value, CalendarUnit::Minute);
-                let holds = |piece: &&Piece| {
-                    piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
-                };
-                let expected = low.is_none_or(|low| value >= micros(low)) && end.is_none_or(|end| value < micros(end));
-                assert_eq!(pieces.iter().filter(holds).count(), usize::from(expected), "{year} of {low:?}..{end:?}");
+                let expected = low.is_none_or(|low| value >= low) && end.is_none_or(|end| value < end);
+                assert_eq!(is_of(&column, (low, end), value), expected, "{year} of {low:?}..{end:?}");
             }
         }
         // The last value of all, and the first.
         for (value, ends) in [(i64::MAX, (Some(micros(7_000)), None)), (i64::MIN, (None, Some(micros(-9_000))))] {
-            let pieces = pieces(&column, 0, CalendarUnit::Minute, ends);
-            let code = clamped_code(&column, value, CalendarUnit::Minute);
-            let holds = |piece: &&Piece| {
-                piece.filter.codes.contains(code) && piece.range.as_ref().is_none_or(|range| range.contains(value))
-            };
-            assert_eq!(pieces.iter().filter(holds).count(), 1, "{value}");
+            assert!(is_of(&column, ends, value), "{value}");
         }
+    }
+
+    /// Whether a value is of the units of a range of minutes, as the index would tell.
+    fn is_of(column: &Column, (low, end): Ends, value: i64) -> bool {
+        let mut cuts: Vec<i64> = [low, end].into_iter().flatten().collect();
+        cuts.dedup();
+        let axis = Axis { column, level: 0, unit: CalendarUnit::Minute, cuts };
+        let (first, last) = axis.within((low, end));
+        let Units { codes, range } = axis.units(&CodeSet::of_range(first, last), 2).expect("two edges at most");
+        holds(&codes, range.as_ref(), (clamped_code(column, value, CalendarUnit::Minute), Some(value)))
     }
 }

@@ -3,14 +3,14 @@
 //! Invariant: a trial takes the statement's own way, from the choice of a rung to where it stops; only where drawn rows come from differs:
 //! from full segments by new weights, as if every ladder had been written with that seed.
 
-use super::run::{Begun, Bound, begin};
+use super::bound::Bound;
+use super::run::{Asking, Begun, add_segments};
 use super::sampled::{Accuracy, Missed, goals_of};
-use super::{Kept, columns, group_codes};
-use alluvia_snapshot::TableRead;
+use super::{columns, group_codes};
+use alluvia_tree::Answer;
 use alluvia_tree::estimate::{Aggregate, Interval};
 use alluvia_tree::sample::{Asked, Goal, Otherwise, Sampled, Source, sample};
-use alluvia_tree::{Answer, answer};
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::array_value_to_string;
@@ -73,36 +73,35 @@ struct Truth {
 }
 
 /// Tries a statement under so many seeds; `stopped` is asked between them.
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn verify(
-    bound: &Bound,
-    read: &TableRead,
-    version: Version,
-    kept: &Kept,
-    threads: usize,
+    asking: &Asking<'_>,
     accuracy: &Accuracy,
     trials: u64,
     stopped: impl Fn() -> Result<()>,
 ) -> Result<Verified> {
     let refused = |what: &str| Err(Error::new(ErrorKind::NotSupported, format!("verify: {what} is not supported")));
-    let Some(Begun { segments, questions, found: tail }) = begin(bound, read, version, kept, threads)? else {
+    let Asking { bound, kept, threads, .. } = *asking;
+    let Some(begun) = asking.begin()? else {
         return refused("a statement of so many groups");
     };
     if columns::shares_names(bound, &kept.names) == Some(true) {
         return refused("a GROUP BY of names that lie under several parents, which is never estimated,");
     }
+    let (questions, edges) = begun.without_edges();
     let Some(goals) = goals_of(bound, kept, &questions) else {
         return refused("a statement that is never estimated");
     };
-    let mut exact = tail.clone();
-    for question in goals.boxes.each() {
-        if !answer(question, &segments, threads, &mut exact)? {
-            return refused("a statement that the index cannot answer");
-        }
+    if begun.is_mostly(&edges)? {
+        return Ok(Verified { exact: trials, ..Verified::default() });
     }
-    if exact.totals.is_spoilt() {
+    let Begun { segments, found, .. } = begun;
+    let Some(begun) = add_segments(&edges, &segments, threads, found)? else {
         return refused("a statement that the index cannot answer");
-    }
+    };
+    let exact = add_segments(&questions, &segments, threads, begun.clone())?;
+    let Some(exact) = exact.filter(|exact| !exact.totals.is_spoilt()) else {
+        return refused("a statement that the index cannot answer");
+    };
     let mut truths = truths(&exact, &goals.values);
     let mut identities = Vec::with_capacity(segments.len());
     for rows in &segments {
@@ -127,7 +126,7 @@ pub(crate) fn verify(
             strata_min: alluvia_tree::sample::STRATA_MIN,
             threads,
         };
-        let mut into = tail.clone();
+        let mut into = begun.clone();
         match sample(&asked, &segments, &mut into)? {
             Sampled::Cannot => return refused("a statement that the index cannot answer"),
             Sampled::Exact => verified.exact += 1,

@@ -7,7 +7,7 @@
 
 use super::node::{ColumnOf, Purpose, Question};
 use super::small::{JOINED_ROWS_MAX, KEY_ROWS_MAX, SmallRows, read};
-use crate::answer::{Bound, Side, Values, run, run_within};
+use crate::answer::{Asking, Bound, Side, Values, run, run_within};
 use crate::table::{SampleUsed, describe_snapshot, external, tell};
 use alluvia_tree::Counters;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
@@ -352,11 +352,10 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
             return Ok(Some(Asked { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
         }
     }
-    let (version, threads) = (snapshot.version, context.index.threads);
+    let asking = Asking { bound, read, version: snapshot.version, kept, threads: context.index.threads };
     let found = match &question.accuracy {
-        Some(accuracy) => run_within(bound, read, version, kept, threads, schema, accuracy),
-        None => run(bound, read, version, kept, threads, schema)
-            .map(|found| found.map(|(batch, counters)| (batch, counters, None))),
+        Some(accuracy) => run_within(&asking, schema, accuracy),
+        None => run(&asking, schema).map(|found| found.map(|(batch, counters)| (batch, counters, None))),
     };
     let found = found.map_err(external)?;
     Ok(found.map(|(batch, counters, sample)| Asked { batch, counters, by_cuboid: false, sample }))

@@ -3,7 +3,7 @@
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
 //! open transaction has rows of the table, which are in no index, or definitions of its own.
 
-use crate::answer::{Aim, Bound, SchemaKey, Statement, bind, recognise, run, run_within};
+use crate::answer::{Aim, Asking, Bound, SchemaKey, Statement, bind, recognise, run, run_within};
 use crate::dialect::Hints;
 use crate::dialect::names::is_ambiguous;
 use crate::session::core::{Run, Session, blocking};
@@ -231,11 +231,14 @@ impl Session {
         self.engine.queries().reads(this.query_id, &used);
         let (kept, threads, version) = (Arc::clone(self.engine.kept()), this.settings.threads, snapshot.version);
         let accuracy = this.accuracy;
-        let found = blocking(move || match accuracy {
-            Some(accuracy) => run_within(&bound, &read, version, &kept, threads, &schema, &accuracy),
-            None => {
-                let found = run(&bound, &read, version, &kept, threads, &schema)?;
-                Ok(found.map(|(batch, counters)| (batch, counters, None)))
+        let found = blocking(move || {
+            let asking = Asking { bound: &bound, read: &read, version, kept: &kept, threads };
+            match accuracy {
+                Some(accuracy) => run_within(&asking, &schema, &accuracy),
+                None => {
+                    let found = run(&asking, &schema)?;
+                    Ok(found.map(|(batch, counters)| (batch, counters, None)))
+                }
             }
         });
         let Some((batch, counters, sample)) = found.await? else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! `alluvia verify`: how often the intervals of a statement hold.
 
-use crate::answer::{Held, Verified, verify};
+use crate::answer::{Asking, Held, Verified, verify};
 use crate::dialect::Kind;
 use crate::session::core::{Session, blocking};
 use crate::session::outcome::Outcome;
@@ -36,7 +36,8 @@ impl Session {
                 let (read, bound, version) = (ready.read, ready.bound, ready.snapshot.version);
                 let token = run.token.clone();
                 let verified = blocking(move || {
-                    verify(&bound, &read, version, &kept, threads, &accuracy, trials, || token.check())
+                    let asking = Asking { bound: &bound, read: &read, version, kept: &kept, threads };
+                    verify(&asking, &accuracy, trials, || token.check())
                 });
                 Ok(Outcome::table("VERIFY", &["figure", "value"], table(&verified.await?)))
             })

@@ -1,7 +1,6 @@
 //! Reading of cut blocks.
 
 use super::code_set::{CodeSet, Overlap};
-use super::edges::TimeRange;
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, Versions};
 use super::totals::Wanted;
@@ -28,8 +27,8 @@ pub(crate) struct Reading {
     pub(crate) groups: Vec<Arc<PackedStream>>,
     /// By measure; `None` where the segment does not have the column, whose values are all NULL then.
     pub(crate) measures: Vec<Option<(usize, Arc<PackedStream>)>>,
-    /// What rows' own values must be beside that, of an edge.
-    pub(crate) times: Arc<[TimeRange]>,
+    /// By range of times, codes of its level; `None` where no cut block needs them.
+    pub(crate) times: Vec<Option<Arc<PackedStream>>>,
 }
 
 impl Reading {
@@ -39,6 +38,11 @@ impl Reading {
         for (place, filter) in query.filters.iter().enumerate() {
             let needed = open >> place & 1 == 1;
             filters.push(if needed { Some(segment.level_stream(filter.level)?) } else { None });
+        }
+        let mut times = Vec::with_capacity(query.times.len());
+        for (place, range) in (query.filters.len()..).zip(&query.times) {
+            let needed = open >> place & 1 == 1;
+            times.push(if needed { Some(segment.level_stream(range.level)?) } else { None });
         }
         let groups = query.groups.iter().map(|&level| segment.level_stream(level)).collect::<Result<_>>()?;
         let mut measures = Vec::with_capacity(query.measures.len());
@@ -56,7 +60,7 @@ impl Reading {
                 None => None,
             });
         }
-        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times: Arc::default() })
+        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times })
     }
 }
 
@@ -148,16 +152,37 @@ fn filter_block(
         let versions = reading.segment.versions(cut.block)?;
         mask.retain(|row| cut.versions.contains(versions[row]));
     }
-    for range in reading.times.iter() {
+    filter_edges(query, reading, cut, mask, words)
+}
+
+/// Keeps the rows that are at no edge, or whose own values lie in the range.
+fn filter_edges(
+    query: &BoxQuery,
+    reading: &Reading,
+    cut: &CutBlock,
+    mask: &mut Mask,
+    words: &mut Vec<u64>,
+) -> Result<()> {
+    let tests = (query.filters.len()..).zip(query.times.iter().zip(&reading.times));
+    for (_, (range, stream)) in tests.filter(|(place, _)| cut.open >> place & 1 == 1) {
+        let Some(stream) = stream else { continue };
+        let bounds = reading.index.table.levels[range.level].code_bounds(cut.block);
+        let mut at_edges = mask.clone();
+        filter_codes(stream.block(cut.block), bounds, &range.edges, &mut at_edges, words);
+        // Values are unpacked from Parquet: that costs more than all else.
+        if at_edges.is_empty() {
+            continue;
+        }
+        mask.and_not_with(&at_edges);
         match range.overlap(&reading.index, cut.block) {
-            _ if mask.is_empty() => return Ok(()),
-            Overlap::Disjoint => mask.clear(),
+            Overlap::Disjoint => at_edges.clear(),
             Overlap::Covered => {}
             Overlap::Cut => {
                 let values = reading.segment.values(&range.storage_name, &range.data_type, cut.block)?;
-                range.narrow(&values, 0, mask);
+                range.narrow(&values, 0, &mut at_edges);
             }
         }
+        mask.or_with(&at_edges);
     }
     Ok(())
 }

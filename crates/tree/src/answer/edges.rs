@@ -1,30 +1,26 @@
 //! Rows at the edges of ranges of times: those of the calendar's units that a range begins or ends within.
 //!
 //! Invariants:
-//! - A row of an edge counts if its codes pass the box's filters and its own values lie in one of the ranges of each ranged column. The
-//!   filters hold no NULL of such a column's calendar, so a row that comes to be tested has a value.
-//! - No node is covered: codes do not tell on which side of an end its rows lie. Blocks are read one by one, but for those whose least and
-//!   greatest values tell, and only their rows that pass the filters are held against the ranges.
+//! - A range of times has a level of its column's calendar, of which a filter of the box holds the units that have any time of the range.
+//!   Codes tell all rows of the box but those of *edges*: of these units only rows count whose own values lie in the range. NULL is no edge,
+//!   so a row whose value is asked for has one.
+//! - A row is looked at once, be it of an edge or not: a box with its edges is walked, and its blocks are read, as any other box is. A range has
+//!   a bit as filters have; it is open where a node may have rows of edges and, of a block, not all values lie in the range.
+//! - Values are read of the blocks alone of which rows of edges have passed all filters, but for those whose least and greatest values tell.
 //!
-//! All units between the edges are a box like any other; so what is read value by value is what two units have, whatever the range.
+//! Estimates know of codes alone: for them a box is cut in two, what codes tell and its edges ([`BoxQuery::without_edges`]).
 
-use super::code_set::Overlap;
-use super::question::BoxQuery;
-use super::segments::{Answer, SegmentRows, can_answer, readings};
-use super::walk::walk;
+use super::code_set::{CodeSet, Overlap};
+use super::nodes::NodeTree;
+use super::question::{BoxQuery, LevelFilter};
 use crate::filter::Mask;
 use crate::segment::BlockIndex;
-use alluvia_types::{ColumnId, Result};
+use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Date32Type, TimestampMicrosecondType};
 use std::ops::Range;
-use std::sync::Arc;
 
-/// Filters of a box that is an edge, at most: each has a bit, and one more says that no block is covered.
-pub const EDGE_FILTERS_MAX: usize = 63;
-const ALWAYS_OPEN: u64 = 1 << EDGE_FILTERS_MAX;
-
-/// Rows must have a value of one of these ranges.
+/// Rows at edges must have a value of one of these ranges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeRange {
     /// A column of type DATE or TIMESTAMP, with or without zone.
@@ -33,7 +29,12 @@ pub struct TimeRange {
     pub storage_name: String,
     /// Its type.
     pub data_type: DataType,
+    /// A level of its calendar.
+    pub level: usize,
+    /// The units of which only some times are in the ranges, without NULL.
+    pub edges: CodeSet,
     /// Days, or microseconds, since 1970: ranges that ascend and have nothing in common. Beyond the greatest value there is an end, too.
+    /// All times of the other units that the box has are in them.
     pub values: Vec<Range<i128>>,
 }
 
@@ -48,6 +49,11 @@ impl TimeRange {
         self.through(value).is_some_and(|range| range.start <= i128::from(value))
     }
 
+    /// Bytes in memory of its sets.
+    pub fn bytes(&self) -> usize {
+        self.edges.bytes() + size_of_val(&*self.values)
+    }
+
     /// Keeps the rows whose values lie in a range; row 0 of the mask is row `first`.
     pub(super) fn narrow(&self, values: &ArrayRef, first: usize, mask: &mut Mask) {
         if let Some(days) = values.as_primitive_opt::<Date32Type>() {
@@ -57,6 +63,12 @@ impl TimeRange {
         } else {
             mask.clear();
         }
+    }
+
+    /// Whether all rows of a node lie in the ranges that pass the filters: none is of an edge or, of a block, all values lie in a range.
+    pub(super) fn covers(&self, nodes: &NodeTree, index: &BlockIndex, (height, node): (usize, usize)) -> bool {
+        nodes.overlap(height, node, self.level, &self.edges) == Overlap::Disjoint
+            || height == 0 && self.overlap(index, node) == Overlap::Covered
     }
 
     /// How a block's values lie to the ranges, by the least and the greatest of them.
@@ -87,32 +99,27 @@ fn value_at(array: &ArrayRef, row: usize) -> Option<i64> {
     days.or_else(|| array.as_primitive_opt::<TimestampMicrosecondType>().map(|micros| micros.value(row)))
 }
 
-/// Adds the rows of segments that lie in a box and in ranges, as [`super::answer`] does those of a box alone.
-pub fn answer_edge(
-    query: &BoxQuery,
-    ranges: &Arc<[TimeRange]>,
-    segments: &[SegmentRows],
-    threads: usize,
-    into: &mut Answer,
-) -> Result<bool> {
-    assert!(query.filters.len() <= EDGE_FILTERS_MAX, "a bit for each filter, and one more");
-    for rows in segments {
-        if !can_answer(query, &rows.segment)? {
-            return Ok(false);
+impl BoxQuery {
+    /// The box without its edges, whose rows codes alone tell, and the edges: boxes that share no row with it or with one another.
+    pub fn without_edges(&self) -> (BoxQuery, Vec<BoxQuery>) {
+        let mut edges = Vec::with_capacity(self.times.len());
+        let mut whole = self.clone();
+        for range in &self.times {
+            // At an edge of this column, at none of those before, and anywhere in those behind.
+            edges.push(whole.clone().with(range.level, &range.edges));
+            whole = whole.with(range.level, &range.edges.complement(u32::MAX));
+            whole.times.remove(0);
         }
+        (whole, edges)
     }
-    let mut cut = Vec::new();
-    for (at, rows) in segments.iter().enumerate() {
-        // A column that a segment lacks is NULL in all its rows.
-        if ranges.iter().all(|range| rows.segment.meta().columns.contains(&range.column)) {
-            walk(query, ALWAYS_OPEN, at, rows, into, &mut cut)?;
+
+    fn with(mut self, level: usize, codes: &CodeSet) -> BoxQuery {
+        match self.filters.iter_mut().find(|filter| filter.level == level) {
+            Some(filter) => filter.codes = filter.codes.intersect(codes),
+            None => self.filters.push(LevelFilter { level, codes: codes.clone() }),
         }
+        self
     }
-    let Some(first) = cut.first() else { return Ok(true) };
-    let mut readings = readings(query, segments, &cut)?;
-    readings.iter_mut().flatten().for_each(|reading| reading.times = Arc::clone(ranges));
-    segments[first.segment].segment.passes().read(query, readings, &cut, threads, into)?;
-    Ok(true)
 }
 
 #[cfg(test)]
@@ -137,6 +144,8 @@ mod tests {
                 column: ColumnId(1),
                 storage_name: "t".to_owned(),
                 data_type: DataType::Date32,
+                level: 0,
+                edges: CodeSet::of_codes(Vec::new()),
                 values: values.clone(),
             };
             prop_assert_eq!(range.contains(value), holds(value));
@@ -147,6 +156,41 @@ mod tests {
                 _ => Overlap::Cut,
             };
             prop_assert_eq!(range.overlap_of(value, max), expected);
+        }
+    }
+
+    proptest! {
+        /// Of two columns, each with a level: a row of the box is of what codes tell or of one edge, and no other row is of any.
+        #[test]
+        fn a_row_is_of_the_box_without_its_edges_or_of_one_of_them(
+            units in prop::collection::vec((prop::collection::btree_set(0u32..9, 0..9), prop::collection::btree_set(1u32..9, 0..4)), 2),
+        ) {
+            let set = |codes: &std::collections::BTreeSet<u32>| CodeSet::of_codes(codes.iter().copied().collect());
+            let mut query = BoxQuery::default();
+            for (level, (codes, edges)) in units.iter().enumerate() {
+                query.filters.push(LevelFilter { level, codes: set(codes) });
+                query.times.push(TimeRange {
+                    column: ColumnId(level as u32 + 1),
+                    storage_name: "t".to_owned(),
+                    data_type: DataType::Date32,
+                    level,
+                    edges: set(edges),
+                    values: Vec::new(),
+                });
+            }
+            let (whole, edges) = query.without_edges();
+            prop_assert!(whole.times.is_empty() && edges.iter().all(|edge| !edge.times.is_empty()));
+            for row in (0..81).map(|n| [n % 9, n / 9]) {
+                let has = |of: &BoxQuery| of.filters.iter().all(|filter| filter.codes.contains(row[filter.level]));
+                // The columns whose values are asked for.
+                let asked = |of: &BoxQuery| -> Vec<usize> {
+                    let at_edge = of.times.iter().filter(|range| range.edges.contains(row[range.level]));
+                    at_edge.map(|range| range.level).collect()
+                };
+                let parts: Vec<&BoxQuery> = std::iter::once(&whole).chain(&edges).filter(|part| has(part)).collect();
+                prop_assert_eq!(parts.len(), usize::from(has(&query)));
+                prop_assert!(parts.iter().all(|part| asked(part) == asked(&query)));
+            }
         }
     }
 }

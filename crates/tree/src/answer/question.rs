@@ -1,7 +1,11 @@
 //! What is asked of a table's rows.
 
 use super::code_set::CodeSet;
+use super::edges::TimeRange;
 use super::totals::WantedMeasure;
+
+/// Filters and ranges of times of a box, at most: each has a bit.
+pub const TESTS_MAX: usize = 64;
 
 /// Rows must have one of these codes at a level.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,10 +21,19 @@ pub struct LevelFilter {
 pub struct BoxQuery {
     /// All must hold; at most one for each level.
     pub filters: Vec<LevelFilter>,
+    /// What the values of rows at edges must be beside that; at most one for each column.
+    pub times: Vec<TimeRange>,
     /// Levels whose codes make a group.
     pub groups: Vec<usize>,
     /// Measures, and what of them.
     pub measures: Vec<WantedMeasure>,
+}
+
+impl BoxQuery {
+    /// How many tests a row has to pass. The bits of filters come first, then those of ranges of times.
+    pub fn tests(&self) -> usize {
+        self.filters.len() + self.times.len()
+    }
 }
 
 /// What answering took.

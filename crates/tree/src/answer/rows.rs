@@ -1,7 +1,6 @@
 //! Answering from rows that are in no segment yet.
 
 use super::code_set::CodeSet;
-use super::edges::TimeRange;
 use super::question::BoxQuery;
 use super::segments::Answer;
 use super::walk::integer_at;
@@ -13,8 +12,8 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, ToByteSlice};
 use std::ops::Range;
 
-/// Adds those of some rows that lie in the box. `codes` has the rows' codes at every level that the query names (others may be
-/// empty); `measures` the values of each of the query's measures, `None` for a column that the rows lack, which is NULL.
+/// Adds those of some rows that lie in the box, which has no ranges of times. `codes` has the rows' codes at every level that the query names
+/// (others may be empty); `measures` the values of each of the query's measures, `None` for a column that the rows lack, which is NULL.
 pub fn add_rows(
     query: &BoxQuery,
     codes: &LevelCodes,
@@ -22,37 +21,16 @@ pub fn add_rows(
     rows: Range<usize>,
     into: &mut Answer,
 ) -> Result<()> {
-    add_where(query, codes, measures, rows, |_, _| {}, into)
+    assert!(query.times.is_empty(), "a box with ranges of times has edges, which are told by values");
+    add_rows_with_times(query, codes, (measures, &[]), rows, into)
 }
 
-/// As [`add_rows`], of those rows whose own values lie in ranges, too. `times` has the values of each range's column, `None` for one that
-/// the rows lack, which is NULL.
-pub fn add_edge_rows(
-    query: &BoxQuery,
-    (ranges, times): (&[TimeRange], &[Option<ArrayRef>]),
-    codes: &LevelCodes,
-    measures: &[Option<ArrayRef>],
-    rows: Range<usize>,
-    into: &mut Answer,
-) -> Result<()> {
-    let narrow = |first: usize, mask: &mut Mask| {
-        for (range, values) in ranges.iter().zip(times) {
-            match values {
-                Some(values) => range.narrow(values, first, mask),
-                None => mask.clear(),
-            }
-        }
-    };
-    add_where(query, codes, measures, rows, narrow, into)
-}
-
-/// Adds the rows that the box's filters and `narrow` leave, which is given a mask and which row is its first.
-fn add_where(
+/// As [`add_rows`], of any box. `times` has the values of each of the query's ranges' columns, `None` as of measures.
+pub fn add_rows_with_times(
     query: &BoxQuery,
     codes: &LevelCodes,
-    measures: &[Option<ArrayRef>],
+    (measures, times): (&[Option<ArrayRef>], &[Option<ArrayRef>]),
     rows: Range<usize>,
-    narrow: impl Fn(usize, &mut Mask),
     into: &mut Answer,
 ) -> Result<()> {
     into.counters.tail_rows += rows.len() as u64;
@@ -67,7 +45,16 @@ fn add_where(
                 break;
             }
         }
-        narrow(piece.start, &mut mask);
+        for (range, values) in query.times.iter().zip(times) {
+            let mut at_edges = mask.clone();
+            filter_plain(&codes.levels[range.level][piece.clone()], &range.edges, &mut at_edges, &mut words);
+            mask.and_not_with(&at_edges);
+            match values {
+                Some(values) => range.narrow(values, piece.start, &mut at_edges),
+                None => at_edges.clear(),
+            }
+            mask.or_with(&at_edges);
+        }
         add_selected(query, codes, measures, piece.start, &mask, into)?;
     }
     Ok(())
@@ -167,7 +154,7 @@ mod tests {
             };
             let filters: Vec<LevelFilter> =
                 sets.iter().enumerate().map(|(level, of)| LevelFilter { level, codes: set(of, level) }).collect();
-            let query = BoxQuery { filters, groups: vec![2], measures: Vec::new() };
+            let query = BoxQuery { filters, groups: vec![2], ..BoxQuery::default() };
             let keys = GroupKeys::new(vec![GroupSpan { level: 2, first: 1, count: 4 }]).expect("few groups");
             let mut found = Answer::new(&query, keys);
             let counted = cut.min(rows)..rows;

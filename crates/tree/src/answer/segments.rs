@@ -3,7 +3,7 @@
 use super::blocks::{Reading, Scratch, read};
 use super::groups::GroupKeys;
 use super::pass::Passes;
-use super::question::{BoxQuery, Counters};
+use super::question::{BoxQuery, Counters, TESTS_MAX};
 use super::totals::Totals;
 use super::walk::walk;
 use crate::segment::Segment;
@@ -114,17 +114,29 @@ impl Versions {
 pub(crate) struct CutBlock {
     pub(crate) segment: usize,
     pub(crate) block: usize,
-    /// Filters that the block does not cover, by place.
+    /// Tests that the block does not cover, by place: filters, then ranges of times.
     pub(crate) open: u64,
     /// Only rows of these versions count.
     pub(super) versions: Versions,
 }
 
-/// Adds the rows of segments that lie in a box to an answer, with up to `threads` threads. `false`, with the answer as it was, if a
-/// segment cannot answer: a column was no measure when it was written.
+/// Adds the rows of segments that lie in a box to an answer, those at its edges in the same pass, with up to `threads` threads. `false`, with
+/// the answer as it was, if a segment cannot answer: a column was no measure when it was written.
 pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
     let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
     read_cut(query, segments, &cut, threads, into).map(|()| true)
+}
+
+/// Rows of the blocks that answering reads, if all rows are one group; none is read.
+pub fn rows_cut(query: &BoxQuery, segments: &[SegmentRows]) -> Result<u64> {
+    let question = BoxQuery { groups: Vec::new(), measures: Vec::new(), ..query.clone() };
+    let keys = GroupKeys::new(Vec::new()).expect("no levels make one group");
+    let cut = walk_all(&question, segments, &mut Answer::new(&question, keys))?.unwrap_or_default();
+    let rows = |cut: &CutBlock| {
+        let rows = segments[cut.segment].segment.block_rows(cut.block);
+        rows.end - rows.start
+    };
+    Ok(cut.iter().map(rows).sum())
 }
 
 /// As [`answer`], for cuboids: nobody's threads read for it but its own, and those that ask are not held up by it.
@@ -141,7 +153,7 @@ pub(crate) fn answer_apart(
 
 /// Answers what summaries can; the blocks that are cut. `None`, with the answer as it was, if a segment cannot answer.
 fn walk_all(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Result<Option<Vec<CutBlock>>> {
-    assert!(query.filters.len() <= 64, "a bit for each filter");
+    assert!(query.tests() <= TESTS_MAX, "a bit for each test");
     for rows in segments {
         if !can_answer(query, &rows.segment)? {
             return Ok(None);
@@ -149,7 +161,7 @@ fn walk_all(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Re
     }
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
-        walk(query, 0, at, rows, into, &mut cut)?;
+        walk(query, at, rows, into, &mut cut)?;
     }
     Ok(Some(cut))
 }
@@ -172,8 +184,8 @@ pub(crate) fn read_cut(
 }
 
 /// What is read of each segment that has cut blocks.
-pub(super) fn readings(query: &BoxQuery, segments: &[SegmentRows], cut: &[CutBlock]) -> Result<Vec<Option<Reading>>> {
-    // Of each segment with cut blocks, the filters that any of them needs.
+fn readings(query: &BoxQuery, segments: &[SegmentRows], cut: &[CutBlock]) -> Result<Vec<Option<Reading>>> {
+    // Of each segment with cut blocks, the tests that any of them needs.
     let mut opens: Vec<Option<u64>> = vec![None; segments.len()];
     for block in cut {
         *opens[block.segment].get_or_insert(0) |= block.open;

@@ -14,14 +14,14 @@ use super::code_set::Overlap;
 use super::nodes::FANOUT;
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, SegmentRows, Versions};
-use super::walk::{add_covered, all_filters, visible, walk_below};
+use super::walk::{add_covered, all_tests, visible, walk_below};
 use alluvia_types::Result;
 
 /// Boxes and filters that have a bit each.
 const BOXES_MAX: usize = 16;
 const FILTERS_MAX: usize = 64;
 
-/// Boxes that share no row, of the same groups and measures.
+/// Boxes that share no row, of the same groups and measures, without ranges of times: codes alone tell their rows.
 #[derive(Clone, Debug)]
 pub struct Boxes {
     each: Vec<BoxQuery>,
@@ -60,6 +60,7 @@ impl Boxes {
             each.iter().all(|other| other.groups == first.groups && other.measures == first.measures),
             "boxes differ in nothing but their filters"
         );
+        assert!(each.iter().all(|one| one.times.is_empty()), "boxes that are walked together are told by codes");
         let mut all = BoxQuery { filters: Vec::new(), ..first.clone() };
         let mut bits = Vec::with_capacity(each.len());
         if each.len() > BOXES_MAX || each.iter().map(|of| of.filters.len()).sum::<usize>() > FILTERS_MAX {
@@ -68,7 +69,7 @@ impl Boxes {
         for one in &each {
             // No filter has the 65th bit.
             let before = all.filters.len() as u32;
-            bits.push(all_filters(one).checked_shl(before).unwrap_or(0));
+            bits.push(all_tests(one).checked_shl(before).unwrap_or(0));
             all.filters.extend_from_slice(&one.filters);
         }
         Some(Boxes { each, all, bits })
@@ -120,7 +121,7 @@ impl Boxes {
         }
         let (covered, before) = (into.counters.covered, cut.len());
         let height = rows.segment.nodes()?.heights() - 1;
-        let (boxes, open) = ((0..self.each.len()).fold(0, |boxes, at| boxes | 1 << at), all_filters(&self.all));
+        let (boxes, open) = ((0..self.each.len()).fold(0, |boxes, at| boxes | 1 << at), all_tests(&self.all));
         let top = CutNode { segment: at, height, node: 0, boxes, open, versions: Versions::ALL };
         self.descend(rows, top, stop, into, cut)?;
         if into.counters.covered == covered && cut.len() == before {
@@ -245,7 +246,8 @@ impl Boxes {
 impl From<BoxQuery> for Boxes {
     fn from(question: BoxQuery) -> Boxes {
         assert!(question.filters.len() <= FILTERS_MAX, "a bit for each filter");
-        let bits = vec![all_filters(&question)];
+        assert!(question.times.is_empty(), "boxes that are walked together are told by codes");
+        let bits = vec![all_tests(&question)];
         Boxes { all: question.clone(), each: vec![question], bits }
     }
 }

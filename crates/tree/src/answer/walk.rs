@@ -2,7 +2,7 @@
 
 use super::code_set::Overlap;
 use super::nodes::{FANOUT, NodeTree};
-use super::question::BoxQuery;
+use super::question::{BoxQuery, TESTS_MAX};
 use super::segments::{Answer, CutBlock, SegmentRows, Versions};
 use super::totals::Totals;
 use crate::segment::{BlockIndex, Segment};
@@ -14,10 +14,9 @@ use arrow::datatypes::{
 };
 use std::sync::Arc;
 
-/// Answers what summaries can, and lists the blocks that are cut. Bits beyond the filters' that are always open cover nothing.
+/// Answers what summaries can, and lists the blocks that are cut.
 pub(crate) fn walk(
     query: &BoxQuery,
-    always_open: u64,
     at: usize,
     rows: &SegmentRows,
     into: &mut Answer,
@@ -28,7 +27,7 @@ pub(crate) fn walk(
     }
     let (covered, before) = (into.counters.covered, cut.len());
     let top = rows.segment.nodes()?.heights() - 1;
-    walk_below(query, at, rows, (top, 0, all_filters(query) | always_open), into, cut)?;
+    walk_below(query, at, rows, (top, 0, all_tests(query)), into, cut)?;
     if into.counters.covered == covered && cut.len() == before {
         into.counters.segments_skipped += 1;
     } else {
@@ -37,12 +36,15 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// A bit for each filter.
-pub(super) fn all_filters(query: &BoxQuery) -> u64 {
-    if query.filters.is_empty() { 0 } else { u64::MAX >> (64 - query.filters.len()) }
+/// A bit for each filter and each range of times.
+pub(super) fn all_tests(query: &BoxQuery) -> u64 {
+    match query.tests() {
+        0 => 0,
+        tests => u64::MAX >> (TESTS_MAX - tests),
+    }
 }
 
-/// The same of what lies below a node: its height, its number, and the filters that it is not known to be covered by.
+/// The same of what lies below a node: its height, its number, and the tests that not all its rows are known to pass.
 pub(crate) fn walk_below(
     query: &BoxQuery,
     at: usize,
@@ -57,7 +59,7 @@ pub(crate) fn walk_below(
     let index = segment.index()?;
     let mut stack = vec![start];
     'nodes: while let Some((height, node, above)) = stack.pop() {
-        // Filters that are not covered yet.
+        // Tests that are not covered yet.
         let mut open = above;
         for (place, filter) in query.filters.iter().enumerate().filter(|(place, _)| above >> place & 1 == 1) {
             match nodes.overlap(height, node, filter.level, &filter.codes) {
@@ -68,6 +70,11 @@ pub(crate) fn walk_below(
                 }
                 Overlap::Covered => open &= !(1 << place),
                 Overlap::Cut => {}
+            }
+        }
+        for (place, range) in (query.filters.len()..).zip(&query.times).filter(|(place, _)| above >> place & 1 == 1) {
+            if range.covers(&nodes, &index, (height, node)) {
+                open &= !(1 << place);
             }
         }
         let mut cut_at = Versions::ALL;

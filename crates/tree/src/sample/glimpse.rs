@@ -181,7 +181,7 @@ fn nothing(question: &BoxQuery) -> Result<Answer> {
     // Of a question with groups nodes are blocks, and nothing is added for those.
     let keys = crate::answer::GroupKeys::new(Vec::new());
     let keys = keys.ok_or_else(|| alluvia_types::Error::internal("one group is too many"))?;
-    Ok(Answer::new(&BoxQuery { groups: Vec::new(), filters: Vec::new(), measures: question.measures.clone() }, keys))
+    Ok(Answer::new(&BoxQuery { measures: question.measures.clone(), ..BoxQuery::default() }, keys))
 }
 
 /// Counts reading a cut block exactly.

@@ -7,7 +7,7 @@ use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, TableDef};
 use alluvia_tree::{
     Answer, BoxQuery, CodeMap, CodeSet, Cuboid, GroupKeys, GroupSpan, LevelFilter, RowChunk, Segment, SegmentRows,
-    SegmentWriter, Wanted, WantedMeasure, add_rows, answer,
+    SegmentWriter, TimeRange, Wanted, WantedMeasure, add_rows, answer,
 };
 use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
@@ -30,6 +30,12 @@ pub type Groups = BTreeMap<Vec<u32>, (u64, Vec<Expected>)>;
 /// For each group's level the digits of codes, if it has a map.
 pub type Digits = Vec<Option<BTreeMap<u32, u32>>>;
 
+/// A row's own value of a range's column.
+fn time_of(chunk: &RowChunk, range: &TimeRange, row: usize) -> Option<i64> {
+    let times = chunk.rows.column_by_name(&range.storage_name).expect("a column");
+    times.is_valid(row).then(|| times.as_primitive::<TimestampMicrosecondType>().value(row))
+}
+
 /// The slow way: rows of chunks, each of the versions above one and through another.
 pub fn model(table: &TableDef, query: &BoxQuery, digits: &Digits, chunks: &[(RowChunk, (u64, u64))]) -> Groups {
     let mut groups = Groups::new();
@@ -43,7 +49,11 @@ pub fn model(table: &TableDef, query: &BoxQuery, digits: &Digits, chunks: &[(Row
         for row in 0..chunk.len() {
             let seen = versions.value(row) > *above && versions.value(row) <= *through;
             let matches = |filter: &LevelFilter| filter.codes.contains(chunk.codes.levels[filter.level][row]);
-            if !seen || !query.filters.iter().all(matches) {
+            let lies = |range: &TimeRange| {
+                let is_edge = range.edges.contains(chunk.codes.levels[range.level][row]);
+                !is_edge || time_of(chunk, range, row).is_some_and(|time| range.contains(time))
+            };
+            if !seen || !query.filters.iter().all(matches) || !query.times.iter().all(lies) {
                 continue;
             }
             let of_level = |(&level, digits): (&usize, &Option<BTreeMap<u32, u32>>)| {
@@ -259,7 +269,7 @@ fn dimension_of(level: usize) -> usize {
 }
 
 /// The values of a measure.
-fn values(data: &Data, chunk: &RowChunk, measure: &WantedMeasure) -> Option<ArrayRef> {
+pub fn values(data: &Data, chunk: &RowChunk, measure: &WantedMeasure) -> Option<ArrayRef> {
     let column = data.table.column_by_id(measure.column).expect("a column");
     chunk.rows.column_by_name(&column.storage_name).cloned()
 }

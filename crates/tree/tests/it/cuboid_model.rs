@@ -241,7 +241,7 @@ fn visits_are_told_before() {
     let visits = |cuboid: &Cuboid, codes: CodeSet, wanted: Wanted| {
         let measures = vec![WantedMeasure { column: ColumnId(0), is_float: false, wanted }];
         let filters = vec![LevelFilter { level: 1, codes }];
-        cuboid.visits(&BoxQuery { filters, groups: Vec::new(), measures }, &dimension_of)
+        cuboid.visits(&BoxQuery { filters, measures, ..BoxQuery::default() }, &dimension_of)
     };
     let (sum, min) = (Wanted { sum: true, ..Wanted::default() }, Wanted { min_max: true, ..Wanted::default() });
     let all = Wanted { sum: true, squares: false, min_max: true };

@@ -150,6 +150,7 @@ pub fn question(data: &Data, filters: &[(usize, Vec<u32>)], groups: &[usize]) ->
             .iter()
             .map(|(level, codes)| LevelFilter { level: *level, codes: CodeSet::of_codes(codes.clone()) })
             .collect(),
+        times: Vec::new(),
         groups: groups.to_vec(),
         measures: vec![measure(INTEGER, false), measure(FLOAT, true)],
     }

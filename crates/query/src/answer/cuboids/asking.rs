@@ -3,7 +3,7 @@
 use super::Cuboids;
 use super::resident::{Followed, Resident};
 use super::selected::Selected;
-use crate::answer::run::Bound;
+use crate::answer::bound::Bound;
 use crate::answer::{Kept, columns};
 use alluvia_snapshot::{Snapshot, Store, TableRead};
 use alluvia_tree::Answer;

@@ -8,7 +8,7 @@
 //! - What all statements of the process keep is bounded; beyond, they choose each time.
 
 use super::resident::Resident;
-use crate::answer::run::{Bound, Now};
+use crate::answer::bound::{Bound, Now, are_told_by_codes};
 use alluvia_space::LevelSource;
 use alluvia_space::codes::calendar;
 use alluvia_tree::{BoxQuery, Cuboid, GroupKeys, GroupSpan, Selection};
@@ -76,7 +76,7 @@ impl Selected {
         // Codes that the cuboid has are in the dictionaries; filters and maps must know them all.
         let now = bound.now()?;
         // New members may have made an edge of what was empty when it was bound: its rows are in no cuboid.
-        if !now.edges.is_empty() {
+        if !are_told_by_codes(&now.questions) {
             return None;
         }
         let Cow::Borrowed(questions) = now.questions else {

@@ -1,6 +1,6 @@
 //! What a cuboid is of: levels, at most one of each dimension, and measures.
 
-use super::super::run::has_level_codes;
+use super::super::bound::has_level_codes;
 use crate::dialect::CuboidName;
 use alluvia_space::{DataType, TableDef};
 use alluvia_tree::{BoxQuery, Wanted, WantedMeasure};

@@ -84,7 +84,7 @@ impl Cuboid {
     /// A cuboid of no rows over codes of these levels, at most one of each dimension; `None` if it had more than `cells_max` cells.
     pub fn new(spans: Vec<GroupSpan>, measures: Vec<WantedMeasure>, cells_max: u64) -> Option<Cuboid> {
         let (axes, places) = axes_of(&spans)?;
-        let query = BoxQuery { filters: Vec::new(), groups: spans.iter().map(|span| span.level).collect(), measures };
+        let query = BoxQuery { groups: spans.iter().map(|span| span.level).collect(), measures, ..BoxQuery::default() };
         if count(&spans).is_none_or(|cells| cells > cells_max) {
             return None;
         }
