@@ -21,7 +21,6 @@ use std::sync::Arc;
 /// A statement on its way from its first estimate to its answer.
 pub(crate) struct Refining {
     bound: Arc<Bound>,
-    kept: Arc<Kept>,
     schema: SchemaRef,
     goals: Goals,
     accuracy: Accuracy,
@@ -39,8 +38,8 @@ pub(crate) enum Refined {
 }
 
 /// Whether a statement may have estimates.
-pub(crate) fn may_refine(bound: &Bound, kept: &Kept) -> bool {
-    goals_of(bound, kept, bound.asked()).is_some()
+pub(crate) fn may_refine(bound: &Bound) -> bool {
+    goals_of(bound, bound.asked()).is_some()
 }
 
 /// A statement about to be refined. With a `max_error` of 0 only its exact answer is enough. `None` if it must be answered as ever.
@@ -48,15 +47,15 @@ pub(crate) fn refine(
     bound: Arc<Bound>,
     read: &TableRead,
     version: Version,
-    kept: Arc<Kept>,
+    kept: &Kept,
     threads: usize,
     schema: SchemaRef,
     accuracy: Accuracy,
 ) -> Result<Option<Refining>> {
-    let Some(Begun { segments, questions, found }) = begin(&bound, read, version, &kept, threads)? else {
+    let Some(Begun { segments, questions, found }) = begin(&bound, read, version, kept, threads)? else {
         return Ok(None);
     };
-    let Some(goals) = goals_of(&bound, &kept, &questions) else { return Ok(None) };
+    let Some(goals) = goals_of(&bound, &questions) else { return Ok(None) };
     let asked = Refine {
         group_codes: group_codes::of(&bound, &questions),
         boxes: goals.boxes.clone(),
@@ -69,7 +68,7 @@ pub(crate) fn refine(
         threads,
     };
     let Some(refiner) = Refiner::new(asked, segments, found)? else { return Ok(None) };
-    Ok(Some(Refining { bound, kept, schema, goals, accuracy, refiner }))
+    Ok(Some(Refining { bound, schema, goals, accuracy, refiner }))
 }
 
 impl Refining {
@@ -91,7 +90,7 @@ impl Refining {
     }
 
     fn exact(&self) -> Option<Bounded> {
-        let rows: RecordBatch = columns::batch(&self.bound, self.refiner.answer(), &self.kept.names, &self.schema)?;
+        let rows: RecordBatch = columns::batch(&self.bound, self.refiner.answer(), &self.schema)?;
         let of_item = self.bound.items.iter().zip(rows.columns());
         let bounds = of_item.map(|(item, column)| {
             matches!(item, Item::Aggregate(..)).then(|| (Arc::clone(column), Arc::clone(column)))

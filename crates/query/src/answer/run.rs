@@ -7,7 +7,7 @@ use super::mapped::Side;
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
 use super::tail::{TailRows, has_codes};
 use super::times::tests_by_column;
-use super::{Kept, columns};
+use super::{Kept, columns, names};
 use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
@@ -346,7 +346,7 @@ pub(crate) fn run(
             return Ok(None);
         }
     }
-    Ok(columns::batch(bound, &found, &kept.names, schema).map(|batch| (batch, found.counters)))
+    Ok(columns::batch(bound, &found, schema).map(|batch| (batch, found.counters)))
 }
 
 /// An answer that has the tail's rows and those of edges, and lacks the rows of segments that boxes tell.
@@ -367,6 +367,8 @@ pub(super) fn begin<'a>(
     let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
     let segments = segment_rows(read, None);
     let Some(Now { questions, edges, maps }) = bound.now() else { return Ok(None) };
+    // Now that all rows have their codes.
+    let Some(maps) = names::with_names(bound, &kept.names, maps) else { return Ok(None) };
     let mut spans = Vec::with_capacity(bound.groups.len());
     for &level in &bound.groups {
         spans.push(span_of(bound, level, &segments, &tail)?);

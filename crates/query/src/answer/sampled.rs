@@ -61,14 +61,14 @@ pub(crate) fn run_within(
     let Some(Begun { segments, questions, mut found }) = begin(bound, read, version, kept, threads)? else {
         return Ok(None);
     };
-    let goals = goals_of(bound, kept, &questions);
+    let goals = goals_of(bound, &questions);
     let Some(goals) = goals else {
         for question in questions.iter() {
             if !answer(question, &segments, threads, &mut found)? {
                 return Ok(None);
             }
         }
-        return Ok(exactly(bound, &found, kept, schema));
+        return Ok(exactly(bound, &found, schema));
     };
     let codes = group_codes::of(bound, &questions);
     let asked = Asked {
@@ -85,7 +85,7 @@ pub(crate) fn run_within(
     };
     match sample(&asked, &segments, &mut found)? {
         Sampled::Cannot => Ok(None),
-        Sampled::Exact => Ok(exactly(bound, &found, kept, schema)),
+        Sampled::Exact => Ok(exactly(bound, &found, schema)),
         Sampled::Estimates(estimates) => {
             if !estimates.holds && accuracy.missed == Missed::Error {
                 return Err(missed(accuracy, &estimates));
@@ -97,8 +97,8 @@ pub(crate) fn run_within(
     }
 }
 
-fn exactly(bound: &Bound, found: &Answer, kept: &Kept, schema: &SchemaRef) -> Option<Answered> {
-    columns::batch(bound, found, &kept.names, schema).map(|batch| (batch, found.counters, None))
+fn exactly(bound: &Bound, found: &Answer, schema: &SchemaRef) -> Option<Answered> {
+    columns::batch(bound, found, schema).map(|batch| (batch, found.counters, None))
 }
 
 /// The values to estimate, of which boxes, and which of them each item is about.
@@ -110,10 +110,7 @@ pub(super) struct Goals {
 }
 
 /// What a statement asks for; `None` if it may not be estimated.
-pub(super) fn goals_of(bound: &Bound, kept: &Kept, questions: &[BoxQuery]) -> Option<Goals> {
-    if columns::shares_names(bound, &kept.names)? {
-        return None;
-    }
+pub(super) fn goals_of(bound: &Bound, questions: &[BoxQuery]) -> Option<Goals> {
     let boxes = Boxes::new(questions.to_vec())?;
     let mut goals = Goals { boxes, values: Vec::new(), of_item: Vec::with_capacity(bound.items.len()) };
     for (item, &measure) in bound.items.iter().zip(&bound.item_measures) {
