@@ -58,13 +58,18 @@ fn batch(random: &mut Random, rows: usize) -> RecordBatch {
 }
 
 pub async fn database() -> (tempfile::TempDir, Database) {
+    database_of(|rows| rows).await
+}
+
+/// Of which each batch is what is made of it.
+async fn database_of(change: impl Fn(RecordBatch) -> RecordBatch) -> (tempfile::TempDir, Database) {
     let dir = tempfile::tempdir().expect("a directory");
     let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
     let session = db.session();
     session.sql(CREATE).await.expect("creates");
     let mut random = Random(0x5eed);
     for _ in 0..8 {
-        let rows = batch(&mut random, 150_000);
+        let rows = change(batch(&mut random, 150_000));
         session.append("sales", vec![rows]).await.expect("appends");
     }
     db.core().organise(Stage::Merged).expect("organises");
@@ -611,21 +616,67 @@ async fn what_is_mostly_edges_of_a_range_is_not_sampled() {
     assert_eq!((found, used.sample), (expected, None));
 }
 
+/// Cities of ten countries have eight names among them: a name's rows are estimated together, whichever of its members they are of.
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_says_that_names_under_several_parents_are_never_estimated() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
-    let session = db.session();
-    for sql in [
-        "CREATE TABLE t (country TEXT, city TEXT, x DOUBLE) WITH (dimensions = 'g(country, city)', measures = 'x')",
-        "INSERT INTO t VALUES ('France', 'Paris', 1), ('Texas', 'Paris', 2)",
-        "SET max_error = 0.1",
-    ] {
-        session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+async fn names_under_several_parents_are_estimated() {
+    let with_shared_names = |rows: RecordBatch| {
+        let mut columns = rows.columns().to_vec();
+        let names = (0..rows.num_rows()).map(|row| Some(format!("city {}", row % 8)));
+        columns[2] = Arc::new(names.collect::<StringArray>());
+        RecordBatch::try_new(rows.schema(), columns).expect("fits")
+    };
+    let (_dir, db) = database_of(with_shared_names).await;
+    let (exact, near) = exact_and_near(&db).await;
+    // A name that segments have, under a parent that they lack.
+    exact
+        .sql("INSERT INTO sales VALUES ('2024-05-05', 'country 99', 'city 5', 'item 7', 1, 1)")
+        .await
+        .expect("inserts");
+    let from = format!("FROM sales WHERE {}", some_items(150));
+    let sql = format!("SELECT city, count(*), sum(cents), avg(price) {from} GROUP BY city ORDER BY city");
+    let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
+    let sample = used.sample.unwrap_or_else(|| panic!("{used}"));
+    assert!(sample.holds && sample.error <= 0.1 && sample.rows_drawn < sample.rows_cut / 2, "{sample}");
+    // One for each name, and one that only the tail has.
+    assert_eq!((expected.num_rows(), found.column(0)), (8 + 1, expected.column(0)));
+    for column in 1..4 {
+        for (near, truth) in numbers(&found, column).into_iter().zip(numbers(&expected, column)) {
+            assert!((near / truth - 1.0).abs() <= 0.2, "column {column}: {near} {truth}");
+        }
     }
-    db.core().organise(Stage::Merged).expect("organises");
-    let refused =
-        session.verify("SELECT city, sum(x) FROM t GROUP BY city", 5).await.expect_err("it is never estimated");
-    assert_eq!(refused.kind(), ErrorKind::NotSupported);
-    assert!(refused.message().contains("under several parents"), "{refused}");
+    let bounds = format!(
+        "SELECT city, lower_bound(sum(cents)), upper_bound(sum(cents)), is_exact(sum(cents)) {from} GROUP BY city ORDER BY city"
+    );
+    let (found, used) = ask(&near, &bounds).await;
+    assert!(used.sample.is_some(), "{used}");
+    assert!(found.column(3).as_boolean().iter().filter(|is_exact| *is_exact == Some(false)).count() >= 8);
+    let intervals = numbers(&found, 1).into_iter().zip(numbers(&found, 2));
+    let held =
+        intervals.zip(numbers(&expected, 2)).filter(|((low, high), truth)| low <= truth && truth <= high).count();
+    assert!(held >= 7, "{held} of 9 hold");
+    let plan = asked(&near, &format!("EXPLAIN ANALYZE {sql}")).await.0;
+    let plan = arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string();
+    assert!(plan.contains("interval: look") && plan.contains("rungs 1/"), "{plan}");
+    // With the parents, and with a condition on them: no group is lost, nor is one of another parent shown.
+    for sql in [
+        format!("SELECT country, city, count(*) {from} GROUP BY country, city ORDER BY country, city"),
+        format!("SELECT city, count(*) {from} AND country IN ('country 2', 'country 7') GROUP BY city ORDER BY city"),
+        format!("SELECT city, count(*) {from} GROUP BY city HAVING count(*) > 100 ORDER BY city"),
+    ] {
+        let (expected, found) = (ask(&exact, &sql).await.0, ask(&near, &sql).await.0);
+        let named = expected.num_columns() - 1;
+        assert_eq!(found.columns()[..named], expected.columns()[..named], "{sql}");
+    }
+    // The last refinement is the exact answer.
+    let refinements: Vec<Refinement> = exact.refine(&sql).await.expect("refines").try_collect().await.expect("refines");
+    assert!(refinements.len() > 1, "nothing was refined");
+    let last = refinements.last().expect("an answer");
+    assert_eq!(last.rows.columns()[..3], expected.columns()[..3]);
+    let table = near.verify(&sql, 10).await.expect("verifies").collect().await.expect("verifies");
+    let shown = arrow::util::pretty::pretty_format_batches(&table).expect("shows").to_string();
+    let value = |figure: &str| {
+        let line = shown.lines().find(|line| line.contains(figure)).unwrap_or_else(|| panic!("{figure}: {shown}"));
+        line.split('|').nth(2).expect("a value").trim().parse::<f64>().expect("a number")
+    };
+    assert!(value("from a sample") > 0.0 && value("groups lost") == 0.0, "{shown}");
 }

@@ -4,12 +4,12 @@
 //! eaten) is not given at all: the whole answer is left to the general way.
 
 use super::bound::Bound;
-use super::names::{FirstOfName, Names};
+use super::names::{Names, first_codes};
 use super::statement::{Aggregate, Item, Order};
 use crate::dialect::Sureness;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, DataType, LevelSource};
-use alluvia_tree::{Answer, CodeMap};
+use alluvia_tree::Answer;
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,
     Int64Array, RecordBatch, TimestampMicrosecondArray, TimestampNanosecondArray, UInt32Array,
@@ -23,12 +23,10 @@ use std::sync::Arc;
 const VARIANCE_SHARE_MIN: f64 = 1e-4;
 
 /// The answer's rows; `None` where the general way must give them. The schema is that of all items, the rows are of those shown.
-pub(super) fn batch(bound: &Bound, answer: &Answer, names: &Names, schema: &SchemaRef) -> Option<RecordBatch> {
+pub(super) fn batch(bound: &Bound, answer: &Answer, schema: &SchemaRef) -> Option<RecordBatch> {
     if answer.totals.is_spoilt() || schema.fields().len() != bound.items.len() {
         return None;
     }
-    let merged = merge_by_name(bound, answer, names)?;
-    let answer = merged.as_ref().unwrap_or(answer);
     let mut groups: Vec<usize> = (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0).collect();
     if bound.groups.is_empty() {
         // Without GROUP BY there is one group, also of no rows.
@@ -73,24 +71,9 @@ pub(super) fn finish(bound: &Bound, columns: Vec<ArrayRef>, schema: &SchemaRef) 
     ordered(batch, &bound.order, bound.limit, bound.offset)
 }
 
-/// Whether a group is made of several members that share a name. `None` if that cannot be told.
-pub(super) fn shares_names(bound: &Bound, names: &Names) -> Option<bool> {
-    Some(first_codes(bound, names)?.iter().any(Option::is_some))
-}
-
-/// For each group's level the first codes of all names.
-fn first_codes(bound: &Bound, names: &Names) -> Option<Vec<FirstOfName>> {
-    let of_level = |(&level, map): (&usize, &Option<Arc<CodeMap>>)| {
-        // Members of a first level have no parents, and ordinals are by name.
-        let (_, within, _) = bound.def.levels().nth(level)?;
-        let may_share = within > 0 && map.is_none() && bound.dictionaries.has_members(level);
-        Some(if may_share { names.first(bound.def.id, &bound.dictionaries, level) } else { None })
-    };
-    bound.groups.iter().zip(&bound.maps).map(of_level).collect()
-}
-
-/// Members of one name under several parents are one group: their totals are added. `None` inside where nothing is to be added.
-fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option<Answer>> {
+/// Members of one name under several parents are one group: totals of an answer whose groups are members, as those of cuboids are, are
+/// added. `None` inside where nothing is to be added.
+pub(super) fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option<Answer>> {
     let first_codes = first_codes(bound, names)?;
     if first_codes.iter().all(Option::is_none) {
         return Some(None);
@@ -102,7 +85,7 @@ fn merge_by_name(bound: &Bound, answer: &Answer, names: &Names) -> Option<Option
         let mut codes = answer.keys.codes(group);
         for (code, first_codes) in codes.iter_mut().zip(&first_codes) {
             if let Some(first_codes) = first_codes {
-                *code = *first_codes.get(*code as usize)?;
+                *code = first_codes.get(*code)?;
             }
         }
         let place = *first.entry(codes).or_insert(group);

@@ -2,15 +2,23 @@
 //!
 //! `GROUP BY city` asks for names, and codes tell the Paris in France from the one in Texas. The dictionary knows the first code of
 //! each name; whether any name has two is kept as long as the level has no new members.
+//!
+//! Invariants:
+//! - A group of a name has the first code of the name, whichever of its members rows have: so exact answers, samples and the tail count
+//!   into one group, and what a name's rows are is looked for by all of its codes.
+//! - A map is asked for when all rows to be read have their codes, so it knows them. Codes are never taken back: the first code of a name
+//!   stays its first.
 
+use super::bound::Bound;
 use alluvia_catalog::Dictionaries;
+use alluvia_tree::CodeMap;
 use alluvia_types::TableId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// For each code the first code of its name; `None` where no two codes have one name.
-pub(crate) type FirstOfName = Option<Arc<[u32]>>;
+pub(crate) type FirstOfName = Option<Arc<CodeMap>>;
 
 /// What was found, with the number of codes that there were.
 #[derive(Debug, Default)]
@@ -34,10 +42,30 @@ impl Names {
         }
         let codes = dictionaries.first_codes(level)?;
         let len = codes.len() as u32;
-        let first = share_names(&codes).then_some(codes);
+        let first = share_names(&codes).then(|| Arc::new(CodeMap::of_codes(codes)));
         self.known.lock().insert((table, level), (len, first.clone()));
         first
     }
+}
+
+/// For each group's level the first codes of all names; `None` if levels are not known.
+pub(super) fn first_codes(bound: &Bound, names: &Names) -> Option<Vec<FirstOfName>> {
+    let of_level = |(&level, map): (&usize, &Option<Arc<CodeMap>>)| {
+        // Members of a first level have no parents, and ordinals are by name.
+        let (_, within, _) = bound.def.levels().nth(level)?;
+        let may_share = within > 0 && map.is_none() && bound.dictionaries.has_members(level);
+        Some(if may_share { names.first(bound.def.id, &bound.dictionaries, level) } else { None })
+    };
+    bound.groups.iter().zip(&bound.maps).map(of_level).collect()
+}
+
+/// What makes groups of codes: ordinals of a side as these maps have them, and names.
+pub(super) fn with_names(
+    bound: &Bound,
+    names: &Names,
+    maps: Vec<Option<Arc<CodeMap>>>,
+) -> Option<Vec<Option<Arc<CodeMap>>>> {
+    Some(maps.into_iter().zip(first_codes(bound, names)?).map(|(map, first)| map.or(first)).collect())
 }
 
 /// Whether two codes have one name.

@@ -22,7 +22,6 @@ use std::sync::Arc;
 /// A statement on its way from its first estimate to its answer.
 pub(crate) struct Refining {
     bound: Arc<Bound>,
-    kept: Arc<Kept>,
     schema: SchemaRef,
     goals: Goals,
     accuracy: Accuracy,
@@ -40,8 +39,8 @@ pub(crate) enum Refined {
 }
 
 /// Whether a statement may have estimates.
-pub(crate) fn may_refine(bound: &Bound, kept: &Kept) -> bool {
-    goals_of(bound, kept, &without_edges(bound.asked()).0).is_some()
+pub(crate) fn may_refine(bound: &Bound) -> bool {
+    goals_of(bound, &without_edges(bound.asked()).0).is_some()
 }
 
 /// A statement about to be refined. With a `max_error` of 0 only its exact answer is enough. `None` if it must be answered as ever.
@@ -49,7 +48,7 @@ pub(crate) fn refine(
     bound: Arc<Bound>,
     read: &TableRead,
     version: Version,
-    kept: Arc<Kept>,
+    kept: &Kept,
     threads: usize,
     schema: SchemaRef,
     accuracy: Accuracy,
@@ -57,7 +56,7 @@ pub(crate) fn refine(
     let asking = Asking { bound: &bound, read, version, kept: &kept, threads };
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let (questions, edges) = begun.without_edges();
-    let Some(goals) = goals_of(&bound, &kept, &questions) else { return Ok(None) };
+    let Some(goals) = goals_of(&bound, &questions) else { return Ok(None) };
     let Begun { segments, found, .. } = begun;
     let Some(found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };
     let asked = Refine {
@@ -72,7 +71,7 @@ pub(crate) fn refine(
         threads,
     };
     let Some(refiner) = Refiner::new(asked, segments, found)? else { return Ok(None) };
-    Ok(Some(Refining { bound, kept, schema, goals, accuracy, refiner }))
+    Ok(Some(Refining { bound, schema, goals, accuracy, refiner }))
 }
 
 impl Refining {
@@ -94,7 +93,7 @@ impl Refining {
     }
 
     fn exact(&self) -> Option<Bounded> {
-        let rows: RecordBatch = columns::batch(&self.bound, self.refiner.answer(), &self.kept.names, &self.schema)?;
+        let rows: RecordBatch = columns::batch(&self.bound, self.refiner.answer(), &self.schema)?;
         let of_item = self.bound.items.iter().zip(rows.columns());
         let bounds = of_item.map(|(item, column)| {
             matches!(item, Item::Aggregate(..)).then(|| (Arc::clone(column), Arc::clone(column)))

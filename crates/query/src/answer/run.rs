@@ -8,7 +8,7 @@
 
 use super::bound::{Bound, Now, without_edges};
 use super::tail::TailRows;
-use super::{Kept, columns};
+use super::{Kept, columns, names};
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_space::TableDef;
 use alluvia_tree::{
@@ -41,7 +41,7 @@ pub(crate) struct Asking<'a> {
 pub(crate) fn run(asking: &Asking<'_>, schema: &SchemaRef) -> Result<Option<(RecordBatch, Counters)>> {
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let Some(found) = begun.all(asking.threads)? else { return Ok(None) };
-    Ok(columns::batch(asking.bound, &found, &asking.kept.names, schema).map(|batch| (batch, found.counters)))
+    Ok(columns::batch(asking.bound, &found, schema).map(|batch| (batch, found.counters)))
 }
 
 /// An answer that has the tail's rows, and lacks those of segments.
@@ -58,6 +58,8 @@ impl<'a> Asking<'a> {
         let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
         let segments = segment_rows(read, None);
         let Some(Now { questions, maps }) = bound.now() else { return Ok(None) };
+        // Now that all rows have their codes.
+        let Some(maps) = names::with_names(bound, &kept.names, maps) else { return Ok(None) };
         let mut spans = Vec::with_capacity(bound.groups.len());
         for &level in &bound.groups {
             spans.push(span_of(bound, level, &segments, &tail)?);

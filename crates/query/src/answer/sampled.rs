@@ -53,13 +53,13 @@ pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Acc
     let Asking { bound, kept, threads, .. } = *asking;
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let (questions, edges) = begun.without_edges();
-    let mut goals = goals_of(bound, kept, &questions);
+    let mut goals = goals_of(bound, &questions);
     if goals.is_some() && begun.is_mostly(&edges)? {
         goals = None;
     }
     let Some(goals) = goals else {
         let found = begun.all(threads)?;
-        return Ok(found.and_then(|found| exactly(bound, &found, kept, schema)));
+        return Ok(found.and_then(|found| exactly(bound, &found, schema)));
     };
     let Begun { segments, found, .. } = begun;
     let Some(mut found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };
@@ -78,7 +78,7 @@ pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Acc
     };
     match sample(&asked, &segments, &mut found)? {
         Sampled::Cannot => Ok(None),
-        Sampled::Exact => Ok(exactly(bound, &found, kept, schema)),
+        Sampled::Exact => Ok(exactly(bound, &found, schema)),
         Sampled::Estimates(estimates) => {
             if !estimates.holds && accuracy.missed == Missed::Error {
                 return Err(missed(accuracy, &estimates));
@@ -90,8 +90,8 @@ pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Acc
     }
 }
 
-fn exactly(bound: &Bound, found: &Answer, kept: &Kept, schema: &SchemaRef) -> Option<Answered> {
-    columns::batch(bound, found, &kept.names, schema).map(|batch| (batch, found.counters, None))
+fn exactly(bound: &Bound, found: &Answer, schema: &SchemaRef) -> Option<Answered> {
+    columns::batch(bound, found, schema).map(|batch| (batch, found.counters, None))
 }
 
 /// The values to estimate, of which boxes, and which of them each item is about.
@@ -103,10 +103,7 @@ pub(super) struct Goals {
 }
 
 /// What a statement asks for, by boxes without edges; `None` if it may not be estimated.
-pub(super) fn goals_of(bound: &Bound, kept: &Kept, questions: &[BoxQuery]) -> Option<Goals> {
-    if columns::shares_names(bound, &kept.names)? {
-        return None;
-    }
+pub(super) fn goals_of(bound: &Bound, questions: &[BoxQuery]) -> Option<Goals> {
     let boxes = Boxes::new(questions.to_vec())?;
     let mut goals = Goals { boxes, values: Vec::new(), of_item: Vec::with_capacity(bound.items.len()) };
     for (item, &measure) in bound.items.iter().zip(&bound.item_measures) {

@@ -46,7 +46,7 @@ impl VisitorMut for Labels {
             return ControlFlow::Continue(());
         }
         // Where there is one table, its columns are the same with its name and without.
-        let is_of_one = matches!(select.from.as_slice(), [only] if only.joins.is_empty());
+        let is_of_one = is_of_one_table(select);
         let has_all = select.projection.iter().any(is_all);
         let mut seen: HashMap<String, usize> = HashMap::new();
         for item in &select.projection {
@@ -74,6 +74,11 @@ impl VisitorMut for Labels {
     }
 }
 
+/// Whether columns are the same with their table's name and without.
+pub(super) fn is_of_one_table(select: &Select) -> bool {
+    matches!(select.from.as_slice(), [only] if only.joins.is_empty())
+}
+
 fn is_unnamed(item: &SelectItem) -> bool {
     matches!(item, SelectItem::UnnamedExpr(expr) if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
 }
@@ -95,7 +100,7 @@ fn is_all(item: &SelectItem) -> bool {
 }
 
 /// What planning calls an expression, as far as it can be told from another's name here, and whether it is that of a column.
-fn text_of(expr: &Expr, is_of_one: bool) -> (String, bool) {
+pub(super) fn text_of(expr: &Expr, is_of_one: bool) -> (String, bool) {
     match expr {
         // Planning calls every scalar subquery the same.
         Expr::Subquery(_) => return ("(<subquery>)".to_owned(), false),

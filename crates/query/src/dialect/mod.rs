@@ -5,6 +5,7 @@
 
 pub(crate) mod arrays;
 mod bounds;
+mod cast_keys;
 mod commands;
 mod copied;
 mod cuboid_name;

@@ -16,7 +16,7 @@ use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement};
 use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
-use crate::dialect::{depth, labels, released, repeated, seeds};
+use crate::dialect::{cast_keys, depth, labels, released, repeated, seeds};
 use crate::sample;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::common::DataFusionError;
@@ -218,6 +218,7 @@ fn checked(mut query: Box<Query>) -> Result<Box<Query>> {
     refuse::query(&query)?;
     sample::gather(&mut query)?;
     labels::distinguish(&mut query);
+    cast_keys::tell_apart(&mut query);
     Ok(query)
 }
 

@@ -237,7 +237,7 @@ impl Session {
         let since = self.since_now();
         let kept = Arc::clone(self.engine.kept());
         let ready = self.ready(run, &query, hints).await?;
-        let Some(ready) = ready.filter(|ready| may_refine(&ready.bound, &kept)) else {
+        let Some(ready) = ready.filter(|ready| may_refine(&ready.bound)) else {
             return self.query_at_once(run, query, hints).await;
         };
         if run.settings.cuboids
@@ -252,7 +252,7 @@ impl Session {
         let accuracy =
             Accuracy { max_error: settings.max_error, confidence: settings.confidence, missed: Missed::Escalate };
         let (threads, version) = (settings.threads, snapshot.version);
-        let begun = blocking(move || refine(bound, &read, version, kept, threads, schema, accuracy));
+        let begun = blocking(move || refine(bound, &read, version, &kept, threads, schema, accuracy));
         let Some(refining) = begun.await? else { return self.query_at_once(run, query, hints).await };
         let used = unplanned.used();
         let (token, progress) = (run.token.clone(), Arc::clone(&run.progress));

@@ -3,7 +3,10 @@
 //! Invariant: every code has a digit, 0 where it was given none, as codes have that are newer than the map.
 //!
 //! This is the array by which the invisible join (Abadi, Madden, Hachem: "Column-stores vs. row-stores", SIGMOD 2008, section 5.4) finds a
-//! row's group: the join to a small table becomes a look-up by position.
+//! row's group: the join to a small table becomes a look-up by position. Members that share a name are one group in the same way: the first
+//! of them stands for all.
+
+use std::sync::Arc;
 
 /// Codes up to which a node's are looked through for a digit that they share.
 const LOOKED_AT_MAX: u32 = 1 << 12;
@@ -12,7 +15,7 @@ const LOOKED_AT_MAX: u32 = 1 << 12;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeMap {
     /// By code.
-    by_code: Vec<u32>,
+    by_code: Arc<[u32]>,
     /// The greatest digit.
     digits: u32,
 }
@@ -27,7 +30,14 @@ impl CodeMap {
                 return None;
             }
         }
-        Some(CodeMap { by_code, digits })
+        Some(CodeMap { by_code: by_code.into(), digits })
+    }
+
+    /// Where for each code there is one of its own level that stands for it, as NULL, code 0, does for itself alone: that is its digit.
+    pub fn of_codes(by_code: Arc<[u32]>) -> CodeMap {
+        let digits = by_code.len().saturating_sub(1) as u32;
+        debug_assert!(by_code.iter().enumerate().all(|(code, &digit)| (code == 0) == (digit == 0) && digit <= digits));
+        CodeMap { by_code, digits }
     }
 
     /// How many digits codes are given, without 0.
@@ -50,10 +60,16 @@ impl CodeMap {
         4 * self.by_code.len() as u64
     }
 
+    /// A code's digit; `None` of one that is newer than the map.
+    #[inline]
+    pub fn get(&self, code: u32) -> Option<u32> {
+        self.by_code.get(code as usize).copied()
+    }
+
     /// A code's digit.
     #[inline]
     pub(crate) fn digit(&self, code: u32) -> u32 {
-        self.by_code.get(code as usize).copied().unwrap_or(0)
+        self.get(code).unwrap_or(0)
     }
 
     /// The only digit of the codes from `min` to `max`, and of NULL with `has_null`; `None` if they may have several.
@@ -76,6 +92,16 @@ mod tests {
         assert_eq!((0..9).map(|code| map.digit(code)).collect::<Vec<_>>(), [0, 1, 2, 2, 0, 1, 0, 0, 0]);
         assert_eq!((map.codes().collect::<Vec<_>>(), map.digits()), (vec![1, 2, 3, 5], 2));
         assert_eq!(CodeMap::new([(3, 2), (3, 2)].into_iter(), 7, 2), None);
+    }
+
+    #[test]
+    fn codes_may_stand_for_one_another() {
+        let map = CodeMap::of_codes([0, 1, 2, 1, 4, 2].into());
+        assert_eq!((0..7).map(|code| map.digit(code)).collect::<Vec<_>>(), [0, 1, 2, 1, 4, 2, 0]);
+        assert_eq!((map.get(5), map.get(0), map.get(6)), (Some(2), Some(0), None));
+        // A digit for each code, whether it has any or not: spans and maps count groups alike.
+        assert_eq!((map.digits(), map.codes_known()), (5, 6));
+        assert_eq!((map.only_digit(1, 1, false), map.only_digit(1, 3, false)), (Some(1), None));
     }
 
     #[test]

@@ -82,14 +82,27 @@ fn digits_of<'a>(map: &CodeMap, sets: impl Iterator<Item = &'a CodeSet>) -> Opti
     let codes = sets.fold(all, |codes, set| codes.intersect(set));
     let known = map.codes_known();
     let mut is_there = vec![false; map.digits() as usize + 1];
-    is_there[map.digit(0) as usize] |= codes.holds_null();
+    let mut found: Vec<u64> = Vec::new();
+    // Whether there are few yet: of a level with very many names it is known soon that there are not.
+    let mut add = |digit: u32| {
+        if !std::mem::replace(&mut is_there[digit as usize], true) {
+            found.push(digit.into());
+        }
+        found.len() <= OF_NODE_MAX
+    };
+    if codes.holds_null() {
+        add(map.digit(0));
+    }
     for &(low, high) in codes.runs() {
         // Codes that are newer than the map are of digit 0.
-        is_there[0] |= high >= known;
-        (low..=high.min(known.saturating_sub(1))).for_each(|code| is_there[map.digit(code) as usize] = true);
+        let is_newer = high >= known;
+        let are_few = (low..=high.min(known.saturating_sub(1))).all(|code| add(map.digit(code)));
+        if !are_few || is_newer && !add(0) {
+            return None;
+        }
     }
-    let digits = is_there.into_iter().enumerate().filter(|(_, is_there)| *is_there).map(|(digit, _)| digit as u64);
-    Some(digits.collect::<Vec<_>>()).filter(|digits| digits.len() <= OF_NODE_MAX)
+    found.sort_unstable();
+    Some(found)
 }
 
 /// How many groups may be in any of the nodes: 1 for a question without groups.
@@ -117,5 +130,13 @@ mod tests {
         let many = CodeMap::new((1..6_000).map(|code| (code, code)), 6_000, 5_999).expect("each once");
         assert_eq!(digits_of(&many, std::iter::empty()), None);
         assert_eq!(digits_of(&many, [CodeSet::of_range(7, 9)].iter()), Some(vec![7, 8, 9]));
+        assert_eq!(
+            digits_of(&many, [CodeSet::of_range(1, 4_096)].iter()).map(|digits| digits.len()),
+            Some(OF_NODE_MAX)
+        );
+        assert_eq!(digits_of(&many, [CodeSet::of_range(1, 4_097)].iter()), None);
+        // Many codes of few names.
+        let names = CodeMap::of_codes((0..9_000).map(|code| if code == 0 { 0 } else { 1 + code % 3 }).collect());
+        assert_eq!(digits_of(&names, std::iter::empty()), Some(vec![0, 1, 2, 3]));
     }
 }

@@ -1,4 +1,4 @@
-//! Estimates of groups that maps make of codes, as joins with small tables have them: intervals hold, what is read in full is the exact
+//! Estimates of groups that maps make of codes, as joins with small tables and names under several parents have them: intervals hold, what is read in full is the exact
 //! answer, and no group is lost.
 
 use crate::common::Random;
@@ -59,6 +59,58 @@ fn groups_that_a_map_makes_hold_and_none_is_lost() {
         let least = 0.95 - 4.0 * (0.95f64 * 0.05 / sampled as f64).sqrt();
         assert!(held as f64 >= least * values as f64, "{held} of {values}");
     }
+}
+
+/// Cities of which every fifth has one name: rows of all members of a name are its rows, in samples as in exact answers.
+#[test]
+fn groups_of_names_that_members_share_hold_and_none_is_lost() {
+    const NAMES: u32 = 5;
+    let trials = std::env::var("SAMPLE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(60u64);
+    let first = |code: u32| if code == 0 { 0 } else { 1 + (code - 1) % NAMES };
+    let data = data(41, &[150_000, 50_000, 900], 40);
+    let question = question(&data, &[(ITEM, codes(1..30))], &[CITY]);
+    let members = exact(&data, &question);
+    let span = members.keys.spans()[0];
+    let map = CodeMap::of_codes((0..span.first + span.count).map(first).collect());
+    let keys = GroupKeys::mapped(vec![span], vec![Some(Arc::new(map))]).expect("few groups");
+    let mut expected = Answer::new(&question, keys.clone());
+    assert!(answer(&question, &data.segments, 1, &mut expected).expect("answers"));
+    // By hand: every member's rows, added to those of the first of its name.
+    let mut rows = [0; NAMES as usize + 1];
+    for group in 0..members.totals.groups() {
+        rows[first(members.keys.codes(group)[0]) as usize] += members.totals.rows(group);
+    }
+    for group in 0..expected.totals.groups() {
+        let code = expected.keys.codes(group)[0] as usize;
+        assert_eq!(expected.totals.rows(group), rows.get(code).copied().unwrap_or(0), "the first of a name has all");
+    }
+    let goals = [GOALS[0], GOALS[2], GOALS[4], GOALS[5]];
+    let (mut held, mut values, mut sampled) = (0, 0, 0);
+    for seed in 0..trials {
+        let how = How { goals: &goals, max_error: 0.35, otherwise: Otherwise::Exact, seed: Some(seed) };
+        match ask(&data, &question, &keys, &how) {
+            (Sampled::Estimates(found), into) => {
+                sampled += 1;
+                assert!(found.holds && found.groups_unseen == 0, "{found:?}");
+                check_groups(&found, &expected);
+                for (group, cells) in &found.groups {
+                    assert!(into.keys.codes(*group)[0] <= NAMES, "a group that is no name's first");
+                    for (cell, goal) in cells.iter().zip(&goals) {
+                        let truth = truth(&expected, *group, goal);
+                        values += 1;
+                        held += u64::from(cell.interval.lower <= truth && truth <= cell.interval.upper);
+                    }
+                }
+            }
+            (Sampled::Exact, into) => assert_same(&into, &expected),
+            (Sampled::Cannot, _) => panic!("it can"),
+        }
+    }
+    println!("{held} of {values} hold, {sampled} of {trials} sampled");
+    assert!(sampled * 4 > trials, "{sampled} of {trials} were sampled");
+    // Values of one trial are right or wrong together: so many are worth no more than the trials.
+    let least = 0.95 - 4.0 * (0.95f64 * 0.05 / sampled as f64).sqrt();
+    assert!(held as f64 >= least * values as f64, "{held} of {values}");
 }
 
 /// As `what_is_read_in_full_is_the_exact_answer` of groups that codes make, of groups that maps make; a digit may have no rows, and be looked for in vain.

@@ -138,6 +138,8 @@ fn ask(
     let version = state.version;
     drop(state);
     resident.hit(store.clock().as_ref());
-    let batch = columns::batch(bound, &found, &kept.names, schema);
+    // A cuboid's cells are members.
+    let Some(merged) = columns::merge_by_name(bound, &found, &kept.names) else { return Ok(Asked::Not) };
+    let batch = columns::batch(bound, merged.as_ref().unwrap_or(&found), schema);
     Ok(batch.map_or(Asked::Not, |batch| Asked::Answered(batch, version)))
 }
