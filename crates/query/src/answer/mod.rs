@@ -10,6 +10,7 @@ mod aim;
 mod boxes;
 mod columns;
 mod conditions;
+mod constants;
 mod cuboids;
 mod group_codes;
 mod having;
@@ -26,10 +27,11 @@ mod statement;
 mod tail;
 mod texts;
 mod times;
+mod units;
 mod verify;
 mod years;
 
-pub(crate) use aim::{Aim, Aims};
+pub(crate) use aim::{Aim, Aims, bind_at};
 pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};
 pub(crate) use mapped::{Ordinals, Side};
@@ -41,6 +43,7 @@ pub(crate) use run::{Bound, bind, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
+pub(crate) use units::compared as unit_compared;
 pub(crate) use verify::{Held, Verified, verify};
 pub(crate) use years::{compared as year_compared, in_years};
 
