@@ -47,7 +47,7 @@ const ODD_CONDITIONS: [&str; 40] = [
     "extract(month FROM sold_at) = 3",
     "extract(year FROM sold_at) = 2025.5",
     "extract(year FROM sold_at) IN (2025, NULL)",
-    "date_trunc('month', sold_at) = TIMESTAMP '2025-03-01 00:00:00'",
+    "date_trunc('week', sold_at) = TIMESTAMP '2025-03-03 00:00:00'",
     "1 = 1",
     "true",
     "(country = 'Chile') = open",

@@ -83,6 +83,42 @@ fn cities(random: &mut Random) -> String {
     cities.join(", ")
 }
 
+/// A time, maybe cut to a unit, beside constants that are computed.
+fn computed(random: &mut Random, op: &str) -> String {
+    let constant = random.pick(&[
+        "now() - INTERVAL '400 days'",
+        "current_date - 300",
+        "current_date - INTERVAL '1 year'",
+        "date_trunc('month', now()) - INTERVAL '6 months'",
+        "date_trunc('quarter', current_date)",
+        "'2025-03-05 12:34:56.789'::timestamp",
+        "'2025-03-05'::timestamp",
+        "CAST('2025-03-05' AS DATE)",
+        "DATE '2024-01-31' + INTERVAL '13 months'",
+        "DATE '2025-03-05' + INTERVAL '36 hours'",
+        "TIMESTAMP '2025-05-31 10:00:00' - INTERVAL '3 months'",
+        "'2025-03-05 12:00:00+02:00'::timestamptz",
+    ]);
+    let column = random.pick(&["sold_at", "seen_at", "day"]);
+    match random.below(6) {
+        0 => format!("{column}::date {op} {constant}"),
+        1 | 2 => format!("date_trunc('{}', {column}) {op} {constant}", random.pick(&["year", "month", "day", "hour"])),
+        3 => {
+            let negated = random.pick(&["", "NOT "]);
+            format!(
+                "{column}::date {negated}IN ('2025-03-05', '2025-04-01', '2025-05-01', '2026-01-0{}')",
+                1 + random.below(9)
+            )
+        }
+        4 => format!(
+            "{column}::date {}BETWEEN '2024-02-01' AND '2025-0{}-15'",
+            random.pick(&["", "NOT "]),
+            1 + random.below(9)
+        ),
+        _ => format!("{column} {op} {constant}"),
+    }
+}
+
 fn simple(random: &mut Random) -> String {
     let country = ["'Chile'", "'France'", "'Peru'", "'Kenya'", "'Nowhere'"];
     let city = ["'Lima'", "'Paris'", "'Old Town'", "'Lakeside'", "'Lamu'", "'straße'", "'ΣΊΣΥΦΟΣ'"];
@@ -156,7 +192,10 @@ fn simple(random: &mut Random) -> String {
         }
         35 => format!("seen_at {op} {}", random.pick(&times)),
         36 => format!("day {} '2025-0{}-{}'", random.pick(&[">=", "<"]), 1 + random.below(9), 10 + random.below(19)),
-        37 => format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days)),
+        37 if random.below(3) == 0 => {
+            format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days))
+        }
+        37 => computed(random, op),
         38 | 39 => {
             let (unit, column) = (random.pick(&["year", "month", "day", "hour"]), random.pick(&["sold_at", "seen_at"]));
             format!("date_trunc('{unit}', {column}) {op} TIMESTAMP {}", random.pick(&times))
@@ -214,6 +253,7 @@ fn simple(random: &mut Random) -> String {
             ])
             .to_owned(),
         44 => format!("shelf % {} {op} {}", 1 + random.below(6), random.below(4)),
+        45 if random.below(2) == 0 => format!("shelf {op} {}::int", random.below(32)),
         45 => format!("shelf {op} {}.5", random.below(32)),
         46 => {
             let column = random.pick(&["country", "city", "item"]);
