@@ -7,6 +7,7 @@ use crate::near_misses::near_miss;
 use crate::nested;
 use crate::stars;
 use crate::support::Random;
+use crate::times::computed;
 use alluvia_query::ScalarValue;
 
 pub(crate) const CREATE: &str = "CREATE TABLE sales (
@@ -81,42 +82,6 @@ fn cities(random: &mut Random) -> String {
     let names = ["Lima", "Paris", "Old Town", "Lakeside", "Lamu", "Nowhere", "straße", "İzmir"];
     let cities: Vec<String> = (0..count).map(|_| format!("'{}'", random.pick(&names))).collect();
     cities.join(", ")
-}
-
-/// A time, maybe cut to a unit, beside constants that are computed.
-fn computed(random: &mut Random, op: &str) -> String {
-    let constant = random.pick(&[
-        "now() - INTERVAL '400 days'",
-        "current_date - 300",
-        "current_date - INTERVAL '1 year'",
-        "date_trunc('month', now()) - INTERVAL '6 months'",
-        "date_trunc('quarter', current_date)",
-        "'2025-03-05 12:34:56.789'::timestamp",
-        "'2025-03-05'::timestamp",
-        "CAST('2025-03-05' AS DATE)",
-        "DATE '2024-01-31' + INTERVAL '13 months'",
-        "DATE '2025-03-05' + INTERVAL '36 hours'",
-        "TIMESTAMP '2025-05-31 10:00:00' - INTERVAL '3 months'",
-        "'2025-03-05 12:00:00+02:00'::timestamptz",
-    ]);
-    let column = random.pick(&["sold_at", "seen_at", "day"]);
-    match random.below(6) {
-        0 => format!("{column}::date {op} {constant}"),
-        1 | 2 => format!("date_trunc('{}', {column}) {op} {constant}", random.pick(&["year", "month", "day", "hour"])),
-        3 => {
-            let negated = random.pick(&["", "NOT "]);
-            format!(
-                "{column}::date {negated}IN ('2025-03-05', '2025-04-01', '2025-05-01', '2026-01-0{}')",
-                1 + random.below(9)
-            )
-        }
-        4 => format!(
-            "{column}::date {}BETWEEN '2024-02-01' AND '2025-0{}-15'",
-            random.pick(&["", "NOT "]),
-            1 + random.below(9)
-        ),
-        _ => format!("{column} {op} {constant}"),
-    }
 }
 
 fn simple(random: &mut Random) -> String {

@@ -105,6 +105,42 @@ async fn a_member_that_comes_with_its_question_is_counted_within_the_range() {
     }
 }
 
+/// A time, maybe cut to a unit, beside constants that are computed.
+pub(crate) fn computed(random: &mut Random, op: &str) -> String {
+    let constant = random.pick(&[
+        "now() - INTERVAL '400 days'",
+        "current_date - 300",
+        "current_date - INTERVAL '1 year'",
+        "date_trunc('month', now()) - INTERVAL '6 months'",
+        "date_trunc('quarter', current_date)",
+        "'2025-03-05 12:34:56.789'::timestamp",
+        "'2025-03-05'::timestamp",
+        "CAST('2025-03-05' AS DATE)",
+        "DATE '2024-01-31' + INTERVAL '13 months'",
+        "DATE '2025-03-05' + INTERVAL '36 hours'",
+        "TIMESTAMP '2025-05-31 10:00:00' - INTERVAL '3 months'",
+        "'2025-03-05 12:00:00+02:00'::timestamptz",
+    ]);
+    let column = random.pick(&["sold_at", "seen_at", "day"]);
+    match random.below(6) {
+        0 => format!("{column}::date {op} {constant}"),
+        1 | 2 => format!("date_trunc('{}', {column}) {op} {constant}", random.pick(&["year", "month", "day", "hour"])),
+        3 => {
+            let negated = random.pick(&["", "NOT "]);
+            format!(
+                "{column}::date {negated}IN ('2025-03-05', '2025-04-01', '2025-05-01', '2026-01-0{}')",
+                1 + random.below(9)
+            )
+        }
+        4 => format!(
+            "{column}::date {}BETWEEN '2024-02-01' AND '2025-0{}-15'",
+            random.pick(&["", "NOT "]),
+            1 + random.below(9)
+        ),
+        _ => format!("{column} {op} {constant}"),
+    }
+}
+
 /// Conditions on a TIMESTAMPTZ, a TIMESTAMP and a DATE with constants that are computed, and on what is cut to a unit.
 const COMPUTED: [&str; 32] = [
     "at >= now() - INTERVAL '1 hour'",

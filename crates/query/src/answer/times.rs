@@ -321,6 +321,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_moment_beside_dates_lies_at_the_start_of_one_or_between_two() {
+        let column = column(DataType::Date);
+        let at = |text: &str| Literal::Time(text.to_owned());
+        let of = |test: Test| ranges(&column, &test).expect("ranges");
+        let (start, noon) = ("1970-01-03 00:00:00", "1970-01-03 12:00:00");
+        for (inclusive, from, before) in [(true, 2, 3), (false, 3, 2)] {
+            assert_eq!(of(Test::Range(Some((at(start), inclusive)), None)), [(Some(from), None)]);
+            assert_eq!(of(Test::Range(None, Some((at(start), inclusive)))), [(None, Some(before))]);
+            assert_eq!(of(Test::Range(Some((at(noon), inclusive)), None)), [(Some(3), None)]);
+            assert_eq!(of(Test::Range(None, Some((at(noon), inclusive)))), [(None, Some(3))]);
+        }
+        assert_eq!(of(Test::In(vec![at(start), at(noon)])), [(Some(2), Some(3)), (Some(3), Some(3))]);
+    }
+
     proptest! {
         /// Tests are told by the codes of the axis, and these by their pieces; so are tests that are joined.
         #[test]
