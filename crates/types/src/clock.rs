@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Time since some fixed moment in this process; never goes back. Freshness is measured by it.
     fn monotonic(&self) -> Duration;
-    /// Microseconds since 1970-01-01 UTC. May jump; used only to stamp what people read.
+    /// Microseconds since 1970-01-01 UTC. May jump; used only to stamp what people read, and for SQL's `now()`.
     fn wall_micros(&self) -> i64;
 }
 

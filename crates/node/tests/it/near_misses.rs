@@ -10,7 +10,7 @@ use alluvia_snapshot::Store;
 use alluvia_types::Stage;
 
 /// Conditions that no set of codes tells, or that mean something else to SQL than to a hasty reader.
-const ODD_CONDITIONS: [&str; 40] = [
+const ODD_CONDITIONS: [&str; 42] = [
     "shelf + 1 < 5",
     "country = city",
     "upper(country) = city",
@@ -47,7 +47,9 @@ const ODD_CONDITIONS: [&str; 40] = [
     "extract(month FROM sold_at) = 3",
     "extract(year FROM sold_at) = 2025.5",
     "extract(year FROM sold_at) IN (2025, NULL)",
-    "date_trunc('month', sold_at) = TIMESTAMP '2025-03-01 00:00:00'",
+    "date_trunc('week', sold_at) = TIMESTAMP '2025-03-03 00:00:00'",
+    "sold_at >= now() - 300 * INTERVAL '1 day'",
+    "day - 7 > '2025-03-01'",
     "1 = 1",
     "true",
     "(country = 'Chile') = open",

@@ -7,6 +7,7 @@ use crate::near_misses::near_miss;
 use crate::nested;
 use crate::stars;
 use crate::support::Random;
+use crate::times::computed;
 use alluvia_query::ScalarValue;
 
 pub(crate) const CREATE: &str = "CREATE TABLE sales (
@@ -156,7 +157,10 @@ fn simple(random: &mut Random) -> String {
         }
         35 => format!("seen_at {op} {}", random.pick(&times)),
         36 => format!("day {} '2025-0{}-{}'", random.pick(&[">=", "<"]), 1 + random.below(9), 10 + random.below(19)),
-        37 => format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days)),
+        37 if random.below(3) == 0 => {
+            format!("{}::date {op} {}", random.pick(&["sold_at", "seen_at"]), random.pick(&days))
+        }
+        37 => computed(random, op),
         38 | 39 => {
             let (unit, column) = (random.pick(&["year", "month", "day", "hour"]), random.pick(&["sold_at", "seen_at"]));
             format!("date_trunc('{unit}', {column}) {op} TIMESTAMP {}", random.pick(&times))
@@ -214,6 +218,7 @@ fn simple(random: &mut Random) -> String {
             ])
             .to_owned(),
         44 => format!("shelf % {} {op} {}", 1 + random.below(6), random.below(4)),
+        45 if random.below(2) == 0 => format!("shelf {op} {}::int", random.below(32)),
         45 => format!("shelf {op} {}.5", random.below(32)),
         46 => {
             let column = random.pick(&["country", "city", "item"]);

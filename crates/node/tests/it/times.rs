@@ -108,3 +108,136 @@ async fn a_member_that_comes_with_its_question_is_counted_within_the_range() {
         assert!(compared(&asked, &session, &general).await, "{asked:?}");
     }
 }
+
+/// A time, maybe cut to a unit, beside constants that are computed.
+pub(crate) fn computed(random: &mut Random, op: &str) -> String {
+    let constant = random.pick(&[
+        "now() - INTERVAL '400 days'",
+        "current_date - 300",
+        "current_date - INTERVAL '1 year'",
+        "date_trunc('month', now()) - INTERVAL '6 months'",
+        "date_trunc('quarter', current_date)",
+        "'2025-03-05 12:34:56.789'::timestamp",
+        "'2025-03-05'::timestamp",
+        "CAST('2025-03-05' AS DATE)",
+        "DATE '2024-01-31' + INTERVAL '13 months'",
+        "DATE '2025-03-05' + INTERVAL '36 hours'",
+        "TIMESTAMP '2025-05-31 10:00:00' - INTERVAL '3 months'",
+        "'2025-03-05 12:00:00+02:00'::timestamptz",
+    ]);
+    let column = random.pick(&["sold_at", "seen_at", "day"]);
+    match random.below(6) {
+        0 => format!("{column}::date {op} {constant}"),
+        1 | 2 => format!("date_trunc('{}', {column}) {op} {constant}", random.pick(&["year", "month", "day", "hour"])),
+        3 => {
+            let negated = random.pick(&["", "NOT "]);
+            format!(
+                "{column}::date {negated}IN ('2025-03-05', '2025-04-01', '2025-05-01', '2026-01-0{}')",
+                1 + random.below(9)
+            )
+        }
+        4 => format!(
+            "{column}::date {}BETWEEN '2024-02-01' AND '2025-0{}-15'",
+            random.pick(&["", "NOT "]),
+            1 + random.below(9)
+        ),
+        _ => format!("{column} {op} {constant}"),
+    }
+}
+
+/// Conditions on a TIMESTAMPTZ, a TIMESTAMP and a DATE with constants that are computed, and on what is cut to a unit.
+const COMPUTED: [&str; 32] = [
+    "at >= now() - INTERVAL '1 hour'",
+    "local >= now() - INTERVAL '1 hour' AND kind = 'new'",
+    "local > now() - '90 minutes'::interval AND local <= now()",
+    "local BETWEEN now() - INTERVAL '2 hours' AND now()",
+    "day >= now() - INTERVAL '1 day'",
+    "at < current_timestamp - INTERVAL '30 days'",
+    "local >= current_date - 7",
+    "day = current_date OR day = current_date - 1",
+    "local >= date_trunc('month', now()) - INTERVAL '1 month'",
+    "at::date = now()::date",
+    "date_trunc('hour', local) >= date_trunc('hour', now() - INTERVAL '1 hour')",
+    "local >= '2026-02-03'::timestamp",
+    "at >= CAST('2026-02-03 04:05:06' AS TIMESTAMP)",
+    "at < '2026-02-03 04:05:06+02:00'::timestamptz",
+    "local >= CAST('2026-02-03' AS DATE)",
+    "at >= DATE '2026-02-03'",
+    "local >= DATE '2026-01-31' + INTERVAL '1 month'",
+    "local < DATE '2026-01-31' - INTERVAL '90 minutes'",
+    "day > TIMESTAMP '2026-02-03 04:05:06'",
+    "day <= TIMESTAMP '2026-02-03 04:05:06'",
+    "NOT (day = TIMESTAMP '2026-02-03 04:05:06')",
+    "local::date = '2026-02-03'",
+    "at::date BETWEEN '2026-02-03' AND '2026-02-20'",
+    "at::date NOT IN ('2026-02-03', '2026-02-20')",
+    "NOT (at::date <> DATE '2026-02-03')",
+    "local::date < TIMESTAMP '2026-02-03 04:05:06'",
+    "date_trunc('month', local) = '2026-02-01'",
+    "date_trunc('month', at) = '2026-02-02'",
+    "date_trunc('day', at) >= TIMESTAMP '2026-02-03 04:05:06'",
+    "date_trunc('month', day) = '2026-03-01'",
+    "date_trunc('quarter', day) < DATE '2026-04-01'",
+    "date_trunc('hour', day) > TIMESTAMP '2026-02-03 00:00:00' AND kind <> 'kind 1' OR kind = 'kind 3'",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn constants_that_are_computed_need_no_plan() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open(dir.path().join("db")).expect("opens");
+    let (short, rule, general) = (db.session(), db.session(), db.session());
+    set(&short, &["index_rule"]).await;
+    set(&rule, &["short_path"]).await;
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    let create = "CREATE TABLE seen (at TIMESTAMPTZ, local TIMESTAMP NOT NULL, day DATE NOT NULL, kind TEXT NOT NULL, v INT NOT NULL, x DOUBLE)
+        WITH (dimensions = 'at(at: year, month, day); local(local: month, hour); day(day: year, month); kind', measures = 'v, x')";
+    general.sql(create).await.expect("creates");
+    general.sql(&insert(0, 90_000)).await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    // Some minutes from each hour, so that none passes while both are asked.
+    let new = "INSERT INTO seen SELECT m, m::timestamp, m::date, 'new', n, n
+        FROM (SELECT value AS n, now() - value * INTERVAL '10 minutes' - INTERVAL '5 minutes' AS m FROM generate_series(0, 30)) AS numbers";
+    general.sql(new).await.expect("inserts");
+    for condition in COMPUTED {
+        for select in ["count(*), sum(v), min(x)", "kind, count(*)"] {
+            let group = if select.starts_with("kind") { " GROUP BY kind" } else { "" };
+            let asked = Asked::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
+            // The second time of what is known by its text.
+            for session in [&short, &short, &rule] {
+                assert!(compared(&asked, session, &general).await, "{asked:?}");
+            }
+            let plan = explained(&short, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn now_is_another_moment_each_time_a_statement_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Database::open(dir.path().join("db")).expect("opens");
+    let session = db.session();
+    let create = "CREATE TABLE seen (at TIMESTAMP NOT NULL, kind TEXT NOT NULL, v INT NOT NULL)
+        WITH (dimensions = 'at(at: day); kind', measures = 'v')";
+    session.sql(create).await.expect("creates");
+    session.sql("INSERT INTO seen VALUES ('2026-01-05 08:00:00', 'old', 1)").await.expect("inserts");
+    db.core().organise(Stage::Merged).expect("organises");
+    session.sql("INSERT INTO seen SELECT (now() + INTERVAL '3 seconds')::timestamp, 'soon', 7").await.expect("inserts");
+    let sql = "SELECT sum(v) FROM seen WHERE kind = 'soon' AND at <= now()";
+    let prepared = session.prepare(sql).expect("prepares");
+    let has_come = |batches: &[arrow::array::RecordBatch]| {
+        use arrow::array::Array;
+        batches[0].column(0).is_valid(0)
+    };
+    let start = std::time::Instant::now();
+    loop {
+        let written = session.sql(sql).await.expect("answers").collect().await.expect("rows");
+        let again = session.execute_prepared(&prepared, &[]).await.expect("answers").collect().await.expect("rows");
+        assert!(has_come(&again) || !has_come(&written), "time does not go back");
+        if has_come(&written) {
+            break;
+        }
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "it is still to come");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}

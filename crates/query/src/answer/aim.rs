@@ -4,6 +4,7 @@
 //! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
 //!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members of
 //!   the levels that they are of.
+//! - Of a statement that looks at the clock nothing that is bound is kept: it is bound each time, to the moment at which it begins.
 //! - What is kept by text is bounded; the least recently used half goes.
 
 use super::bound::{Bound, bind};
@@ -33,6 +34,8 @@ pub(crate) struct Aim {
     statement: Arc<Statement>,
     /// What the statement takes in memory; what is bound keeps its conditions once more.
     statement_bytes: usize,
+    /// Whether the statement means something else each time it runs, so that nothing that is bound is kept.
+    is_of_now: bool,
     /// Of the statement without parameters; made anew when there are new members.
     bound: Mutex<Arc<Bound>>,
     /// Held by whoever makes it anew: the others wait for that, and do not make it again.
@@ -64,12 +67,14 @@ impl Aim {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
         let (bound, binding, statement_bytes) = (Mutex::new(bound), Mutex::default(), statement.bytes());
+        let is_of_now = statement.is_of_now();
         let aim = Aim {
             catalog,
             entry,
             dictionaries,
             statement,
             statement_bytes,
+            is_of_now,
             bound,
             binding,
             schema,
@@ -88,6 +93,7 @@ impl Aim {
             entry: Arc::clone(&self.entry),
             dictionaries: Arc::clone(&self.dictionaries),
             statement_bytes: statement.bytes(),
+            is_of_now: statement.is_of_now(),
             statement: Arc::new(statement),
             bound: Mutex::new(Arc::clone(&self.bound.lock())),
             binding: Mutex::default(),
@@ -131,11 +137,15 @@ impl Aim {
         Arc::ptr_eq(&self.catalog, catalog)
     }
 
-    /// The statement bound to the members that there are now, with values for its parameters. `None` if it cannot be.
-    pub(crate) fn bound(&self, parameters: &[Literal]) -> Option<Arc<Bound>> {
+    /// The statement bound to the members that there are now, with values for its parameters, if it begins at a moment in microseconds since
+    /// 1970. `None` if it cannot be.
+    pub(crate) fn bound(&self, parameters: &[Literal], moment: i64) -> Option<Arc<Bound>> {
         if !parameters.is_empty() {
             let statement = self.statement.with_parameters(parameters)?;
-            return bind(&statement, &self.entry, &self.dictionaries).map(Arc::new);
+            return bind_at(&statement, &self.entry, &self.dictionaries, moment).map(Arc::new);
+        }
+        if self.is_of_now {
+            return bind_at(&self.statement, &self.entry, &self.dictionaries, moment).map(Arc::new);
         }
         let now = || Some(Arc::clone(&self.bound.lock())).filter(|bound| bound.knows_its_members());
         if let Some(bound) = now() {
@@ -154,6 +164,19 @@ impl Aim {
     /// Bytes in memory, about.
     fn bytes(&self) -> usize {
         size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes() + 2 * self.statement_bytes
+    }
+}
+
+/// The statement bound to its table as it means when it begins at a moment in microseconds since 1970.
+pub(crate) fn bind_at(
+    statement: &Statement,
+    entry: &TableEntry,
+    dictionaries: &Arc<Dictionaries>,
+    moment: i64,
+) -> Option<Bound> {
+    match statement.is_of_now() {
+        true => bind(&statement.at(moment)?, entry, dictionaries),
+        false => bind(statement, entry, dictionaries),
     }
 }
 
@@ -331,6 +354,7 @@ mod tests {
                 entry: Arc::clone(&self.entry),
                 dictionaries: Arc::clone(&self.dictionaries),
                 statement_bytes: statement.bytes(),
+                is_of_now: statement.is_of_now(),
                 statement: Arc::new(statement),
                 bound: Mutex::new(Arc::new(bound)),
                 binding: Mutex::default(),
@@ -354,12 +378,12 @@ mod tests {
         fixture.meet(&[row("Lima", "pen"), row("Oslo", "pen")]);
         let aim = fixture.count_of(["Lima", "Rome"].into_iter().map(str::to_owned));
         let codes = |bound: &Bound| bound.asked()[0].filters[0].codes.len();
-        let first = aim.bound(&[]).expect("holds");
+        let first = aim.bound(&[], 0).expect("holds");
         fixture.meet(&[row("Lima", "cup"), row("Oslo", "cap")]);
-        let second = aim.bound(&[]).expect("holds");
+        let second = aim.bound(&[], 0).expect("holds");
         assert!(Arc::ptr_eq(&first, &second), "items are nothing to it");
         fixture.meet(&[row("Rome", "pen")]);
-        let third = aim.bound(&[]).expect("holds");
+        let third = aim.bound(&[], 0).expect("holds");
         assert_eq!((codes(&first), codes(&third)), (1, 2));
     }
 

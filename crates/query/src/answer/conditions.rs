@@ -93,6 +93,8 @@ fn member_codes(dictionaries: &Dictionaries, level: usize, column: &Column, test
         }
         Test::Like(_) => return None,
         Test::Holds(predicate) => predicate.codes(dictionaries, level, column)?,
+        // Of times, whose levels are calendars.
+        Test::Cut(..) => return None,
     })
 }
 
@@ -119,7 +121,9 @@ pub(crate) fn values_of(literals: &[Literal], column: &Column, to: &ArrowType) -
         // The session's zone is UTC, as the column's.
         (Literal::Text(text), DataType::TimestampTz) if is_plain_time(without_zone(text)) => Some(text.clone()),
         (Literal::Time(text), DataType::TimestampTz) if is_plain_time(text) => Some(text.clone()),
-        (Literal::Date(text), DataType::Date | DataType::Timestamp) if text.len() == 10 => Some(text.clone()),
+        (Literal::Date(text), DataType::Date | DataType::Timestamp | DataType::TimestampTz) if text.len() == 10 => {
+            Some(text.clone())
+        }
         (Literal::Time(text), DataType::Timestamp) if is_plain_time(text) => Some(text.clone()),
         (Literal::Time(text), DataType::Date) if text.len() == 10 => Some(text.clone()),
         (Literal::Number(text), DataType::Int16 | DataType::Int32 | DataType::Int64) => {
@@ -186,7 +190,7 @@ fn is_of_type(one: &ArrowType, other: &ArrowType) -> bool {
 }
 
 /// A time without the offset behind it: `Z`, or hours and minutes as in `+02:00`.
-fn without_zone(text: &str) -> &str {
+pub(super) fn without_zone(text: &str) -> &str {
     if let Some(time) = text.strip_suffix('Z') {
         return time;
     }
@@ -199,7 +203,7 @@ fn without_zone(text: &str) -> &str {
 }
 
 /// Whether a time has no zone and no more than microseconds, so that reading it loses nothing.
-fn is_plain_time(text: &str) -> bool {
+pub(super) fn is_plain_time(text: &str) -> bool {
     let fraction = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b':' | b' ' | b'T' | b'.'));
     plain && fraction <= 6 && matches!(text.len(), 10..=26)

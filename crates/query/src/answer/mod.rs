@@ -11,6 +11,7 @@ mod bound;
 mod boxes;
 mod columns;
 mod conditions;
+mod constants;
 mod cuboids;
 mod describe;
 mod group_codes;
@@ -28,10 +29,11 @@ mod statement;
 mod tail;
 mod texts;
 mod times;
+mod units;
 mod verify;
 mod years;
 
-pub(crate) use aim::{Aim, Aims};
+pub(crate) use aim::{Aim, Aims, bind_at};
 pub(crate) use bound::{Bound, bind};
 pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};
@@ -44,6 +46,7 @@ pub(crate) use run::{Asking, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
+pub(crate) use units::compared as unit_compared;
 pub(crate) use verify::{Held, Verified, verify};
 pub(crate) use years::{compared as year_compared, in_years};
 

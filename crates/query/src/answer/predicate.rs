@@ -4,7 +4,7 @@
 //! told from unknown. What is not understood is refused.
 
 use super::statement::{Condition, Literal, Test};
-use super::{texts, years};
+use super::{constants, texts, units, years};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, DataType as SqlType, Expr, UnaryOperator, Value};
 
 /// The name of a column of the table, if the expression is one.
@@ -34,6 +34,7 @@ fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
     of_columns(expr, columns)
         .or_else(|| texts::condition_of(expr, columns))
         .or_else(|| years::condition_of(expr, columns))
+        .or_else(|| units::condition_of(expr, columns))
 }
 
 /// What compares columns with constants.
@@ -48,18 +49,18 @@ fn of_columns(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
             let parts = chain(expr, &BinaryOperator::Or).into_iter().map(|part| condition_of(part, columns));
             Some(Condition::Any(parts.collect::<Option<_>>()?))
         }
-        Expr::BinaryOp { left, op, right } => match (columns(left), literal_of(right)) {
+        Expr::BinaryOp { left, op, right } => match (columns(left), constant(right)) {
             (Some(_), Some(literal)) => condition(left, comparison(op, literal)?),
-            _ => condition(right, comparison(&mirrored(op)?, literal_of(left)?)?),
+            _ => condition(right, comparison(&mirrored(op)?, constant(left)?)?),
         },
         // To be in no list is true of NULL, too.
         Expr::InList { list, .. } if list.is_empty() => None,
         Expr::InList { expr, list, negated: is_negated } => {
-            let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
+            let list: Vec<Literal> = list.iter().map(constant).collect::<Option<_>>()?;
             Some(negated(condition(expr, Test::In(list))?, *is_negated))
         }
         Expr::Between { expr, negated: is_negated, low, high } => {
-            let range = Test::Range(Some((literal_of(low)?, true)), Some((literal_of(high)?, true)));
+            let range = Test::Range(Some((constant(low)?, true)), Some((constant(high)?, true)));
             Some(negated(condition(expr, range)?, *is_negated))
         }
         Expr::Like { negated: is_negated, any: false, expr, pattern, escape_char: None } => {
@@ -81,13 +82,13 @@ fn of_columns(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
 
 /// One side is a column, and its value is what the other one is, which may be NULL.
 fn of_value(left: &Expr, right: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    let (column, constant) = match columns(left) {
+    let (column, with) = match columns(left) {
         Some(column) => (column, right),
         None => (columns(right)?, left),
     };
-    match constant {
+    match with {
         Expr::Value(value) if value.value == Value::Null => Some(Condition::Column(column, Test::Null)),
-        constant => Some(Condition::is_value(column, literal_of(constant)?)),
+        other => Some(Condition::is_value(column, constant(other)?)),
     }
 }
 
@@ -120,7 +121,12 @@ fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// A constant.
+/// A constant, written or computed.
+pub(super) fn constant(expr: &Expr) -> Option<Literal> {
+    literal_of(expr).or_else(|| constants::computed(expr))
+}
+
+/// A constant that is written.
 pub(super) fn literal_of(expr: &Expr) -> Option<Literal> {
     match expr {
         Expr::Value(value) => match &value.value {

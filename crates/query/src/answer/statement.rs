@@ -1,9 +1,12 @@
 //! Statements that the index may answer, in words of their own.
 
+use super::constants::Constant;
 use super::having::Having;
 use super::members::MemberPredicate;
+use super::units::{Cut, test_of};
 use crate::dialect::Sureness;
 use arrow::array::{Array, ArrayRef};
+use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Expr;
 
@@ -105,6 +108,8 @@ pub(crate) enum Test {
     Among(Values),
     /// At least, at most; each with whether the bound itself counts.
     Range(Option<(Literal, bool)>, Option<(Literal, bool)>),
+    /// A time whose day or unit begins where this comparison with a constant says, which is known when the statement runs.
+    Cut(Cut, Operator, Literal),
     /// Text like this pattern, whose escape is the backslash.
     Like(String),
     /// Whatever the planner evaluates.
@@ -132,7 +137,29 @@ impl Statement {
 
     /// The statement with values for its parameters; `None` if one of them has none.
     pub(crate) fn with_parameters(&self, values: &[Literal]) -> Option<Statement> {
-        let conditions = self.conditions.iter().map(|condition| condition.with_parameters(values));
+        let having = match &self.having {
+            Some(having) => Some(having.with_parameters(values)?),
+            None => None,
+        };
+        let value = |literal: &Literal| match literal {
+            Literal::Parameter(number) => values.get(number.checked_sub(1)?).cloned(),
+            other => Some(other.clone()),
+        };
+        self.with(having, &value)
+    }
+
+    /// Whether it means something else each time it runs.
+    pub(crate) fn is_of_now(&self) -> bool {
+        self.conditions.iter().any(Condition::is_of_now)
+    }
+
+    /// What it means when it begins at a moment in microseconds since 1970; `None` if the index has no words for that.
+    pub(crate) fn at(&self, now: i64) -> Option<Statement> {
+        self.with(self.having.clone(), &|literal: &Literal| literal.at(now))
+    }
+
+    fn with(&self, having: Option<Having>, value: &dyn Fn(&Literal) -> Option<Literal>) -> Option<Statement> {
+        let conditions = self.conditions.iter().map(|condition| condition.with(value));
         Some(Statement {
             table: self.table.clone(),
             items: self.items.clone(),
@@ -140,10 +167,7 @@ impl Statement {
             groups: self.groups.clone(),
             aliases: self.aliases.clone(),
             conditions: conditions.collect::<Option<_>>()?,
-            having: match &self.having {
-                Some(having) => Some(having.with_parameters(values)?),
-                None => None,
-            },
+            having,
             order: self.order.clone(),
             limit: self.limit,
             offset: self.offset,
@@ -166,10 +190,18 @@ impl Condition {
         Condition::All(vec![Condition::Column(column, Test::In(vec![value])), known])
     }
 
-    fn with_parameters(&self, values: &[Literal]) -> Option<Condition> {
-        let all = |parts: &[Condition]| parts.iter().map(|part| part.with_parameters(values)).collect::<Option<_>>();
+    fn is_of_now(&self) -> bool {
+        match self {
+            Condition::Column(_, test) => test.is_of_now(),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().any(Condition::is_of_now),
+        }
+    }
+
+    /// The same with other constants.
+    fn with(&self, value: &dyn Fn(&Literal) -> Option<Literal>) -> Option<Condition> {
+        let all = |parts: &[Condition]| parts.iter().map(|part| part.with(value)).collect::<Option<_>>();
         Some(match self {
-            Condition::Column(column, test) => Condition::Column(column.clone(), test.with_parameters(values)?),
+            Condition::Column(column, test) => Condition::Column(column.clone(), test.with(value)?),
             Condition::All(parts) => Condition::All(all(parts)?),
             Condition::Any(parts) => Condition::Any(all(parts)?),
         })
@@ -194,16 +226,31 @@ impl Test {
             Test::Among(values) => values.0.get_array_memory_size(),
             Test::Range(low, high) => [low, high].into_iter().flatten().map(|(literal, _)| literal.bytes()).sum(),
             Test::Like(pattern) => pattern.len(),
+            Test::Cut(_, _, literal) => literal.bytes(),
             Test::Not(test) => size_of::<Test>() + test.bytes(),
             Test::Holds(_) | Test::Null | Test::Known => 0,
         }
     }
 
-    fn with_parameters(&self, values: &[Literal]) -> Option<Test> {
-        let value = |literal: &Literal| match literal {
-            Literal::Parameter(number) => values.get(number.checked_sub(1)?).cloned(),
-            other => Some(other.clone()),
-        };
+    fn is_of_now(&self) -> bool {
+        let is_computed = |literal: &Literal| matches!(literal, Literal::Computed(_));
+        match self {
+            Test::In(literals) => literals.iter().any(is_computed),
+            Test::Range(low, high) => [low, high].into_iter().flatten().any(|(literal, _)| is_computed(literal)),
+            Test::Cut(_, _, literal) => is_computed(literal),
+            Test::Not(test) => test.is_of_now(),
+            Test::Among(_) | Test::Like(_) | Test::Holds(_) | Test::Null | Test::Known => false,
+        }
+    }
+
+    /// What it is in a statement that begins at a moment in microseconds since 1970.
+    #[cfg(test)]
+    pub(super) fn at(&self, now: i64) -> Option<Test> {
+        self.with(&|literal: &Literal| literal.at(now))
+    }
+
+    /// The same with other constants.
+    fn with(&self, value: &dyn Fn(&Literal) -> Option<Literal>) -> Option<Test> {
         let bound = |bound: &Option<(Literal, bool)>| match bound {
             None => Some(None),
             Some((literal, inclusive)) => Some(Some((value(literal)?, *inclusive))),
@@ -211,7 +258,8 @@ impl Test {
         Some(match self {
             Test::In(literals) => Test::In(literals.iter().map(value).collect::<Option<_>>()?),
             Test::Range(low, high) => Test::Range(bound(low)?, bound(high)?),
-            Test::Not(test) => Test::Not(Box::new(test.with_parameters(values)?)),
+            Test::Cut(cut, op, literal) => test_of(*cut, *op, value(literal)?)?,
+            Test::Not(test) => Test::Not(Box::new(test.with(value)?)),
             Test::Among(_) | Test::Like(_) | Test::Holds(_) | Test::Null | Test::Known => self.clone(),
         })
     }
@@ -241,16 +289,27 @@ pub(crate) enum Literal {
     Time(String),
     /// `$1`, counted from 1: stands for one of the others.
     Parameter(usize),
+    /// What is computed of the moment at which the statement begins: stands for a day or a moment.
+    Computed(Box<Constant>),
     /// A value, not NULL, that a plan compares a column of its type with.
     Typed(ScalarValue),
 }
 
 impl Literal {
+    /// What it stands for in a statement that begins at a moment in microseconds since 1970.
+    fn at(&self, now: i64) -> Option<Literal> {
+        match self {
+            Literal::Computed(constant) => constant.literal(now),
+            other => Some(other.clone()),
+        }
+    }
+
     /// Bytes in memory, about.
     pub(super) fn bytes(&self) -> usize {
         let of_value = match self {
             Literal::Text(text) | Literal::Number(text) | Literal::Date(text) | Literal::Time(text) => text.len(),
             Literal::Typed(value) => value.size(),
+            Literal::Computed(constant) => constant.bytes(),
             Literal::Boolean(_) | Literal::Parameter(_) => 0,
         };
         size_of::<Literal>() + of_value

@@ -7,6 +7,7 @@
 //!   wherever a condition begins or ends.
 
 use super::conditions::{filter_of, values_of};
+use super::constants::{MICROS_OF_DAY, moment_of};
 use super::statement::{Condition, Literal, Test};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
@@ -223,27 +224,35 @@ pub(super) fn ranges(column: &Column, test: &Test) -> Option<Vec<Ends>> {
         DataType::Timestamp | DataType::TimestampTz => false,
         _ => return None,
     };
-    let value = |literal: &Literal| -> Option<i64> {
+    // A moment beside dates lies at the start of a day, or between that and the next one's.
+    let value = |literal: &Literal| -> Option<(i64, bool)> {
+        if let (true, Literal::Time(text)) = (days, literal) {
+            let micros = moment_of(text)?;
+            return Some((micros.div_euclid(MICROS_OF_DAY), micros.rem_euclid(MICROS_OF_DAY) == 0));
+        }
         let values = values_of(std::slice::from_ref(literal), column, &column.data_type.to_arrow())?;
-        Some(match days {
+        let value = match days {
             true => values.as_primitive_opt::<Date32Type>()?.value(0).into(),
             false => values.as_primitive_opt::<TimestampMicrosecondType>()?.value(0),
-        })
+        };
+        Some((value, true))
     };
     // x > v is x >= v + 1, and x <= v is x < v + 1: values are whole days or microseconds.
     let from = |bound: &Option<(Literal, bool)>, step: bool| match bound {
         None => Some(None),
         Some((literal, inclusive)) => {
-            let value = value(literal)?;
-            Some(Some(if *inclusive == step { value.checked_add(1)? } else { value }))
+            let (value, is_there) = value(literal)?;
+            Some(Some(if *inclusive == step || !is_there { value.checked_add(1)? } else { value }))
         }
     };
     match test {
         Test::Range(low, high) => Some(vec![(from(low, false)?, from(high, true)?)]),
         Test::In(literals) => {
             let alone = |literal: &Literal| {
-                let value = value(literal)?;
-                Some((Some(value), Some(value.checked_add(1)?)))
+                let (value, is_there) = value(literal)?;
+                let next = value.checked_add(1)?;
+                // What lies between two values is none.
+                Some((Some(if is_there { value } else { next }), Some(next)))
             };
             literals.iter().map(alone).collect()
         }
@@ -305,6 +314,21 @@ mod tests {
             let begin_at_both = [low, end].into_iter().flatten().all(|end| begins(&column, end, unit));
             prop_assert!(!begin_at_both || edges.is_empty());
         }
+    }
+
+    #[test]
+    fn a_moment_beside_dates_lies_at_the_start_of_one_or_between_two() {
+        let column = column(DataType::Date);
+        let at = |text: &str| Literal::Time(text.to_owned());
+        let of = |test: Test| ranges(&column, &test).expect("ranges");
+        let (start, noon) = ("1970-01-03 00:00:00", "1970-01-03 12:00:00");
+        for (inclusive, from, before) in [(true, 2, 3), (false, 3, 2)] {
+            assert_eq!(of(Test::Range(Some((at(start), inclusive)), None)), [(Some(from), None)]);
+            assert_eq!(of(Test::Range(None, Some((at(start), inclusive)))), [(None, Some(before))]);
+            assert_eq!(of(Test::Range(Some((at(noon), inclusive)), None)), [(Some(3), None)]);
+            assert_eq!(of(Test::Range(None, Some((at(noon), inclusive)))), [(None, Some(3))]);
+        }
+        assert_eq!(of(Test::In(vec![at(start), at(noon)])), [(Some(2), Some(3)), (Some(3), Some(3))]);
     }
 
     proptest! {

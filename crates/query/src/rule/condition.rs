@@ -7,7 +7,7 @@
 //! Any other predicate that looks at one column alone, and is the same each time, is evaluated on the members of the column's level: so
 //! `length(city) > 4` is a set of codes as well as `city = 'Lima'`.
 
-use super::times::{condition_of_unit, condition_of_year, year_of, year_of_constant};
+use super::times::{condition_of_unit, condition_of_year, is_cut, year_of, year_of_constant};
 use crate::answer::{Condition, Literal, MemberPredicate, Test, in_years};
 use crate::skipping::canonical;
 use alluvia_space::TableDef;
@@ -68,8 +68,8 @@ fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (column_of(left), literal_of(right)) {
             (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
-            _ => condition_of_unit(left, *op, right)
-                .or_else(|| condition_of_unit(right, op.swap()?, left))
+            _ => condition_of_unit(left, *op, right, def)
+                .or_else(|| condition_of_unit(right, op.swap()?, left, def))
                 .or_else(|| condition_of_year(left, *op, right))
                 .or_else(|| condition_of_year(right, op.swap()?, left))
                 .or_else(|| Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?))),
@@ -80,9 +80,18 @@ fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
             let years = list.iter().map(year_of_constant).collect::<Option<Vec<_>>>()?;
             Some(negated(in_years(&year_of(expr)?, years)?, *is_negated))
         }
+        Expr::InList(InList { expr, list, negated: is_negated }) if is_cut(expr, def) => {
+            let each = list.iter().map(|with| condition_of_unit(expr, Operator::Eq, with, def));
+            Some(negated(Condition::Any(each.collect::<Option<_>>()?), *is_negated))
+        }
         Expr::InList(InList { expr, list, negated: is_negated }) => {
             let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
             Some(negated(Condition::Column(column_of(expr)?, Test::In(list)), *is_negated))
+        }
+        Expr::Between(Between { expr, negated: is_negated, low, high }) if is_cut(expr, def) => {
+            let low = condition_of_unit(expr, Operator::GtEq, low, def)?;
+            let high = condition_of_unit(expr, Operator::LtEq, high, def)?;
+            Some(negated(Condition::All(vec![low, high]), *is_negated))
         }
         Expr::Between(Between { expr, negated: is_negated, low, high }) => {
             let range = Test::Range(Some((literal_of(low)?, true)), Some((literal_of(high)?, true)));

@@ -1,14 +1,11 @@
-//! Days and units of a time that are compared with constants, as ranges of the time itself.
+//! Days, units and years of a time that are compared with constants, as ranges of the time itself.
 //!
-//! Invariant: the range holds for exactly the times for which the comparison is true, and its negation for those for which that is false.
-//!
-//! `CAST(t AS DATE) = d` holds from the start of `d` to that of the next day, and `date_trunc('month', t) >= m` from the first month on that
-//! does not begin before `m`: what is cut never lies between the starts of two units.
+//! Invariant: the range holds for exactly the times for which the comparison is true, and its negation for those for which that is false
+//! (`answer::units`).
 
 use super::condition::column_of;
-use crate::answer::{Condition, Literal, Test, year_compared};
-use alluvia_space::CalendarUnit;
-use alluvia_space::codes::calendar;
+use crate::answer::{Condition, unit_compared, year_compared};
+use alluvia_space::{CalendarUnit, Column, TableDef};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Cast, Expr, Operator};
@@ -22,29 +19,10 @@ struct Cut {
 }
 
 /// What must hold of a column's times where a time that is cut to its unit is compared with a constant; `None` of any other comparison.
-pub(super) fn condition_of_unit(cut: &Expr, op: Operator, constant: &Expr) -> Option<Condition> {
-    let Cut { column, unit } = cut_of(cut)?;
+pub(super) fn condition_of_unit(cut: &Expr, op: Operator, constant: &Expr, def: &TableDef) -> Option<Condition> {
+    let Cut { column, unit } = cut_of(cut, def)?;
     let Expr::Literal(constant, _) = constant else { return None };
-    let constant = micros_of(constant)?;
-    let floor = calendar::units_of_micros(constant, unit);
-    // The unit that begins at the constant or after it.
-    let begins_there = calendar::start_micros(floor, unit) == constant;
-    let ceiling = if begins_there { floor } else { floor.checked_add(1)? };
-    let from = |units: i64| Some((moment(units, unit)?, true));
-    let before = |units: i64| Some((moment(units, unit)?, false));
-    let next = floor.checked_add(1)?;
-    // Of units that no constant names there is none: nothing lies from one start to the same.
-    let of_unit = Test::Range(Some(from(ceiling)?), Some(before(if begins_there { next } else { ceiling })?));
-    let test = match op {
-        Operator::Eq => of_unit,
-        Operator::NotEq => Test::Not(Box::new(of_unit)),
-        Operator::Lt => Test::Range(None, Some(before(ceiling)?)),
-        Operator::LtEq => Test::Range(None, Some(before(next)?)),
-        Operator::Gt => Test::Range(Some(from(next)?), None),
-        Operator::GtEq => Test::Range(Some(from(ceiling)?), None),
-        _ => return None,
-    };
-    Some(Condition::Column(column, test))
+    Some(Condition::Column(column, unit_compared(unit, op, micros_of(constant)?)?))
 }
 
 /// What must hold of a column's times where their year is compared with a constant; `None` of any other comparison.
@@ -73,7 +51,12 @@ pub(super) fn year_of_constant(expr: &Expr) -> Option<i64> {
     }
 }
 
-fn cut_of(expr: &Expr) -> Option<Cut> {
+/// Whether it is a time of a column, cut to its unit.
+pub(super) fn is_cut(expr: &Expr, def: &TableDef) -> bool {
+    cut_of(expr, def).is_some()
+}
+
+fn cut_of(expr: &Expr, def: &TableDef) -> Option<Cut> {
     match expr {
         Expr::Cast(Cast { expr, field }) if *field.data_type() == DataType::Date32 => {
             Some(Cut { column: column_of(expr)?, unit: CalendarUnit::Day })
@@ -81,10 +64,19 @@ fn cut_of(expr: &Expr) -> Option<Cut> {
         Expr::ScalarFunction(function) if function.name() == "date_trunc" => {
             let [Expr::Literal(unit, _), column] = function.args.as_slice() else { return None };
             let unit = CalendarUnit::named(&unit.try_as_str()??.to_ascii_lowercase())?;
-            Some(Cut { column: column_of(column)?, unit })
+            Some(Cut { column: column_of(column).or_else(|| date_of(column, def))?, unit })
         }
-        _ => None,
+        // A date beside moments is the one at which it begins.
+        expr => Some(Cut { column: date_of(expr, def)?, unit: CalendarUnit::Day }),
     }
+}
+
+/// The DATE column that an expression makes moments of.
+fn date_of(expr: &Expr, def: &TableDef) -> Option<String> {
+    let Expr::Cast(Cast { expr, field }) = expr else { return None };
+    let name = column_of(expr).filter(|_| matches!(field.data_type(), DataType::Timestamp(..)))?;
+    let is_date = |column: &Column| column.name == name && column.data_type == alluvia_space::DataType::Date;
+    def.columns.iter().any(is_date).then_some(name)
 }
 
 /// A constant in microseconds since 1970; `None` where it is none, or lies between two of them.
@@ -97,19 +89,17 @@ fn micros_of(constant: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// The start of a unit, as it is written; `None` of years without four digits.
-fn moment(units: i64, unit: CalendarUnit) -> Option<Literal> {
-    let micros = calendar::start_micros(units, unit);
-    let (days, minutes) = (micros.div_euclid(MICROS_OF_DAY), micros.rem_euclid(MICROS_OF_DAY) / 60_000_000);
-    let (year, month, day) = calendar::civil(days);
-    let text = format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:00", minutes / 60, minutes % 60);
-    (0..=9999).contains(&year).then_some(Literal::Time(text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{Literal, Test};
+    use crate::table::testing;
     use datafusion::prelude::{cast, col, lit};
+
+    fn def() -> TableDef {
+        use alluvia_space::DataType::{Date, Timestamp};
+        testing::table("t", &[("t", Timestamp), ("d", Date)])
+    }
 
     fn range(low: Option<&str>, end: Option<&str>) -> Option<Condition> {
         let at = |text: &str, inclusive| (Literal::Time(text.to_owned()), inclusive);
@@ -126,14 +116,14 @@ mod tests {
     #[test]
     fn a_day_is_a_range_of_times() {
         let day = cast(col("t"), DataType::Date32);
-        let of = |op| condition_of_unit(&day, op, &lit(ScalarValue::Date32(Some(20_516))));
+        let of = |op| condition_of_unit(&day, op, &lit(ScalarValue::Date32(Some(20_516))), &def());
         let (start, end) = ("2026-03-04 00:00:00", "2026-03-05 00:00:00");
         assert_eq!(of(Operator::Eq), range(Some(start), Some(end)));
         assert_eq!(of(Operator::Lt), range(None, Some(start)));
         assert_eq!(of(Operator::LtEq), range(None, Some(end)));
         assert_eq!(of(Operator::Gt), range(Some(end), None));
         assert_eq!(of(Operator::GtEq), range(Some(start), None));
-        assert_eq!(condition_of_unit(&cast(col("t"), DataType::Int64), Operator::Eq, &lit(1)), None);
+        assert_eq!(condition_of_unit(&cast(col("t"), DataType::Int64), Operator::Eq, &lit(1), &def()), None);
     }
 
     #[test]
@@ -154,7 +144,7 @@ mod tests {
     #[test]
     fn a_constant_within_a_unit_is_the_start_of_none() {
         let month = datafusion::functions::datetime::expr_fn::date_trunc(lit("month"), col("t"));
-        let of = |op, text: &str| condition_of_unit(&month, op, &micros(text));
+        let of = |op, text: &str| condition_of_unit(&month, op, &micros(text), &def());
         let (march, april) = ("2026-03-01 00:00:00", "2026-04-01 00:00:00");
         assert_eq!(of(Operator::Eq, "2026-03-01T00:00:00"), range(Some(march), Some(april)));
         assert_eq!(of(Operator::Eq, "2026-03-01T00:00:01"), range(Some(april), Some(april)));
@@ -164,5 +154,19 @@ mod tests {
             assert_eq!(of(Operator::Lt, text), range(None, Some(april)));
             assert_eq!(of(Operator::LtEq, text), range(None, Some(april)));
         }
+    }
+    #[test]
+    fn a_date_beside_moments_is_the_one_at_which_it_begins() {
+        let moment = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None);
+        let begins = |name: &str| cast(col(name), moment.clone());
+        let of = |cut: &Expr| condition_of_unit(cut, Operator::GtEq, &micros("2026-03-01T00:00:01"), &def());
+        let from = |text: &str| {
+            let test = Test::Range(Some((Literal::Time(text.to_owned()), true)), None);
+            Some(Condition::Column("d".to_owned(), test))
+        };
+        assert_eq!(of(&begins("d")), from("2026-03-02 00:00:00"));
+        let month = |of: Expr| datafusion::functions::datetime::expr_fn::date_trunc(lit("month"), of);
+        assert_eq!(of(&month(begins("d"))), from("2026-04-01 00:00:00"));
+        assert_eq!((of(&begins("t")), of(&month(begins("t")))), (None, None));
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
 //! open transaction has rows of the table, which are in no index, or definitions of its own.
 
-use crate::answer::{Aim, Asking, Bound, SchemaKey, Statement, bind, recognise, run, run_within};
+use crate::answer::{Aim, Asking, Bound, SchemaKey, Statement, bind_at, recognise, run, run_within};
 use crate::dialect::Hints;
 use crate::dialect::names::is_ambiguous;
 use crate::session::core::{Run, Session, blocking};
@@ -93,7 +93,7 @@ impl Session {
         if !aim.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {
             return Ok(None);
         }
-        let Some(bound) = aim.bound(&[]) else { return Ok(None) };
+        let Some(bound) = aim.bound(&[], self.moment()) else { return Ok(None) };
         let (statement, schema) = (Arc::clone(statement), Arc::clone(&aim.schema));
         let ready = Ready { statement, snapshot, read: Arc::new(read), bound, schema };
         self.answer_ready(run, ready, &aim.hints).await
@@ -176,12 +176,12 @@ impl Session {
         let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
         let holds = |known: &Arc<Aim>| known.holds(&snapshot.catalog) && known.codes_by(dictionaries);
         if let Some(known) = known.filter(holds)
-            && let Some(bound) = known.bound(&[])
+            && let Some(bound) = known.bound(&[], self.moment())
         {
             let schema = Arc::clone(&known.schema);
             return Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound, schema }));
         }
-        let Some(bound) = bind(&statement, &read.entry, dictionaries) else { return Ok(None) };
+        let Some(bound) = bind_at(&statement, &read.entry, dictionaries, self.moment()) else { return Ok(None) };
         let key = key_of(&statement, &read, query);
         // What may be the text of other items, too, tells no names.
         let is_known_by_text = !key.labels.iter().any(|label| is_ambiguous(label));
@@ -197,6 +197,11 @@ impl Session {
             }
         };
         Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
+    }
+
+    /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
+    fn moment(&self) -> i64 {
+        self.engine.store().clock().wall_micros()
     }
 
     /// Whether the index may answer at all: it knows all rows, and of samples nothing.

@@ -153,7 +153,7 @@ impl Session {
         let (start, start_micros) = (clock.monotonic(), clock.wall_micros());
         let required = store.required(freshness, seen);
         let (cuboids, kept) = (self.engine.cuboids(), self.engine.kept());
-        let answered = guarded(|| match aim.bound(parameters) {
+        let answered = guarded(|| match aim.bound(parameters, start_micros) {
             None => Ok(None),
             Some(bound) => cuboids.answer_at_once(&bound, required, store.as_ref(), kept, &aim.schema),
         })??;

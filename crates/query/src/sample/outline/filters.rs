@@ -57,7 +57,7 @@ fn tested(column: &Column, test: &Test) -> Option<Expr> {
             Test::In(literals) => is_in(literals, true),
             _ => None,
         },
-        Test::Among(_) | Test::Like(_) | Test::Holds(_) => None,
+        Test::Among(_) | Test::Cut(..) | Test::Like(_) | Test::Holds(_) => None,
     }
 }
 
