@@ -6,7 +6,8 @@
 //!
 //! A batch that was sequenced is in `pending` until it is published or dropped. After a full disk the log is rewound and
 //! versions are given out anew, so a waiter waits for its *ticket*, not for its version; the first waiter of a failed
-//! generation does the rewinding for all.
+//! generation does the rewinding for all. Where what is durable cannot be published then, the log stays in its failure: whoever
+//! comes is told why, and tries again.
 
 use crate::codec::encode;
 use crate::keys::Keys;
@@ -333,12 +334,14 @@ impl Committer {
         if sequencer.generation != generation {
             return Ok(());
         }
-        let durable = self.log.rewind();
+        // The log takes nothing before versions are given out anew, and that follows what is visible.
+        let durable = self.log.settle();
         let mut batches = sequencer.take_through(durable);
         if let Err(error) = self.views.publish(&mut batches, false) {
             sequencer.put_back(batches);
             return Err(error);
         }
+        self.log.rewind();
         let (visible, catalog, producers) = self.views.committed();
         assert_eq!(visible, durable, "C2: what is durable is published");
         let taken_back: Vec<Published> = sequencer.pending.drain(..).collect();

@@ -390,6 +390,16 @@ impl Log {
         state.closed.iter().map(|file| file.len).sum::<u64>() + state.current.len.max(state.current.room_end)
     }
 
+    /// Waits until nothing is being written, and gives the last durable version: while the log is in a failure that is what
+    /// [`Log::rewind`] would go back to.
+    pub fn settle(&self) -> Version {
+        let mut state = self.state.lock();
+        while !state.is_quiet() {
+            self.progress.wait(&mut state);
+        }
+        state.durable
+    }
+
     /// Ends a [`ErrorKind::DiskFull`] failure: what was not durable is gone, and appending goes on after the version
     /// returned. The files were cut back before the failure was reported.
     ///

@@ -252,11 +252,12 @@ impl Store for Core {
     }
 
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
-        if durability == Durability::Relaxed {
-            self.relaxed.store(true, Ordering::Relaxed);
-        }
         let staged = batch.loads.clone();
         let submitted = self.committer.submit(batch, durability);
+        // Once it is among those that a flush takes: told before, one may come between, and nobody else would ask for another.
+        if submitted.is_ok() && durability == Durability::Relaxed {
+            self.relaxed.store(true, Ordering::Relaxed);
+        }
         if is_refused(&submitted) {
             discard(&self.pipeline, &staged);
         }
@@ -355,5 +356,49 @@ impl Store for Core {
             cache_bytes: self.cache.used_bytes(),
             pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_catalog::Change;
+    use alluvia_pipeline::Inline;
+    use alluvia_space::{Column, DataType, TableOptions};
+    use alluvia_storage::FaultDisk;
+    use alluvia_types::{ColumnId, ManualClock};
+
+    fn submit(core: &Core, change: Change) -> Result<Committed> {
+        core.submit(NewBatch { changes: vec![change], ..NewBatch::default() }, Durability::Relaxed)
+    }
+
+    /// A flush that is asked for before the batch has its version leaves it, and takes the request with it.
+    #[test]
+    fn a_relaxed_batch_is_told_of_once_it_has_its_version() {
+        let clock = Arc::new(ManualClock::default());
+        let options = DatabaseOptions::default();
+        let core = Core::open(FaultDisk::new(), Path::new("/db"), clock, &options, Arc::new(Inline), 42).unwrap();
+        submit(&core, Change::DropTable { id: TableId(99) }).expect_err("there is no such table");
+        assert!(!core.take_relaxed(), "there is nothing to flush");
+        let column = Column {
+            id: ColumnId(0),
+            name: "id".to_owned(),
+            storage_name: "id".to_owned(),
+            data_type: DataType::Int64,
+            nullable: true,
+            chars_max: None,
+        };
+        let def = TableDef {
+            id: core.new_table_id(),
+            name: "t".to_owned(),
+            columns: vec![column],
+            next_column_id: 1,
+            dimensions: Vec::new(),
+            measures: Vec::new(),
+            seed: 7,
+            options: TableOptions::default(),
+        };
+        submit(&core, Change::CreateTable { def }).unwrap();
+        assert!(core.take_relaxed());
     }
 }

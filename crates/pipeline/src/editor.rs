@@ -31,6 +31,8 @@ pub(crate) struct Editing {
     checkpoint: Checkpoint,
     /// What edits brought of which nobody knows whether their manifest is the one on disk.
     unsure: Vec<Arc<Segment>>,
+    /// Tables whose dictionaries sorts have written since the checkpoint. Where such a sort failed, no manifest tells of them.
+    written: BTreeSet<TableId>,
 }
 
 impl Editing {
@@ -41,7 +43,7 @@ impl Editing {
             catalog: Arc::new(manifest.catalog.clone()),
             producers: manifest.producers.clone(),
         };
-        Editing { checkpoint, unsure: Vec::new() }
+        Editing { checkpoint, unsure: Vec::new(), written: BTreeSet::new() }
     }
 }
 
@@ -58,6 +60,7 @@ impl Pipeline {
         let mut editing = self.editing.lock();
         let mut base = Base::clone(&self.views.base());
         let mut gone = edit(&mut base);
+        let is_sort = checkpoint.is_some();
         let checkpoint = checkpoint.unwrap_or_else(|| editing.checkpoint.clone());
         base.through = checkpoint.through;
         let is_dropped = |table: TableId| checkpoint.catalog.by_id(table).is_none();
@@ -85,8 +88,18 @@ impl Pipeline {
         gone.append(&mut editing.unsure);
         gone.iter().for_each(|segment| segment.retire());
         let tables = known.tables().map(|entry| entry.def.id).chain(gone.iter().map(|segment| segment.meta().table));
-        self.forget_tables(&editing.checkpoint.catalog, tables.collect());
+        let mut tables: BTreeSet<TableId> = tables.collect();
+        // The log has what came after a merge's checkpoint, and what it names is needed until a sort's lets go of it.
+        if is_sort {
+            tables.append(&mut editing.written);
+        }
+        self.forget_tables(&editing.checkpoint.catalog, tables);
         Ok(())
+    }
+
+    /// Notes tables whose dictionaries a sort is about to write.
+    pub(crate) fn note_written(&self, tables: impl Iterator<Item = TableId>) {
+        self.editing.lock().written.extend(tables);
     }
 
     /// Forgets the dictionaries of those of the tables, and of those that loads were abandoned of, that are not there (any more).

@@ -63,6 +63,7 @@ impl Pipeline {
             }
         }
         let written = self.write_pieces(work)?;
+        self.note_written(spaces.keys().copied());
         // What is attached stays: the log names it.
         let durable = persist(spaces).inspect_err(|_| written.iter().for_each(|segment| segment.retire()))?;
         let through = cut.through;

@@ -128,6 +128,24 @@ fn after_a_failed_sync_nothing_is_persisted_until_reopened() {
 }
 
 #[test]
+fn a_failed_sync_of_the_directory_is_made_good_by_the_next_persist() {
+    let disk = FaultDisk::new();
+    let dictionaries = start(&disk, &Manifest::default()).unwrap();
+    dictionaries.remap(&def(), &batch(&def(), &rows(0), 0)).unwrap();
+    disk.fail_sync_dir(1);
+    let error = dictionaries.persist().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(!disk.after_power_loss(Survival::SyncedOnly).exists(Path::new(PATH)), "its name is not durable");
+    // Members that came meanwhile are in the next mark, too.
+    dictionaries.remap(&def(), &batch(&def(), &rows(1), 0)).unwrap();
+    let mark = dictionaries.persist().unwrap();
+    assert_eq!(disk.dir_syncs(), 2);
+    let mut manifest = Manifest { mark: Some(mark), rounds: 2 };
+    live(&disk.after_power_loss(Survival::SyncedOnly), &mut manifest).unwrap();
+    assert_eq!(manifest.rounds, ROUNDS);
+}
+
+#[test]
 fn a_full_disk_is_an_error_until_there_is_room() {
     for limit in [0, 5, 100, 700] {
         let disk = FaultDisk::new();

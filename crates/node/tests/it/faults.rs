@@ -301,6 +301,47 @@ fn a_load_that_finds_the_disk_full_leaves_no_segments() {
 }
 
 #[test]
+fn a_full_disk_beside_a_segment_that_cannot_be_opened_is_told_and_ends_with_both() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::default());
+    let core = open(&disk, &clock).unwrap();
+    let (table, _) = create(&core, "t").unwrap();
+    let (filler, _) = create(&core, "filler").unwrap();
+    insert(&core, &[(table, rows(&[(1, "kept")]))]).unwrap();
+    let before = segments(&disk);
+    let many: Vec<(i64, &str)> = (100..400).map(|at| (at, "many")).collect();
+    let entry = core.catalog().by_id(table).cloned().unwrap();
+    let mut load = core.begin_load(&entry.def, entry.changed_at).unwrap();
+    load.append(rows(&many)).unwrap();
+    let batch = NewBatch { loads: vec![load.finish().unwrap()], ..NewBatch::default() };
+    core.submit(batch, Durability::Relaxed).unwrap();
+    // Its record becomes durable, and what that names is not there.
+    let staged: Vec<PathBuf> = segments(&disk).into_iter().filter(|path| !before.contains(path)).collect();
+    let aside = |path: &Path| PathBuf::from(format!("{}.aside", path.display()));
+    staged.iter().for_each(|path| disk.rename(path, &aside(path)).unwrap());
+    core.flush().unwrap_err();
+    // The log's file is full, so what comes next wants space.
+    insert(&core, &[(filler, rows(&[(1, &"x".repeat(5000))]))]).unwrap_err();
+    disk.limit_bytes(Some(0));
+    for at in 2..5 {
+        insert(&core, &[(table, rows(&[(at, "refused")]))]).unwrap_err();
+        assert!(core.info().read_only.is_some(), "it says that it takes nothing");
+    }
+    assert_eq!(contents(&core)["t"], ["1|kept"], "reads go on");
+    staged.iter().for_each(|path| disk.rename(&aside(path), path).unwrap());
+    disk.limit_bytes(None);
+    // Whoever comes first makes it writable again.
+    let error = insert(&core, &[(table, rows(&[(5, "refused")]))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+    insert(&core, &[(table, rows(&[(6, "resumed")]))]).unwrap();
+    let expected = contents(&core);
+    assert_eq!((expected["t"].len(), expected["filler"].len()), (302, 1));
+    assert!(!expected["t"].iter().any(|row| row.ends_with("refused")));
+    drop(core);
+    assert_eq!(contents(&open(&disk, &clock).unwrap()), expected);
+}
+
+#[test]
 fn a_load_that_was_staged_and_is_not_committed_leaves_no_segments() {
     let disk = FaultDisk::new();
     let clock = Arc::new(ManualClock::default());

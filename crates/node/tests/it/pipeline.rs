@@ -207,6 +207,31 @@ fn what_was_staged_for_a_table_that_is_dropped_goes_with_the_next_sort() {
     assert_eq!(files_of_tables(&disk), BTreeSet::new());
 }
 
+/// No manifest has had the table, so none that comes tells by itself that it is gone.
+#[test]
+fn dictionaries_of_a_table_whose_first_sort_failed_go_with_the_table() {
+    let disk = FaultDisk::new();
+    let core = new_core(&disk);
+    let (t, _) = create(&core, "t").unwrap();
+    insert(&core, &[(t, rows(&many(0, 200)))]).unwrap();
+    let used = (1 << 40) - {
+        disk.limit_bytes(Some(1 << 40));
+        disk.free_bytes(Path::new(support::DIR)).unwrap()
+    };
+    for room in (0..).step_by(256) {
+        disk.limit_bytes(Some(used + room));
+        let error = core.sort().expect_err("it does not fit yet");
+        if error.message().contains("manifest") {
+            break;
+        }
+    }
+    disk.limit_bytes(None);
+    assert_eq!(files_of_tables(&disk), BTreeSet::from([format!("dict-{t}")]), "of the failed sort these are left");
+    drop_table(&core, t);
+    core.sort().unwrap();
+    assert_eq!(files_of_tables(&disk), BTreeSet::new());
+}
+
 /// A load may be of a table that its own batch is to make: no catalog has it while others sort and merge.
 #[test]
 fn dictionaries_of_tables_that_are_not_there_go_or_stay_with_their_load() {

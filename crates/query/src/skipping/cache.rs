@@ -5,6 +5,7 @@
 //! - What all entries hold is bounded. Past the bound those predicates go that never spared a block, then those that were asked for
 //!   longest ago.
 //! - Nothing here is needed: whatever is lost is seen anew.
+//! - What is TRUE for no row, whatever the rows are, is not remembered, and uses nothing of what is: no block is read for it.
 
 use super::blocks::BlockSet;
 use super::form::Form;
@@ -124,6 +125,10 @@ impl PredicateCache {
         chosen: &mut [Chosen],
     ) -> Spared {
         assert_eq!(segments.len(), chosen.len(), "one choice for each segment");
+        if asked.is_void() {
+            chosen.iter_mut().for_each(|chosen| chosen.retain(|_| false));
+            return Spared { is_known: true, ..Spared::default() };
+        }
         let mut state = self.state.lock();
         state.turn += 1;
         let turn = state.turn;
@@ -170,7 +175,7 @@ impl PredicateCache {
         assert!(seen.len() == blocks && empty.len() == blocks, "one place for each block");
         assert!(seen.iter().zip(&empty).all(|(seen, empty)| *seen || !*empty), "what is empty was looked at");
         let form_bytes = form.bytes();
-        if form.is_empty() || form_bytes > self.bytes_max / 8 || !seen.contains(&true) {
+        if form.is_empty() || form.is_void() || form_bytes > self.bytes_max / 8 || !seen.contains(&true) {
             return;
         }
         let (id, of) = (segment.meta().id, Seal::of(segment.meta()));
@@ -276,6 +281,9 @@ impl PredicateCache {
 
     /// Takes in what was kept across a restart, unless there is no room.
     pub(super) fn admit(&self, table: TableId, form: Form, segments: Vec<(SegmentId, Known)>) {
+        if form.is_void() {
+            return;
+        }
         let mut state = self.state.lock();
         let bytes = form.bytes() + PREDICATE_BYTES + segments.iter().map(|(_, known)| known.bytes()).sum::<usize>();
         let predicates = state.tables.entry(table).or_default();
@@ -399,6 +407,27 @@ mod tests {
         assert_eq!(listed.len(), 1);
         let one = &listed[0];
         assert_eq!((one.blocks, one.blocks_seen, one.blocks_empty, one.hits, one.skipped), (3, 3, 1, 4, 4));
+    }
+
+    #[test]
+    fn what_is_never_true_is_not_remembered_and_reads_nothing() {
+        let segments = segments(1);
+        let cache = PredicateCache::new(1 << 20);
+        cache.learn(TABLE, &equal(1), &segments[0], vec![true; 3], vec![true; 3]);
+        let of_text = Form::of_text("{Boolean|NULL}".to_owned());
+        let known = cache.list()[0].hits;
+        for never in [of_text.and(Form::clone(&equal(3))), Form::clone(&equal(5)).and(Form::clone(&equal(6)))] {
+            let mut chosen = all(&segments);
+            let spared = cache.spare(TABLE, &never, &segments, &mut chosen);
+            assert_eq!(spared, Spared { blocks: 0, hits: 0, is_known: true });
+            assert_eq!(chosen[0].count(), 0);
+            cache.learn(TABLE, &Arc::new(never.clone()), &segments[0], vec![true; 3], vec![true; 3]);
+            cache.admit(TableId(2), never, Vec::new());
+        }
+        let listed = cache.list();
+        assert_eq!((listed.len(), listed[0].hits), (1, known), "nothing is remembered, and nothing was used");
+        let (counted, held) = cache.bytes();
+        assert_eq!(counted, held);
     }
 
     #[test]

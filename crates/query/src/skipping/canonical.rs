@@ -29,6 +29,11 @@ pub(crate) fn canonical(expr: &Expr, def: &TableDef) -> Option<String> {
     Some(writer.text)
 }
 
+/// Whether the text is that of a constant that is not TRUE. What is written otherwise, the planner has folded.
+pub(super) fn is_never(text: &str) -> bool {
+    matches!(text, "{Boolean|false}" | "{Boolean|NULL}" | "{Null|NULL}")
+}
+
 /// The text for people: names of columns in place of their ids, literals without their types.
 pub(crate) fn show(text: &str, name: impl Fn(ColumnId) -> String) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -276,6 +281,15 @@ mod tests {
         assert_eq!(text(&long), None);
         let deep = (0..DEPTH_MAX).fold(col("b"), |deep, _| deep + lit(1i64));
         assert_eq!(text(&deep.eq(lit(1i64))), None);
+    }
+
+    #[test]
+    fn constants_that_are_not_true_are_seen() {
+        for never in [ScalarValue::Boolean(Some(false)), ScalarValue::Boolean(None), ScalarValue::Null] {
+            assert!(is_never(&text(&lit(never)).expect("a constant")));
+        }
+        assert!(!is_never(&text(&lit(true)).expect("a constant")));
+        assert!(!is_never(&text(&col("b").is_null()).expect("deterministic")));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - Columns are known by their ids, so a form outlives renames, and a column that came later never passes for one that was dropped.
 //! - [`Form::implies`] never says yes wrongly.
 
+use super::canonical;
 use super::constraint::{Constraint, End, Span};
 use super::value::Value;
 use alluvia_space::{DataType, TableDef};
@@ -55,6 +56,11 @@ impl Form {
         self.columns.is_empty() && self.opaque.is_empty()
     }
 
+    /// Whether it is seen to be TRUE for no row at all.
+    pub(crate) fn is_void(&self) -> bool {
+        self.columns.values().any(Constraint::is_void) || self.opaque.iter().any(|text| canonical::is_never(text))
+    }
+
     /// Both.
     pub(crate) fn and(mut self, other: Form) -> Form {
         for (column, constraint) in other.columns {
@@ -73,8 +79,7 @@ impl Form {
         let follows = |(column, constraint): (&ColumnId, &Constraint)| {
             self.columns.get(column).is_some_and(|own| own.implies(constraint))
         };
-        other.opaque.is_subset(&self.opaque) && other.columns.iter().all(follows)
-            || self.columns.values().any(Constraint::is_void)
+        other.opaque.is_subset(&self.opaque) && other.columns.iter().all(follows) || self.is_void()
     }
 
     /// Memory that it holds, itself included.
@@ -90,7 +95,7 @@ impl Form {
             let column = def.and_then(|def| def.column_by_id(id));
             show(&column_name(def, id), constraint, column.map(|column| &column.data_type))
         };
-        let opaque = self.opaque.iter().map(|text| super::canonical::show(text, |id| column_name(def, id)));
+        let opaque = self.opaque.iter().map(|text| canonical::show(text, |id| column_name(def, id)));
         let parts: Vec<String> = self.columns.iter().map(of_column).chain(opaque).collect();
         parts.join(" AND ")
     }
@@ -172,7 +177,8 @@ mod tests {
         assert!(all.implies(&Form::default()) && !Form::default().implies(&a));
         assert!(!a.implies(&Form::of_column(ColumnId(2), equal(5))), "another column");
         let never = a.clone().and(Form::of_column(ColumnId(1), equal(6)));
-        assert!(never.implies(&c), "what is never TRUE implies anything");
+        assert!(never.is_void() && never.implies(&c), "what is never TRUE implies anything");
+        assert!(!a.is_void() && !c.is_void() && !Form::default().is_void());
     }
 
     #[test]

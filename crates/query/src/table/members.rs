@@ -162,8 +162,8 @@ fn path_codes(
             (own, Some(above)) => {
                 // A member that is newer than `above` is in no segment of the snapshot; it is kept all the same.
                 let under = |code: &u32| {
-                    let parent = dictionaries.parent(level, *code) as usize;
-                    *code == 0 || above.get(parent).copied().unwrap_or(true)
+                    let parent = dictionaries.ancestor(level, level - 1, *code);
+                    parent.and_then(|parent| above.get(parent as usize).copied()).unwrap_or(true)
                 };
                 own.unwrap_or_else(|| (0..members).collect()).into_iter().filter(under).collect()
             }
