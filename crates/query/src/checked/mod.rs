@@ -7,11 +7,12 @@
 //! - What a statement says does not depend on what its expressions are simplified to.
 //! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
 //!   order and threads they were added in: on the way they have 128 bits.
+//! - Floats divided by zero fail with SQLSTATE 22012, and what arithmetic makes has one NaN.
 //! - A condition, a cast or a set operation means what PostgreSQL means by it, or is refused by name.
 //! - Columns are called what they would be called without this.
 //!
 //! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
-//! integers are added, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
+//! integers and floats are added, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
 
 mod arithmetic;
 mod bytea;
@@ -19,6 +20,7 @@ mod casts;
 mod constants;
 mod expressions;
 mod extremes;
+mod floats;
 mod format;
 mod grouping_sets;
 mod intervals;
@@ -38,7 +40,7 @@ mod texts;
 mod zeros;
 mod zones;
 
-pub(crate) use arithmetic::CheckedIntegers;
+pub(crate) use arithmetic::CheckedArithmetic;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;

@@ -10,7 +10,7 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BytesOfLiterals, CheckedIntegers, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
+    BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
     HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, PushDownKeepingConstants,
     RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
@@ -92,7 +92,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.push(Arc::new(BytesOfLiterals));
     analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(EqualZeros));
-    analyzers.push(Arc::new(CheckedIntegers));
+    analyzers.push(Arc::new(CheckedArithmetic));
     analyzers.push(Arc::new(CountedFunctions));
     // The last: what it makes of subqueries has its types.
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
@@ -238,7 +238,7 @@ mod tests {
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CountedFunctions.name().to_owned());
-        expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
+        expected.insert(coerced + 1, CheckedArithmetic.name().to_owned());
         expected.insert(coerced + 1, AnalyzerRule::name(&EqualZeros).to_owned());
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
