@@ -38,6 +38,7 @@ mod sum;
 mod testing;
 mod texts;
 mod zeros;
+mod zone_forms;
 mod zones;
 
 pub(crate) use arithmetic::CheckedArithmetic;
@@ -62,11 +63,12 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
+/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
 /// with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(zone_forms::FormByZone::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
