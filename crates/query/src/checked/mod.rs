@@ -37,6 +37,8 @@ mod sum;
 #[cfg(test)]
 mod testing;
 mod texts;
+mod together;
+mod truncated;
 mod zeros;
 mod zone_forms;
 mod zones;
@@ -54,6 +56,7 @@ pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
+pub(crate) use together::MomentsTogether;
 pub(crate) use zeros::EqualZeros;
 
 use datafusion::common::Result;
@@ -63,12 +66,13 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
+/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
 /// with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zone_forms::FormByZone::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(truncated::Truncated::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;

@@ -11,8 +11,8 @@
 
 use crate::checked::{
     BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
-    HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, PushDownKeepingConstants,
-    RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
+    HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
+    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -87,6 +87,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
     analyzers.insert(coerced, Arc::new(RoundedFloats));
     analyzers.insert(coerced, Arc::new(WrittenBytes));
+    analyzers.insert(coerced, Arc::new(MomentsTogether));
     analyzers.insert(coerced, Arc::new(ListedText));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
@@ -245,6 +246,7 @@ mod tests {
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
+        expected.insert(coerced, MomentsTogether.name().to_owned());
         expected.insert(coerced, ListedText.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }
