@@ -1,7 +1,7 @@
-//! The operators of integers, and the rule that puts them and those of floats in place.
+//! The operators of integers, and the rule that puts them and those of floats and decimals in place.
 
 use super::expressions::changed;
-use super::floats;
+use super::{floats, quotients};
 use arrow::array::{ArrayRef, Datum};
 use arrow::compute::kernels::numeric::{add, mul, neg, sub};
 use arrow::datatypes::DataType;
@@ -119,7 +119,7 @@ impl ScalarUDFImpl for Checked {
     }
 }
 
-/// Puts checked operators where integers are added, subtracted, multiplied or negated, and where floats are, or are divided. Types must have
+/// Puts checked operators where integers are added, subtracted, multiplied or negated, where floats are, or are divided, and where decimals are divided. Types must have
 /// been coerced.
 #[derive(Debug)]
 pub(crate) struct CheckedArithmetic;
@@ -151,6 +151,7 @@ fn checked_expr(expr: Expr, schema: &dyn ExprSchema) -> Transformed<Expr> {
                     Operation::of(op).map(Operation::function)
                 }
                 (Some(of), Some(beside)) if of == beside && is_float(&of) => floats::operation(op),
+                (Some(of), Some(beside)) if op == Operator::Divide => quotients::quotient(&of, &beside),
                 _ => None,
             };
             match function {

@@ -28,6 +28,7 @@ mod literals;
 mod moments;
 mod multisets;
 mod null_keys;
+mod quotients;
 mod rounding;
 mod series;
 mod simplify;
