@@ -24,9 +24,9 @@ use std::sync::{Arc, LazyLock};
 
 /// `left op right` of floats of one type; `None` if the operator is none of arithmetic.
 pub(super) fn operation(op: Operator) -> Option<Arc<ScalarUDF>> {
-    let at = Of::BINARY.iter().position(|of| of.operator().is_some_and(|(own, _)| own == op))?;
     static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 5]> =
         LazyLock::new(|| Of::BINARY.map(|of| Arc::new(ScalarUDF::from(FloatOperation::new(of)))));
+    let at = Of::BINARY.iter().position(|of| of.operator().is_some_and(|(own, _)| own == op))?;
     Some(Arc::clone(&FUNCTIONS[at]))
 }
 

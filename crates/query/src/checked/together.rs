@@ -1,7 +1,7 @@
 //! Dates beside timestamps where no operator brings them together.
 //!
 //! Invariants:
-//! - In comparisons, `IN`, `BETWEEN` and CASE, and among the arguments of `coalesce`, `greatest`, `least` and `nullif`, a date that stands
+//! - In comparisons, `IN`, `BETWEEN` and CASE, in UNION, and among the arguments of `coalesce`, `greatest`, `least` and `nullif`, a date that stands
 //!   beside a timestamp is the timestamp at which it begins, in microseconds, in which all fit that can be stored.
 //! - Where there is no date, or anything but dates, timestamps, NULL and texts, nothing is changed.
 //!
@@ -14,8 +14,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, cast,
+};
 use datafusion::optimizer::analyzer::AnalyzerRule;
+use std::sync::Arc;
 
 /// Functions that bring their arguments to one type.
 const FUNCTIONS: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
@@ -30,8 +33,40 @@ impl AnalyzerRule for MomentsTogether {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        changed_as_written(plan, brings_together, together)
+        let plan = changed_as_written(plan, brings_together, together)?;
+        Ok(plan.transform_up_with_subqueries(united)?.data)
     }
+}
+
+/// A union of whose inputs some have dates where others have timestamps: these become timestamps before they meet.
+fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Union(union) = plan else { return Ok(Transformed::no(plan)) };
+    let width = union.inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
+    let wanted = |at: usize| {
+        let types = union.inputs.iter().map(|input| input.schema().field(at).data_type().clone());
+        moment_among(&types.collect::<Vec<DataType>>())
+    };
+    let wanted: Vec<Option<DataType>> = (0..width).map(wanted).collect();
+    if wanted.iter().all(Option::is_none) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let inputs = union.inputs.into_iter().map(|input| {
+        let exprs = input.schema().columns().into_iter().enumerate().map(|(at, column)| match wanted.get(at) {
+            Some(Some(moment)) if *input.schema().field(at).data_type() == DataType::Date32 => {
+                let (relation, name) = (column.relation.clone(), column.name.clone());
+                cast(Expr::Column(column), moment.clone()).alias_qualified(relation, name)
+            }
+            _ => Expr::Column(column),
+        });
+        let exprs: Vec<Expr> = exprs.collect();
+        let is_changed = exprs.iter().any(|expr| !matches!(expr, Expr::Column(_)));
+        if !is_changed {
+            return Ok(input);
+        }
+        Ok(Arc::new(LogicalPlanBuilder::from(Arc::unwrap_or_clone(input)).project(exprs)?.build()?))
+    });
+    let union = Union::try_new_with_loose_types(inputs.collect::<Result<Vec<Arc<LogicalPlan>>>>()?)?;
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
 
 fn brings_together(expr: &Expr) -> bool {
@@ -91,19 +126,7 @@ fn in_microseconds(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     let Some(types) = exprs.iter().map(|expr| expr.get_type(schema).ok()).collect::<Option<Vec<DataType>>>() else {
         return false;
     };
-    let mut moment: Option<DataType> = None;
-    for of in &types {
-        match of {
-            // With a zone if any of them has one.
-            DataType::Timestamp(TimeUnit::Microsecond, zone) if moment.is_none() || zone.is_some() => {
-                moment = Some(of.clone());
-            }
-            DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Date32 | DataType::Null => {}
-            text if text.is_string() => {}
-            _ => return false,
-        }
-    }
-    let Some(moment) = moment else { return false };
+    let Some(moment) = moment_among(&types) else { return false };
     let mut any = false;
     for (expr, of) in exprs.into_iter().zip(types) {
         if of == DataType::Date32 {
@@ -113,6 +136,21 @@ fn in_microseconds(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
         }
     }
     any
+}
+
+/// What dates become among values of these types that are to have one; `None` if nothing is to be changed.
+fn moment_among(types: &[DataType]) -> Option<DataType> {
+    let mut moment: Option<&DataType> = None;
+    for of in types {
+        match of {
+            // With a zone if any of them has one.
+            DataType::Timestamp(TimeUnit::Microsecond, zone) if moment.is_none() || zone.is_some() => moment = Some(of),
+            DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Date32 | DataType::Null => {}
+            text if text.is_string() => {}
+            _ => return None,
+        }
+    }
+    moment.filter(|_| types.contains(&DataType::Date32)).cloned()
 }
 
 #[cfg(test)]
@@ -138,6 +176,11 @@ mod tests {
         ] {
             let found = runtime().block_on(rows(&context(), &format!("SELECT {expr} AS x {from}")));
             assert_eq!(found, Ok(vec![vec![Some(expected)]]), "{expr}");
+        }
+        for (all, expected) in [("ALL", 2), ("", 1)] {
+            let day = "arrow_cast('2999-11-21T00:00:00', 'Timestamp(µs)')";
+            let sql = format!("SELECT count(*) FROM (SELECT {date} AS a UNION {all} SELECT {day}) q WHERE a = {day}");
+            assert_eq!(runtime().block_on(rows(&context(), &sql)), Ok(vec![vec![Some(expected)]]), "{sql}");
         }
     }
 }
