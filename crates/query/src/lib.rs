@@ -12,6 +12,7 @@ mod checked;
 pub mod copy;
 mod dialect;
 mod engine;
+pub mod forms;
 mod pg_catalog;
 mod pipelines;
 mod rights;

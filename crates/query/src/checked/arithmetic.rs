@@ -1,6 +1,7 @@
-//! The operators, and the rule that puts them in place.
+//! The operators of integers, and the rule that puts them and those of floats and decimals in place.
 
 use super::expressions::changed;
+use super::{floats, quotients};
 use arrow::array::{ArrayRef, Datum};
 use arrow::compute::kernels::numeric::{add, mul, neg, sub};
 use arrow::datatypes::DataType;
@@ -118,13 +119,14 @@ impl ScalarUDFImpl for Checked {
     }
 }
 
-/// Puts checked operators where integers are added, subtracted, multiplied or negated. Types must have been coerced.
+/// Puts checked operators where integers are added, subtracted, multiplied or negated, where floats are, or are divided, and where decimals are divided. Types must have
+/// been coerced.
 #[derive(Debug)]
-pub(crate) struct CheckedIntegers;
+pub(crate) struct CheckedArithmetic;
 
-impl AnalyzerRule for CheckedIntegers {
+impl AnalyzerRule for CheckedArithmetic {
     fn name(&self) -> &str {
-        "checked_integers"
+        "checked_arithmetic"
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
@@ -135,28 +137,42 @@ impl AnalyzerRule for CheckedIntegers {
 fn is_arithmetic(expr: &Expr) -> bool {
     match expr {
         Expr::Negative(_) => true,
-        Expr::BinaryExpr(binary) => Operation::of(binary.op).is_some(),
+        Expr::BinaryExpr(binary) => floats::operation(binary.op).is_some(),
         _ => false,
     }
 }
 
 fn checked_expr(expr: Expr, schema: &dyn ExprSchema) -> Transformed<Expr> {
-    let integers = |expr: &Expr| expr.get_type(schema).ok().filter(DataType::is_integer);
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let of = integers(&left);
-            match Operation::of(op) {
-                Some(operation) if of.is_some() && of == integers(&right) => {
-                    let args = vec![*left, *right];
-                    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(operation.function(), args)))
+            let of = left.get_type(schema).ok();
+            let function = match (of, right.get_type(schema).ok()) {
+                (Some(of), Some(beside)) if of == beside && of.is_integer() => {
+                    Operation::of(op).map(Operation::function)
                 }
-                _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+                (Some(of), Some(beside)) if of == beside && is_float(&of) => floats::operation(op),
+                (Some(of), Some(beside)) if op == Operator::Divide => quotients::quotient(&of, &beside),
+                _ => None,
+            };
+            match function {
+                Some(function) => {
+                    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*left, *right])))
+                }
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             }
         }
-        Expr::Negative(inner) if integers(&inner).is_some_and(|of| of.is_signed_integer()) => {
-            let function = ScalarFunction::new_udf(Operation::Negate.function(), vec![*inner]);
-            Transformed::yes(Expr::ScalarFunction(function))
-        }
+        Expr::Negative(inner) => match inner.get_type(schema) {
+            Ok(of) if of.is_signed_integer() => {
+                let function = ScalarFunction::new_udf(Operation::Negate.function(), vec![*inner]);
+                Transformed::yes(Expr::ScalarFunction(function))
+            }
+            Ok(of) if is_float(&of) => Transformed::yes(floats::negated(*inner)),
+            _ => Transformed::no(Expr::Negative(inner)),
+        },
         other => Transformed::no(other),
     }
+}
+
+fn is_float(of: &DataType) -> bool {
+    matches!(of, DataType::Float32 | DataType::Float64)
 }

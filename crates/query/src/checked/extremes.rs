@@ -2,9 +2,10 @@
 //!
 //! DataFusion 55.2 begins a group with the largest finite number, which the least of infinities is not above, and takes whatever cannot be
 //! compared, so that with NaN it matters which row comes first. Without groups, and over frames, it takes a NaN with the sign set, which
-//! `inf - inf` is on x86, for the least of all: there each NaN is made that without.
+//! a function or a sum may make, for the least of all: there each NaN is made that without.
 
 use super::sum::taken;
+use crate::copy::one_nan;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
@@ -121,16 +122,7 @@ impl NanLast {
 }
 
 fn without_signs(values: &[ArrayRef]) -> Vec<ArrayRef> {
-    let of = |values: &ArrayRef| -> ArrayRef {
-        if let Some(values) = values.as_primitive_opt::<Float64Type>() {
-            Arc::new(values.unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value }))
-        } else if let Some(values) = values.as_primitive_opt::<Float32Type>() {
-            Arc::new(values.unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value }))
-        } else {
-            Arc::clone(values)
-        }
-    };
-    values.iter().map(of).collect()
+    values.iter().map(one_nan).collect()
 }
 
 impl Accumulator for NanLast {

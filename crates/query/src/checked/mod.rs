@@ -7,11 +7,12 @@
 //! - What a statement says does not depend on what its expressions are simplified to.
 //! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
 //!   order and threads they were added in: on the way they have 128 bits.
+//! - Floats divided by zero fail with SQLSTATE 22012, and what arithmetic makes has one NaN.
 //! - A condition, a cast or a set operation means what PostgreSQL means by it, or is refused by name.
 //! - Columns are called what they would be called without this.
 //!
 //! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
-//! integers are added, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
+//! integers and floats are added, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
 
 mod arithmetic;
 mod bytea;
@@ -19,6 +20,7 @@ mod casts;
 mod constants;
 mod expressions;
 mod extremes;
+mod floats;
 mod format;
 mod grouping_sets;
 mod intervals;
@@ -26,6 +28,7 @@ mod literals;
 mod moments;
 mod multisets;
 mod null_keys;
+mod quotients;
 mod rounding;
 mod series;
 mod simplify;
@@ -35,10 +38,13 @@ mod sum;
 #[cfg(test)]
 mod testing;
 mod texts;
+mod together;
+mod truncated;
 mod zeros;
+mod zone_forms;
 mod zones;
 
-pub(crate) use arithmetic::CheckedIntegers;
+pub(crate) use arithmetic::CheckedArithmetic;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
@@ -51,6 +57,7 @@ pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
+pub(crate) use together::MomentsTogether;
 pub(crate) use zeros::EqualZeros;
 
 use datafusion::common::Result;
@@ -60,11 +67,13 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone` and `variance`, replaces `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
+/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
 /// with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(zone_forms::FormByZone::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(truncated::Truncated::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;

@@ -1,7 +1,7 @@
 //! The function that writes values as text.
 //!
 //! Invariants:
-//! - It writes what COPY writes: of moments and infinities PostgreSQL's form, which its readers take back.
+//! - It writes PostgreSQL's form, which is what is put into a TEXT column, too, and which readers take back ([`crate::copy::texts_of`]).
 //! - It is called what it stands for, a cast: a column keeps its name.
 
 use crate::checked::expressions::name_of_given;
@@ -18,9 +18,11 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Whether DataFusion 55.2 casts values of this type to texts that PostgreSQL would not write: `2026-11-21T10:11:12`, `inf`.
+/// Whether DataFusion 55.2 casts values of this type to texts that PostgreSQL would not write: `2026-11-21T10:11:12`, `inf`, `1.0`,
+/// `1 days 2 hours`.
 pub(super) fn is_written_otherwise(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(..) | DataType::Float32 | DataType::Float64)
+    use DataType::{Duration, Float32, Float64, Interval, Timestamp};
+    matches!(data_type, Timestamp(..) | Float32 | Float64 | Interval(_) | Duration(_))
 }
 
 /// Texts of type `to` for values.
@@ -43,7 +45,8 @@ impl Written {
 
 impl ScalarUDFImpl for Written {
     fn name(&self) -> &str {
-        "text_of_value"
+        // Another name with every other form: the predicate cache knows predicates by it, also after a restart.
+        "text_as_postgresql"
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {

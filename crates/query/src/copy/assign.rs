@@ -5,6 +5,7 @@
 //!   finer times to microseconds), or its row is reported; nothing wraps, saturates or turns into NULL.
 //! - Types that can never fit are refused before any row is looked at.
 //! - A text that is longer than its column takes is reported, too; spaces that are too many are cut ([`crate::copy::lengths`]).
+//! - Floats have one NaN ([`crate::copy::nans`]).
 //! - A NULL in a NOT NULL column is reported with the row, whatever made it: a missing column does too.
 //!
 //! Casts run a column at a time ([`crate::copy::convert`]).
@@ -12,9 +13,10 @@
 use crate::copy::columns::{TextAs, is_level_text};
 use crate::copy::convert::{check_types, convert, find_nulls};
 use crate::copy::lengths::fit;
+use crate::copy::nans::one_nan;
 use crate::copy::text::shown_value;
 use crate::copy::values::Bad;
-use alluvia_space::{Column, TableDef};
+use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
@@ -106,9 +108,10 @@ impl Assigner {
             let array = match plan.source {
                 Some(from) => {
                     let array = convert(batch.column(from), column.data_type, plan.text, &mut bad)?;
-                    match column.chars_max {
-                        Some(chars_max) => fit(&array, chars_max, &mut bad)?,
-                        None => array,
+                    match (column.chars_max, column.data_type) {
+                        (Some(chars_max), _) => fit(&array, chars_max, &mut bad)?,
+                        (None, DataType::Real | DataType::Double) => one_nan(&array),
+                        (None, _) => array,
                     }
                 }
                 None => new_null_array(&column.data_type.to_arrow(), rows),

@@ -7,6 +7,7 @@ use crate::copy::assign::internal;
 use crate::copy::columns::{ColumnBuilder, TextAs};
 use crate::copy::text::TextColumn;
 use crate::copy::values::{Bad, DAY_MICROS, DAYS, MICROS};
+use crate::forms;
 use alluvia_space::{Column, DataType};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{
@@ -14,8 +15,8 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType as ArrowType, Date32Type, Field, Float32Type, Float64Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType,
+    ArrowPrimitiveType, DataType as ArrowType, Date32Type, DurationMicrosecondType, Field, Float32Type, Float64Type,
+    Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -182,8 +183,50 @@ fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Re
     Ok(builder.finish())
 }
 
-/// What COPY writes for each value.
+/// What PostgreSQL's casts to text write of each value. Of all but floats and intervals that is what COPY writes; files keep the `.0` of
+/// whole floats, by which `alluvia load` knows the column's type.
 pub(crate) fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
+    const SPAN: ArrowType = ArrowType::Interval(IntervalUnit::MonthDayNano);
+    match array.data_type() {
+        ArrowType::Float64 => each(array.as_primitive::<Float64Type>(), forms::write_double),
+        ArrowType::Float32 => each(array.as_primitive::<Float32Type>(), forms::write_real),
+        ArrowType::Interval(_) => {
+            let spans = cast(array, &SPAN).map_err(internal)?;
+            each(spans.as_primitive::<IntervalMonthDayNanoType>(), |out, value| {
+                forms::write_interval(out, value.months, value.days, value.nanoseconds / 1_000)
+            })
+        }
+        ArrowType::Duration(_) => {
+            let spans = cast(array, &ArrowType::Duration(TimeUnit::Microsecond)).map_err(internal)?;
+            each(spans.as_primitive::<DurationMicrosecondType>(), |out, micros| {
+                forms::write_interval(out, 0, 0, micros)
+            })
+        }
+        _ => as_copied(array),
+    }
+}
+
+fn each<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    write: impl Fn(&mut String, T::Native) -> std::fmt::Result,
+) -> Result<ArrayRef> {
+    let mut builder = StringViewBuilder::with_capacity(values.len());
+    let mut text = String::new();
+    for value in values {
+        match value {
+            Some(value) => {
+                text.clear();
+                write(&mut text, value).map_err(|_| Error::internal("a String takes every text"))?;
+                builder.append_value(&text);
+            }
+            None => builder.append_null(),
+        }
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// What COPY writes for each value.
+fn as_copied(array: &ArrayRef) -> Result<ArrayRef> {
     let column = TextColumn::new(array)?;
     let mut builder = StringViewBuilder::with_capacity(array.len());
     let mut value = Vec::new();

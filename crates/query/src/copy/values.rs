@@ -125,7 +125,8 @@ pub(crate) fn parse_f64(text: &[u8]) -> Result<f64, Bad> {
     if value.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit()) {
         return Err(Bad::Range);
     }
-    Ok(value)
+    // Of `-nan`, too, there is but one.
+    Ok(if value.is_nan() { f64::NAN } else { value })
 }
 
 /// As [`parse_f64`], in single precision.
@@ -135,7 +136,8 @@ pub(crate) fn parse_f32(text: &[u8]) -> Result<f32, Bad> {
     if value.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit()) {
         return Err(Bad::Range);
     }
-    Ok(value)
+    // Of `-nan`, too, there is but one.
+    Ok(if value.is_nan() { f32::NAN } else { value })
 }
 
 /// A number as `value * 10^scale`, rounded half away from zero, of at most `precision` digits.

@@ -3,11 +3,14 @@
 //! Invariants:
 //! - A value goes into the tree as the literal that means exactly it, so that a bound statement is a statement like any other:
 //!   whatever recognises literals (the fast INSERT, the short path) recognises parameters.
+//! - A double is a written number, except where that would be rounded or written otherwise, as NUMERIC: in `round` and in casts to integers
+//!   and to text.
 //! - Text becomes a plain string literal, which takes the type of what it is compared with or stored in, as PostgreSQL's do.
 //! - The statement that is bound is left as it is; binding gives another.
 
 use crate::copy::{CopyStatement, CopyWhat, value_text};
 use crate::dialect::definitions::{data_type_of, length_of};
+use crate::dialect::names::parts_of;
 use crate::dialect::rewriting::name_items;
 use crate::dialect::statement::{Insert, InsertSource, Kind};
 use crate::dialect::visit::visit_mut;
@@ -72,7 +75,7 @@ pub(crate) fn query_of(kind: &mut Kind) -> Option<&mut Query> {
 pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
     let Some(query) = query_of(kind) else { return Ok(()) };
     // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
-    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || visit_mut(query, &mut Bind { values }));
+    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || visit_mut(query, &mut Bind { values, rounding: 0 }));
     match bound {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -81,13 +84,32 @@ pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
 
 struct Bind<'a> {
     values: &'a [ScalarValue],
+    /// How many of the expressions around are told by [`tells_doubles`].
+    rounding: usize,
 }
 
 impl Bind<'_> {
     /// The literal in the place of a parameter.
     fn literal_of(&self, name: &str) -> Result<Expr> {
         let number = number_of(name)?;
-        literal(self.values.get(number - 1).ok_or_else(|| missing(number))?)
+        let value = self.values.get(number - 1).ok_or_else(|| missing(number))?;
+        let literal = literal(value)?;
+        let is_number = matches!(value, ScalarValue::Float64(Some(value)) if value.is_finite());
+        Ok(if is_number && self.rounding > 0 { cast(literal, ast::DataType::DoublePrecision) } else { literal })
+    }
+}
+
+/// Whether it makes another thing of a double than of the number that is written the same.
+fn tells_doubles(expr: &Expr) -> bool {
+    match expr {
+        Expr::Function(function) => {
+            parts_of(&function.name).is_ok_and(|parts| parts.last().is_some_and(|name| name == "round"))
+        }
+        Expr::Cast { data_type, array: false, .. } => {
+            use alluvia_space::DataType::{Int16, Int32, Int64, Text};
+            matches!(data_type_of(data_type), Ok(Int16 | Int32 | Int64 | Text))
+        }
+        _ => false,
     }
 }
 
@@ -107,7 +129,13 @@ impl VisitorMut for Bind<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.rounding += usize::from(tells_doubles(expr));
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.rounding -= usize::from(tells_doubles(expr));
         let put = match expr {
             Expr::Value(value) => {
                 let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
@@ -463,6 +491,21 @@ mod tests {
         let ScalarValue::List(array) = &list else { panic!("a list") };
         assert_eq!(array.values().as_primitive::<Int32Type>().len(), 2);
         assert_eq!(bound("SELECT 1 FROM t WHERE a = ANY($1)", &[list]).unwrap(), "SELECT 1 FROM t WHERE a IN (1, 2)");
+    }
+
+    #[test]
+    fn doubles_are_told_from_written_numbers_where_that_matters() {
+        for (sql, expected) in [
+            ("round($1)", "round(CAST(2.5 AS DOUBLE PRECISION))"),
+            ("Round(x * (- $1))", "Round(x * (- CAST(2.5 AS DOUBLE PRECISION)))"),
+            ("$1::int", "CAST(2.5 AS DOUBLE PRECISION)::INT"),
+            ("CAST($1 AS TEXT)", "CAST(CAST(2.5 AS DOUBLE PRECISION) AS TEXT)"),
+            ("CAST($1 AS DOUBLE PRECISION) + $1", "CAST(2.5 AS DOUBLE PRECISION) + 2.5"),
+            ("round(x) + $1", "round(x) + 2.5"),
+        ] {
+            let found = bound(&format!("SELECT {sql} AS a FROM t"), &[ScalarValue::from(2.5)]).unwrap();
+            assert_eq!(found, format!("SELECT {expected} AS a FROM t"));
+        }
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //! - DataFusion's functions take forms of `strftime` (`'%Y-%m-%d'`), and would take a template's letters for themselves: `to_char(t, 'YYYY')`
 //!   was `YYYY`. So a template that is written becomes the form that means the same, or is refused by the name of what has none.
 //! - What has a `%` in it is a form already, and stays.
+//! - `TZ` is the zone that every TIMESTAMPTZ is shown in, and nothing for a TIMESTAMP: which of both it is, planning knows
+//!   (`checked::zone_forms`).
 
 use crate::dialect::names::parts_of;
 use crate::dialect::refuse::not_supported;
-use crate::dialect::rewriting::rewrite;
+use crate::dialect::rewriting::{call, contains, rewrite};
 use crate::dialect::statement::text_of;
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Value};
@@ -40,7 +42,7 @@ const PATTERNS: [(&str, Option<&str>); 19] = [
 ];
 
 /// Patterns whose case is that of what they write; whole names are filled with blanks, unless FM says that they are not.
-const WORDS: [(&str, Option<&str>); 12] = [
+const WORDS: [(&str, Option<&str>); 10] = [
     ("FMMonth", Some("%B")),
     ("Month", None),
     ("FMDay", Some("%A")),
@@ -51,10 +53,10 @@ const WORDS: [(&str, Option<&str>); 12] = [
     ("PM", Some("%p")),
     ("am", Some("%P")),
     ("pm", Some("%P")),
-    // Every time with a zone is shown in this one. (PostgreSQL writes nothing for a time without; here nobody knows which it is.)
-    ("TZ", Some("UTC")),
-    ("tz", Some("utc")),
 ];
+
+/// The zone that every time with a zone is shown in.
+const ZONES: [(&str, &str); 2] = [("TZ", "UTC"), ("tz", "utc")];
 
 /// Whether a statement of these tokens may have a template.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
@@ -85,10 +87,19 @@ fn expand(expr: &mut Expr) -> Result<()> {
     let Some(name) = function_of(expr) else { return Ok(()) };
     let Expr::Function(function) = expr else { return Ok(()) };
     let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
+    let shown = match list.args.first() {
+        // What itself has templates is not written twice, which would double with each call within another; `to_timestamp` has a zone.
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(shown)))
+            if name == "to_char" && !contains(shown, takes_template) =>
+        {
+            Some(shown.clone())
+        }
+        _ => None,
+    };
     for argument in list.args.iter_mut().skip(1) {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(template)) = argument else { continue };
         let Some(text) = text_of(template).filter(|text| !text.contains('%')) else { continue };
-        let form = form_of(&text).map_err(|pattern| {
+        let form = form_of(&text, true).map_err(|pattern| {
             not_supported(format!("{pattern} in a template of {name}"))
                 .with_hint("write the template in the forms of strftime: '%Y-%m-%d %H:%M:%S%.6f'")
         })?;
@@ -98,7 +109,12 @@ fn expand(expr: &mut Expr) -> Result<()> {
             )
             .with_hint("write them, or none of the time: 'YYYY-MM-DD HH24:MI:SS', 'YYYY-MM-DD'"));
         }
-        *template = Expr::Value(Value::SingleQuotedString(form).into());
+        let without = form_of(&text, false).ok().filter(|without| *without != form);
+        let literal = |form: String| Expr::Value(Value::SingleQuotedString(form).into());
+        *template = match (&shown, without) {
+            (Some(shown), Some(without)) => call("form_by_zone", vec![shown.clone(), literal(form), literal(without)]),
+            _ => literal(form),
+        };
     }
     Ok(())
 }
@@ -113,14 +129,19 @@ fn tells_a_time(form: &str) -> bool {
     !any || hour && has("M") && (has("S") || !fraction)
 }
 
-/// A template as a form, or the pattern that has none.
-fn form_of(template: &str) -> std::result::Result<String, String> {
+/// A template as a form, with the zone or without, or the pattern that has none.
+fn form_of(template: &str, has_zone: bool) -> std::result::Result<String, String> {
     let mut form = String::new();
     let mut rest = template;
     while let Some(first) = rest.chars().next() {
         if let Some((word, written)) = WORDS.iter().find(|(word, _)| rest.starts_with(word)) {
             form.push_str(written.ok_or_else(|| (*word).to_owned())?);
             rest = &rest[word.len()..];
+            continue;
+        }
+        if let Some((zone, written)) = ZONES.iter().find(|(zone, _)| rest.starts_with(zone)) {
+            form.push_str(if has_zone { written } else { "" });
+            rest = &rest[zone.len()..];
             continue;
         }
         // Quotes are around what stands for itself.
@@ -181,7 +202,7 @@ mod tests {
             ("SSSS", Err("SSSS")),
             ("DDth", Err("th")),
         ] {
-            assert_eq!(form_of(template), form.map(str::to_owned).map_err(str::to_owned), "{template}");
+            assert_eq!(form_of(template, true), form.map(str::to_owned).map_err(str::to_owned), "{template}");
         }
     }
 
@@ -199,6 +220,10 @@ mod tests {
         assert_eq!(
             written("SELECT to_char(at, 'YYYY') FROM t"),
             "SELECT to_char(at, '%Y') AS \"to_char(at, 'YYYY')\" FROM t"
+        );
+        assert_eq!(
+            written("SELECT to_char(at, 'HH24 TZ') AS h FROM t"),
+            "SELECT to_char(at, form_by_zone(at, '%H UTC', '%H ')) AS h FROM t"
         );
         assert_eq!(written("SELECT to_char(at, '%Y') AS y FROM t"), "SELECT to_char(at, '%Y') AS y FROM t");
         assert!(written("SELECT to_char(at, 'Month') AS m FROM t").contains("Month in a template of to_char"));

@@ -10,9 +10,9 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BytesOfLiterals, CheckedIntegers, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
-    HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, PushDownKeepingConstants,
-    RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
+    BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
+    HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
+    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -87,12 +87,13 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
     analyzers.insert(coerced, Arc::new(RoundedFloats));
     analyzers.insert(coerced, Arc::new(WrittenBytes));
+    analyzers.insert(coerced, Arc::new(MomentsTogether));
     analyzers.insert(coerced, Arc::new(ListedText));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
     analyzers.push(Arc::new(LosslessCasts));
     analyzers.push(Arc::new(EqualZeros));
-    analyzers.push(Arc::new(CheckedIntegers));
+    analyzers.push(Arc::new(CheckedArithmetic));
     analyzers.push(Arc::new(CountedFunctions));
     // The last: what it makes of subqueries has its types.
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
@@ -238,13 +239,14 @@ mod tests {
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CountedFunctions.name().to_owned());
-        expected.insert(coerced + 1, CheckedIntegers.name().to_owned());
+        expected.insert(coerced + 1, CheckedArithmetic.name().to_owned());
         expected.insert(coerced + 1, AnalyzerRule::name(&EqualZeros).to_owned());
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
+        expected.insert(coerced, MomentsTogether.name().to_owned());
         expected.insert(coerced, ListedText.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }

@@ -1,6 +1,6 @@
 //! Rows in PostgreSQL's own COPY formats and in CSV: written from batches, and binary ones read as text ones.
 
-use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_float, put_timestamp};
+use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_double, put_real, put_timestamp};
 use crate::types::encode::{Column, Rows};
 use crate::types::{numeric, of_parameter, oid};
 use crate::wire::Out;
@@ -295,14 +295,8 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
         oid::INT2 => out.put_slice(digits.format(value.get_i16()).as_bytes()),
         oid::INT4 => out.put_slice(digits.format(value.get_i32()).as_bytes()),
         oid::INT8 => out.put_slice(digits.format(value.get_i64()).as_bytes()),
-        oid::FLOAT4 => {
-            let value = value.get_f32();
-            put_float(out, f64::from(value), &format!("{value:e}"), 6);
-        }
-        oid::FLOAT8 => {
-            let value = value.get_f64();
-            put_float(out, value, &format!("{value:e}"), 15);
-        }
+        oid::FLOAT4 => put_real(out, value.get_f32()),
+        oid::FLOAT8 => put_double(out, value.get_f64()),
         oid::NUMERIC => {
             let (value, scale) = numeric::read_binary(value)?;
             numeric::put_text(out, value, scale);

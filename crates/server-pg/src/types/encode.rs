@@ -5,7 +5,9 @@
 //!
 //! Invariant: the buffer holds whole messages. A row that cannot be written leaves none, so that the error behind it is read as one.
 
-use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_float, put_interval, put_time, put_timestamp};
+use crate::types::calendar::{
+    EPOCH_DAYS, EPOCH_MICROS, put_date, put_double, put_interval, put_real, put_time, put_timestamp,
+};
 use crate::types::shape::{range, shape};
 use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -201,14 +203,8 @@ impl<'a> Column<'a> {
             Values::Int32(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
             Values::Int64(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
             Values::Oid(values) => out.put_slice(digits.format(values.value(row)).as_bytes()),
-            Values::Float32(values) => {
-                let value = values.value(row);
-                put_float(out, f64::from(value), &format!("{value:e}"), 6);
-            }
-            Values::Float64(values) => {
-                let value = values.value(row);
-                put_float(out, value, &format!("{value:e}"), 15);
-            }
+            Values::Float32(values) => put_real(out, values.value(row)),
+            Values::Float64(values) => put_double(out, values.value(row)),
             Values::Text(values) => out.put_slice(values.value(row).as_bytes()),
             Values::Bytes(values) => {
                 const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -82,6 +82,7 @@ pub(super) const SMALL: &[&str] = &[
     "file_row_index",
     "find_in_set",
     "floor",
+    "form_by_zone",
     "from_unixtime",
     "gcd",
     "inner_product",
