@@ -46,6 +46,8 @@ pub struct SegmentWriter {
     rows: u64,
     /// Whether only whole blocks come in key order, and not their rows.
     is_banded: bool,
+    /// Whether chunks are whole blocks, all but the last.
+    in_blocks: bool,
     key_min: u128,
     key_max: u128,
     versions: Option<(u64, u64)>,
@@ -120,6 +122,7 @@ impl SegmentWriter {
             codes: LevelCodes { levels: (0..levels).map(|_| Vec::with_capacity(BLOCK_ROWS)).collect() },
             rows: 0,
             is_banded: false,
+            in_blocks: false,
             key_min: 0,
             key_max: 0,
             versions: None,
@@ -152,6 +155,12 @@ impl SegmentWriter {
         self
     }
 
+    /// Chunks are whole blocks, all but the last: what is compressed of them gets pages of some bands.
+    pub(crate) fn in_blocks(mut self) -> SegmentWriter {
+        self.in_blocks = true;
+        self
+    }
+
     /// Rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -178,6 +187,7 @@ impl SegmentWriter {
         let (least, greatest) = least_and_greatest(&chunk.keys);
         assert!(self.rows == 0 || least >= self.key_max, "chunks come in key order");
         assert!(self.is_banded || chunk.keys.is_sorted(), "a chunk's rows are in key order");
+        assert!(!self.in_blocks || self.keys.is_empty(), "a chunk begins with its block");
         let columns = self.columns_of(chunk)?;
         self.see_versions(&columns)?;
         self.open_parquet(columns.iter().map(Column::sample).collect())?;
@@ -244,7 +254,8 @@ impl SegmentWriter {
         if let Parquet::Empty(file) = std::mem::replace(&mut self.parquet, Parquet::Done) {
             let path = self.context.parquet_path(self.id);
             let metadata = std::mem::take(&mut self.metadata);
-            let parquet = ParquetWriter::create(file, &path, Arc::clone(&self.schema), &sample, metadata)?;
+            let schema = Arc::clone(&self.schema);
+            let parquet = ParquetWriter::create(file, &path, schema, &sample, metadata, self.in_blocks)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())

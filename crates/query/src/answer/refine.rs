@@ -53,7 +53,7 @@ pub(crate) fn refine(
     schema: SchemaRef,
     accuracy: Accuracy,
 ) -> Result<Option<Refining>> {
-    let asking = Asking { bound: &bound, read, version, kept: &kept, threads };
+    let asking = Asking { bound: &bound, read, version, kept, threads };
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let (questions, edges) = begun.without_edges();
     let Some(goals) = goals_of(&bound, &questions) else { return Ok(None) };

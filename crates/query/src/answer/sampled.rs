@@ -9,9 +9,9 @@
 
 use super::bound::Bound;
 use super::columns::{self, finish, floats, group_column, integers, shown};
+use super::group_codes;
 use super::run::{Asking, Begun, add_segments};
 use super::statement::{Aggregate, Item};
-use super::{Kept, group_codes};
 use crate::dialect::Sureness;
 use crate::table::SampleUsed;
 use alluvia_space::DataType;
@@ -50,7 +50,7 @@ pub(crate) type Answered = (RecordBatch, Counters, Option<SampleUsed>);
 
 /// The answer, from a sample if one may and does suffice. `None` where the general way must answer.
 pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) -> Result<Option<Answered>> {
-    let Asking { bound, kept, threads, .. } = *asking;
+    let Asking { bound, threads, .. } = *asking;
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let (questions, edges) = begun.without_edges();
     let mut goals = goals_of(bound, &questions);

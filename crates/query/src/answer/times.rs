@@ -133,7 +133,9 @@ impl Axis<'_> {
 
     /// The rows of some of its codes; `None` where more than so many units are edges.
     pub(super) fn units(&self, codes: &CodeSet, edges_max: usize) -> Option<Units> {
-        let (mut whole, mut edges, mut values): (Vec<(u32, u32)>, Vec<u32>, Vec<Range<i128>>) = Default::default();
+        let mut whole: Vec<(u32, u32)> = Vec::new();
+        let mut edges: Vec<u32> = Vec::new();
+        let mut values: Vec<Range<i128>> = Vec::new();
         for &(first, last) in codes.runs() {
             let low = (first > 1).then(|| self.cuts[first as usize - 2]);
             let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);

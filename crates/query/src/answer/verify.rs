@@ -80,7 +80,7 @@ pub(crate) fn verify(
     stopped: impl Fn() -> Result<()>,
 ) -> Result<Verified> {
     let refused = |what: &str| Err(Error::new(ErrorKind::NotSupported, format!("verify: {what} is not supported")));
-    let Asking { bound, kept, threads, .. } = *asking;
+    let Asking { bound, threads, .. } = *asking;
     let Some(begun) = asking.begin()? else {
         return refused("a statement of so many groups");
     };

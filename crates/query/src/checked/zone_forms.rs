@@ -5,7 +5,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
 /// The function.

@@ -107,13 +107,13 @@ impl ExecutionPlan for IndexAnswerExec {
         if partition != 0 {
             return Err(DataFusionError::Internal(format!("an index answer has no partition {partition}")));
         }
-        let asking = Asking {
+        let run = Run {
             question: Arc::clone(&self.question),
             children: self.children.clone(),
             schema: self.schema(),
             metrics: self.metrics.clone(),
         };
-        let rows = stream::once(asking.rows(task)).try_flatten();
+        let rows = stream::once(run.rows(task)).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
@@ -135,7 +135,7 @@ impl ExecutionPlan for IndexAnswerExec {
 }
 
 /// One run.
-struct Asking {
+struct Run {
     question: Arc<Question>,
     children: Vec<Arc<dyn ExecutionPlan>>,
     schema: SchemaRef,
@@ -162,7 +162,7 @@ async fn finished<T: Send + 'static>(task: SpawnedTask<Result<T>>) -> Result<T> 
     task.join().await.map_err(|error| DataFusionError::External(Box::new(error)))?
 }
 
-impl Asking {
+impl Run {
     async fn rows(self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let answer = match &self.question.columns {
             None => self.narrowed(&task).await?,

@@ -42,7 +42,7 @@ impl RungSums {
             filters: Vec::new(),
             groups: Vec::new(),
             measures: vec![Some((measure, stream))],
-            times: Arc::default(),
+            times: Vec::new(),
         };
         let is_float = reading.index.table.measures[measure].1.floats.is_some();
         let of_block = |rows: &[u32]| {

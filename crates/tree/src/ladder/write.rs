@@ -69,7 +69,13 @@ impl LadderWriter {
         let LadderWriter { context, segment, rungs, seed, .. } = self;
         let banded = |rung: RungWriter| RungWriter { writer: rung.writer.banded(), ..rung };
         let rungs = rungs.into_iter().map(banded).collect();
-        LadderWriter { context, segment: segment.banded(), rungs, bands: Some(BandCounter::default()), seed }
+        LadderWriter {
+            context,
+            segment: segment.banded().in_blocks(),
+            rungs,
+            bands: Some(BandCounter::default()),
+            seed,
+        }
     }
 
     /// Adds rows, none of whose keys is below the last row's, or those of a banded segment.

@@ -44,8 +44,8 @@ pub(crate) struct BytesColumn {
     codec: Codec,
     sources: Sources,
     dictionary: Dictionary,
-    /// Whether row groups start without a dictionary.
-    prose: bool,
+    /// Rows of a page at most, where row groups start without a dictionary.
+    prose: Option<usize>,
     /// Whether this row group has no dictionary, or it has ended.
     plain: bool,
     page: OpenPage,
@@ -103,17 +103,22 @@ impl OpenChunk {
 }
 
 impl BytesColumn {
-    /// `prose`: most values appear once and compress well.
-    pub(crate) fn new(descr: ColumnDescPtr, nullable: bool, is_text: bool, prose: bool) -> Result<BytesColumn> {
+    /// `prose`: most values appear once and compress well, and are to lie in pages of so many rows.
+    pub(crate) fn new(
+        descr: ColumnDescPtr,
+        nullable: bool,
+        is_text: bool,
+        prose: Option<usize>,
+    ) -> Result<BytesColumn> {
         Ok(BytesColumn {
             descr,
             nullable,
             is_text,
-            codec: if prose { Codec::zstd()? } else { Codec::default() },
+            codec: if prose.is_some() { Codec::zstd()? } else { Codec::default() },
             sources: Sources::default(),
             dictionary: Dictionary::new(),
             prose,
-            plain: prose,
+            plain: prose.is_some(),
             page: OpenPage::default(),
             block_nulls: 0,
             block_bounds: None,
@@ -225,7 +230,7 @@ impl BytesColumn {
                 self.page.values.extend_from_slice(value);
             }
             self.page.add_row(value.is_some());
-            if self.page.values.len() > PAGE_BYTES_MAX {
+            if self.page.values.len() > PAGE_BYTES_MAX || self.prose == Some(self.page.rows) {
                 self.end_page()?;
             }
         }
@@ -361,7 +366,7 @@ impl BytesColumn {
         let close = if has_dictionary { close.update_dictionary_location(dictionary_len)? } else { close };
         self.dictionary.clear();
         self.sources.clear();
-        self.plain = self.prose;
+        self.plain = self.prose.is_some();
         Ok((Bytes::from(bytes), close))
     }
 

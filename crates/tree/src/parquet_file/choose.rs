@@ -24,15 +24,21 @@ const ROWS_PER_DISTINCT: usize = 8;
 /// The part of a column's bytes that compression must take away.
 const GAIN_MIN: f64 = 0.4;
 
-/// The writer's properties for a file whose first rows are these; they govern the fixed-width columns.
-pub(crate) fn properties(schema: &SchemaRef, sample: &[ArrayRef], metadata: Vec<KeyValue>) -> WriterProperties {
+/// The writer's properties for a file whose first rows are these; they govern the fixed-width columns. A page has so many rows, which divide
+/// a block's.
+pub(crate) fn properties(
+    schema: &SchemaRef,
+    sample: &[ArrayRef],
+    metadata: Vec<KeyValue>,
+    page_rows: usize,
+) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(format!("alluvia {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(metadata))
-        .set_data_page_row_count_limit(BLOCK_ROWS)
-        .set_write_batch_size(BLOCK_ROWS)
-        // Pages end with their block, and nowhere else.
+        .set_data_page_row_count_limit(page_rows)
+        .set_write_batch_size(page_rows)
+        // Pages end by their rows, and nowhere else.
         .set_data_page_size_limit(usize::MAX)
         .set_max_row_group_row_count(None)
         .set_statistics_enabled(EnabledStatistics::Page)

@@ -1,7 +1,8 @@
 //! The Parquet half of a segment.
 //!
 //! Invariants:
-//! - Every column's pages end where blocks end (a block of very long values may take several pages).
+//! - Every column's pages end where blocks end. A block of very long values may take several pages, and so does a block of a banded segment
+//!   of what is compressed: a page is unpacked as a whole, and a sample reads only the first rows of each block.
 //! - Row groups hold [`ROW_GROUP_ROWS`] rows; both page indexes are written for every column, except the column index of a
 //!   float column chunk with a NaN, which Parquet's bounds cannot express.
 //! - The file's key-value metadata says which segment of which table it is.
@@ -21,7 +22,7 @@ pub(crate) use input::{ParquetInput, read_error};
 pub(crate) use rows::RowReader;
 
 use crate::chunk::CodedColumn;
-use crate::layout::ROW_GROUP_ROWS;
+use crate::layout::{BLOCK_ROWS, ROW_GROUP_ROWS};
 use crate::summary::SummaryBuilder;
 use alluvia_storage::{CheckedWriter, FileChecks};
 use alluvia_types::{Error, Result};
@@ -30,6 +31,7 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use bytes_column::BytesColumn;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedFileWriter;
@@ -41,7 +43,10 @@ use std::sync::Arc;
 pub(crate) struct ParquetWriter {
     path: PathBuf,
     file: SerializedFileWriter<CheckedWriter>,
+    /// Its column writers end a page with each block.
     factory: ArrowRowGroupWriterFactory,
+    /// Of a banded segment: its column writers end a page after [`BANDED_PAGE_ROWS`].
+    banded: Option<ArrowRowGroupWriterFactory>,
     columns: Vec<Column>,
     group_rows: usize,
     groups: usize,
@@ -70,37 +75,57 @@ enum Column {
         field: FieldRef,
         writer: Option<Box<ArrowColumnWriter>>,
         saw_nan: bool,
+        is_compressed: bool,
     },
 }
 
+/// Rows of a page of what is compressed of a banded segment.
+const BANDED_PAGE_ROWS: usize = BLOCK_ROWS / 8;
+
 impl ParquetWriter {
-    /// Starts the file. `sample` is the first of the rows that will be written; encodings are chosen by it.
+    /// Starts the file. `sample` is the first of the rows that will be written; encodings are chosen by it. With `in_blocks`, as of a banded
+    /// segment, whole blocks are written at a time, and pages of some of their bands are made of what is compressed.
     pub(crate) fn create(
         file: CheckedWriter,
         path: &Path,
         schema: SchemaRef,
         sample: &[ArrayRef],
         metadata: Vec<KeyValue>,
+        in_blocks: bool,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
-        let properties = Arc::new(choose::properties(&schema, sample, metadata));
         let parquet_schema = ArrowSchemaConverter::new().schema_root("alluvia").convert(&schema).map_err(failed)?;
-        let file = SerializedFileWriter::new(file, parquet_schema.root_schema_ptr(), properties).map_err(failed)?;
+        let root = || parquet_schema.root_schema_ptr();
+        let properties = Arc::new(choose::properties(&schema, sample, metadata, BLOCK_ROWS));
+        let file = SerializedFileWriter::new(file, root(), Arc::clone(&properties)).map_err(failed)?;
         let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
+        // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
+        let banded = if in_blocks {
+            let properties = choose::properties(&schema, sample, Vec::new(), BANDED_PAGE_ROWS);
+            let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
+            Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&schema)))
+        } else {
+            None
+        };
+        let prose_rows = if in_blocks { BANDED_PAGE_ROWS } else { BLOCK_ROWS };
         let column = |((field, descr), sample): ((&FieldRef, &ColumnDescPtr), &ArrayRef)| {
             Ok(match field.data_type() {
                 DataType::Utf8View | DataType::BinaryView => {
                     let is_text = *field.data_type() == DataType::Utf8View;
                     let prose = choose::is_prose(sample);
+                    let prose = prose.then_some(prose_rows);
                     let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose)?;
                     Column::Bytes(Box::new(column))
                 }
-                _ => Column::Fixed { field: Arc::clone(field), writer: None, saw_nan: false },
+                _ => {
+                    let is_compressed = properties.compression(descr.path()) != Compression::UNCOMPRESSED;
+                    Column::Fixed { field: Arc::clone(field), writer: None, saw_nan: false, is_compressed }
+                }
             })
         };
         let fields = schema.fields().iter().zip(file.schema_descr().columns());
         let columns = fields.zip(sample).map(column).collect::<Result<_, ParquetError>>().map_err(failed)?;
-        Ok(ParquetWriter { path: path.into(), file, factory, columns, group_rows: 0, groups: 0 })
+        Ok(ParquetWriter { path: path.into(), file, factory, banded, columns, group_rows: 0, groups: 0 })
     }
 
     /// Bytes written, and those of pages that wait for their row group's end.
@@ -148,9 +173,13 @@ impl ParquetWriter {
     }
 
     fn open_group(&mut self) -> Result<(), ParquetError> {
-        let writers = self.factory.create_column_writers(self.groups)?;
-        for (column, new) in self.columns.iter_mut().zip(writers) {
-            if let Column::Fixed { writer, saw_nan, .. } = column {
+        let writers = |factory: &ArrowRowGroupWriterFactory| factory.create_column_writers(self.groups);
+        let of_blocks = writers(&self.factory)?;
+        let mut of_bands = self.banded.as_ref().map(writers).transpose()?.unwrap_or_default().into_iter();
+        for (column, of_block) in self.columns.iter_mut().zip(of_blocks) {
+            let of_band = of_bands.next();
+            if let Column::Fixed { writer, saw_nan, is_compressed, .. } = column {
+                let new = of_band.filter(|_| *is_compressed).unwrap_or(of_block);
                 (*writer, *saw_nan) = (Some(Box::new(new)), false);
             }
         }
