@@ -21,7 +21,23 @@ pub(super) struct Possible<'a> {
     sets: Vec<Vec<Cow<'a, CodeSet>>>,
     /// For each group with a map the digits of the codes that rows of the boxes can have, ascending; `None` where they are too many to
     /// be looked for in a node, and of a group without a map.
-    mapped: Vec<Option<Vec<u64>>>,
+    mapped: Vec<Option<Vec<Digit>>>,
+}
+
+/// A digit, and of which codes it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Digit {
+    digit: u64,
+    /// The least and the greatest of them; the former is the greater one where there are none.
+    codes: (u32, u32),
+    of_null: bool,
+}
+
+impl Digit {
+    /// Whether a node whose codes lie between bounds may have one of them: a member that only the tail has is newer than those of all nodes.
+    fn may_be_in(&self, (min, max, has_null): (u32, u32, bool)) -> bool {
+        self.of_null && has_null || self.codes.0.max(min) <= self.codes.1.min(max)
+    }
 }
 
 impl<'a> Possible<'a> {
@@ -50,7 +66,11 @@ impl<'a> Possible<'a> {
                     digits.dedup();
                     digits
                 }
-                None => self.mapped[at].clone()?,
+                None => {
+                    let bounds = nodes.bounds(height, node, level);
+                    let digits = self.mapped[at].as_ref()?.iter().filter(|digit| digit.may_be_in(bounds));
+                    digits.map(|digit| digit.digit).collect()
+                }
             };
             let stride = keys.strides()[at];
             if indices.len() * digits.len() > OF_NODE_MAX {
@@ -77,31 +97,38 @@ fn sets<'a>(asked: &'a Asked<'_>, at: usize) -> Vec<Cow<'a, CodeSet>> {
 }
 
 /// The digits of the codes that are in all sets, ascending; `None` if they are too many.
-fn digits_of<'a>(map: &CodeMap, sets: impl Iterator<Item = &'a CodeSet>) -> Option<Vec<u64>> {
+fn digits_of<'a>(map: &CodeMap, sets: impl Iterator<Item = &'a CodeSet>) -> Option<Vec<Digit>> {
     let all = CodeSet::of_range_and_null(1, u32::MAX, true);
     let codes = sets.fold(all, |codes, set| codes.intersect(set));
     let known = map.codes_known();
-    let mut is_there = vec![false; map.digits() as usize + 1];
-    let mut found: Vec<u64> = Vec::new();
+    // By digit, where it is among those found.
+    let mut places = vec![u32::MAX; map.digits() as usize + 1];
+    let mut found: Vec<Digit> = Vec::new();
     // Whether there are few yet: of a level with very many names it is known soon that there are not.
-    let mut add = |digit: u32| {
-        if !std::mem::replace(&mut is_there[digit as usize], true) {
-            found.push(digit.into());
+    let mut add = |digit: u32, (low, high): (u32, u32), of_null: bool| {
+        let place = &mut places[digit as usize];
+        if *place == u32::MAX {
+            *place = found.len() as u32;
+            found.push(Digit { digit: digit.into(), codes: (u32::MAX, 0), of_null: false });
         }
+        let known = &mut found[*place as usize];
+        known.codes = (known.codes.0.min(low), known.codes.1.max(high));
+        known.of_null |= of_null;
         found.len() <= OF_NODE_MAX
     };
     if codes.holds_null() {
-        add(map.digit(0));
+        add(map.digit(0), (u32::MAX, 0), true);
     }
     for &(low, high) in codes.runs() {
         // Codes that are newer than the map are of digit 0.
         let is_newer = high >= known;
-        let are_few = (low..=high.min(known.saturating_sub(1))).all(|code| add(map.digit(code)));
-        if !are_few || is_newer && !add(0) {
+        let are_few =
+            (low..=high.min(known.saturating_sub(1))).all(|code| add(map.digit(code), (code, code), code == 0));
+        if !are_few || is_newer && !add(0, (low.max(known), high), false) {
             return None;
         }
     }
-    found.sort_unstable();
+    found.sort_unstable_by_key(|found| found.digit);
     Some(found)
 }
 
@@ -117,7 +144,8 @@ mod tests {
     #[test]
     fn digits_are_those_of_all_codes_that_rows_can_have() {
         let map = CodeMap::new([(1, 3), (2, 1), (4, 3), (6, 2)].into_iter(), 8, 4).expect("each once");
-        let digits = |sets: &[CodeSet]| digits_of(&map, sets.iter()).expect("few");
+        let numbers = |found: Vec<Digit>| found.into_iter().map(|found| found.digit).collect::<Vec<_>>();
+        let digits = |sets: &[CodeSet]| numbers(digits_of(&map, sets.iter()).expect("few"));
         // Without a filter also those that the map leaves out.
         assert_eq!(digits(&[]), [0, 1, 2, 3]);
         assert_eq!(digits(&[CodeSet::of_codes(map.codes().collect())]), [1, 2, 3]);
@@ -129,7 +157,7 @@ mod tests {
         }
         let many = CodeMap::new((1..6_000).map(|code| (code, code)), 6_000, 5_999).expect("each once");
         assert_eq!(digits_of(&many, std::iter::empty()), None);
-        assert_eq!(digits_of(&many, [CodeSet::of_range(7, 9)].iter()), Some(vec![7, 8, 9]));
+        assert_eq!(digits_of(&many, [CodeSet::of_range(7, 9)].iter()).map(numbers), Some(vec![7, 8, 9]));
         assert_eq!(
             digits_of(&many, [CodeSet::of_range(1, 4_096)].iter()).map(|digits| digits.len()),
             Some(OF_NODE_MAX)
@@ -137,6 +165,20 @@ mod tests {
         assert_eq!(digits_of(&many, [CodeSet::of_range(1, 4_097)].iter()), None);
         // Many codes of few names.
         let names = CodeMap::of_codes((0..9_000).map(|code| if code == 0 { 0 } else { 1 + code % 3 }).collect());
-        assert_eq!(digits_of(&names, std::iter::empty()), Some(vec![0, 1, 2, 3]));
+        assert_eq!(digits_of(&names, std::iter::empty()).map(numbers), Some(vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn a_node_has_no_digit_of_codes_beyond_its_own() {
+        // The members 2 and 4 share a name, 5 is the newest.
+        let map = CodeMap::of_codes([0, 1, 2, 3, 2, 5].into());
+        let found = digits_of(&map, std::iter::empty()).expect("few");
+        let of = |bounds: (u32, u32, bool)| -> Vec<u64> {
+            found.iter().filter(|digit| digit.may_be_in(bounds)).map(|digit| digit.digit).collect()
+        };
+        assert_eq!(of((1, 4, false)), [1, 2, 3]);
+        assert_eq!(of((3, 3, true)), [0, 2, 3]);
+        assert_eq!(of((5, 9, false)), [0, 5], "newer ones than the map's are of digit 0");
+        assert_eq!(of((0, 0, true)), [0], "NULL alone");
     }
 }
