@@ -497,7 +497,7 @@ mod tests {
     fn doubles_are_told_from_written_numbers_where_that_matters() {
         for (sql, expected) in [
             ("round($1)", "round(CAST(2.5 AS DOUBLE PRECISION))"),
-            ("Round(x * (- $1))", "Round(x * (- CAST(2.5 AS DOUBLE PRECISION)))"),
+            ("Round(x * (- $1))", "Round(x * (-CAST(2.5 AS DOUBLE PRECISION)))"),
             ("$1::int", "CAST(2.5 AS DOUBLE PRECISION)::INT"),
             ("CAST($1 AS TEXT)", "CAST(CAST(2.5 AS DOUBLE PRECISION) AS TEXT)"),
             ("CAST($1 AS DOUBLE PRECISION) + $1", "CAST(2.5 AS DOUBLE PRECISION) + 2.5"),
