@@ -367,14 +367,11 @@ pub(super) fn text_of_moment(micros: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::parsed;
     use super::*;
-    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-    use datafusion::sql::sqlparser::parser::Parser;
 
     fn literal(sql: &str) -> Option<Literal> {
-        let dialect = PostgreSqlDialect {};
-        let mut parser = Parser::new(&dialect).try_with_sql(sql).expect("tokens");
-        computed(&parser.parse_expr().expect("an expression"))
+        computed(&parsed(sql))
     }
 
     fn day(text: &str) -> Option<Literal> {

@@ -27,6 +27,8 @@ mod sampled;
 mod schemas;
 mod statement;
 mod tail;
+#[cfg(test)]
+mod testing;
 mod texts;
 mod times;
 mod units;

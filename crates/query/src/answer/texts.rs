@@ -90,19 +90,12 @@ pub(super) fn operator(op: &BinaryOperator) -> Option<Operator> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::recognised;
     use super::*;
     use datafusion::prelude::col;
-    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-    use datafusion::sql::sqlparser::parser::Parser;
 
     fn condition(sql: &str) -> Option<Condition> {
-        let dialect = PostgreSqlDialect {};
-        let mut parser = Parser::new(&dialect).try_with_sql(sql).expect("tokens");
-        let expr = parser.parse_expr().expect("an expression");
-        condition_of(&expr, &|expr| match expr {
-            Parsed::Identifier(name) => Some(name.value.clone()),
-            _ => None,
-        })
+        recognised(sql, condition_of)
     }
 
     fn holds(predicate: Expr) -> Option<Condition> {

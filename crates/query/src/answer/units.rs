@@ -108,18 +108,11 @@ pub(crate) fn compared(unit: CalendarUnit, op: Operator, micros: i64) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::recognised;
     use super::*;
-    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-    use datafusion::sql::sqlparser::parser::Parser;
 
     fn condition(sql: &str) -> Option<Condition> {
-        let dialect = PostgreSqlDialect {};
-        let mut parser = Parser::new(&dialect).try_with_sql(sql).expect("tokens");
-        let expr = parser.parse_expr().expect("an expression");
-        condition_of(&expr, &|expr| match expr {
-            Expr::Identifier(name) => Some(name.value.clone()),
-            _ => None,
-        })
+        recognised(sql, condition_of)
     }
 
     fn range(low: Option<&str>, end: Option<&str>) -> Condition {

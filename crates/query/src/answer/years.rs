@@ -88,18 +88,11 @@ fn number(expr: &Expr) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::recognised;
     use super::*;
-    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-    use datafusion::sql::sqlparser::parser::Parser;
 
     fn condition(sql: &str) -> Option<Condition> {
-        let dialect = PostgreSqlDialect {};
-        let mut parser = Parser::new(&dialect).try_with_sql(sql).expect("tokens");
-        let expr = parser.parse_expr().expect("an expression");
-        condition_of(&expr, &|expr| match expr {
-            Expr::Identifier(name) => Some(name.value.clone()),
-            _ => None,
-        })
+        recognised(sql, condition_of)
     }
 
     /// Whether it is true of the start of a year.
