@@ -8,25 +8,21 @@
 //! DataFusion 55.2 gives infinity and NaN for `1 / 0` and `0 / 0`. What is looked for takes a pass without branches over a batch that the
 //! operator has just brought into the processor's cache.
 
+use super::operators::{self, Operation};
 use crate::copy::one_nan;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum};
 use arrow::compute::kernels::numeric::{add, div, mul, neg, rem, sub};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
-use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion::physical_expr_common::datum::apply;
+use datafusion::logical_expr::{Expr, Operator, ScalarUDF};
 use std::sync::{Arc, LazyLock};
 
 /// `left op right` of floats of one type; `None` if the operator is none of arithmetic.
 pub(super) fn operation(op: Operator) -> Option<Arc<ScalarUDF>> {
     static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 5]> =
-        LazyLock::new(|| Of::BINARY.map(|of| Arc::new(ScalarUDF::from(FloatOperation::new(of)))));
-    let at = Of::BINARY.iter().position(|of| of.operator().is_some_and(|(own, _)| own == op))?;
+        LazyLock::new(|| Of::BINARY.map(|(_, of)| Arc::new(ScalarUDF::from(FloatOperation::new(of)))));
+    let at = Of::BINARY.iter().position(|(own, _)| *own == op)?;
     Some(Arc::clone(&FUNCTIONS[at]))
 }
 
@@ -36,6 +32,8 @@ pub(super) fn negated(of: Expr) -> Expr {
         LazyLock::new(|| Arc::new(ScalarUDF::from(FloatOperation::new(Of::Negate))));
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&NEGATE), vec![of]))
 }
+
+type FloatOperation = Operation<Of>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Of {
@@ -48,36 +46,40 @@ enum Of {
 }
 
 impl Of {
-    const BINARY: [Of; 5] = [Of::Add, Of::Subtract, Of::Multiply, Of::Divide, Of::Remain];
+    const BINARY: [(Operator, Of); 5] = [
+        (Operator::Plus, Of::Add),
+        (Operator::Minus, Of::Subtract),
+        (Operator::Multiply, Of::Multiply),
+        (Operator::Divide, Of::Divide),
+        (Operator::Modulo, Of::Remain),
+    ];
+}
 
-    /// The operator, and how it is written; `None` for the one that has a single side.
-    fn operator(self) -> Option<(Operator, &'static str)> {
+impl operators::Operator for Of {
+    fn name(self) -> &'static str {
         match self {
-            Of::Add => Some((Operator::Plus, "+")),
-            Of::Subtract => Some((Operator::Minus, "-")),
-            Of::Multiply => Some((Operator::Multiply, "*")),
-            Of::Divide => Some((Operator::Divide, "/")),
-            Of::Remain => Some((Operator::Modulo, "%")),
+            Of::Add => "float_add",
+            Of::Subtract => "float_subtract",
+            Of::Multiply => "float_multiply",
+            Of::Divide => "float_divide",
+            Of::Remain => "float_remainder",
+            Of::Negate => "float_negate",
+        }
+    }
+
+    fn sign(self) -> Option<&'static str> {
+        match self {
+            Of::Add => Some("+"),
+            Of::Subtract => Some("-"),
+            Of::Multiply => Some("*"),
+            Of::Divide => Some("/"),
+            Of::Remain => Some("%"),
             Of::Negate => None,
         }
     }
-}
 
-/// One operator on floats of one type.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct FloatOperation {
-    of: Of,
-    signature: Signature,
-}
-
-impl FloatOperation {
-    fn new(of: Of) -> FloatOperation {
-        let arguments = if of == Of::Negate { 1 } else { 2 };
-        FloatOperation { of, signature: Signature::any(arguments, Volatility::Immutable) }
-    }
-
-    fn of_arrays(&self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
-        let made = match self.of {
+    fn of_arrays(self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
+        let made = match self {
             Of::Add => add(left, right)?,
             Of::Subtract => sub(left, right)?,
             Of::Multiply => mul(left, right)?,
@@ -92,54 +94,9 @@ impl FloatOperation {
         };
         Ok(one_nan(&made))
     }
-}
 
-impl ScalarUDFImpl for FloatOperation {
-    /// As EXPLAIN shows it.
-    fn name(&self) -> &str {
-        match self.of {
-            Of::Add => "float_add",
-            Of::Subtract => "float_subtract",
-            Of::Multiply => "float_multiply",
-            Of::Divide => "float_divide",
-            Of::Remain => "float_remainder",
-            Of::Negate => "float_negate",
-        }
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        // As the operator's own.
-        Ok(match (self.of.operator(), args) {
-            (Some((_, sign)), [left, right]) => format!("{} {sign} {}", left.schema_name(), right.schema_name()),
-            (_, args) => format!("(- {})", args.iter().map(|arg| arg.schema_name().to_string()).collect::<String>()),
-        })
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if self.of == Of::Negate {
-            let [value] = take_function_args(self.name(), args.args)?;
-            return Ok(match value {
-                ColumnarValue::Array(values) => ColumnarValue::Array(one_nan(&neg(values.as_ref())?)),
-                ColumnarValue::Scalar(value) => {
-                    let negated = one_nan(&neg(value.to_array()?.as_ref())?);
-                    ColumnarValue::Scalar(ScalarValue::try_from_array(&negated, 0)?)
-                }
-            });
-        }
-        let [left, right] = take_function_args(self.name(), args.args)?;
-        apply(&left, &right, |left, right| self.of_arrays(left, right))
+    fn of_array(self, values: &dyn Array) -> std::result::Result<ArrayRef, ArrowError> {
+        Ok(one_nan(&neg(values)?))
     }
 }
 

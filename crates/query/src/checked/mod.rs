@@ -28,6 +28,7 @@ mod literals;
 mod moments;
 mod multisets;
 mod null_keys;
+mod operators;
 mod quotients;
 mod rounding;
 mod series;

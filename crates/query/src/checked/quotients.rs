@@ -6,15 +6,11 @@
 //! - What does not fit on the way is computed with 256 bits; a quotient that has no 38 digits is an error.
 //! - Columns are called what they would be called without this.
 
+use super::operators::{Operation, Operator};
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Decimal128Type, i256};
 use arrow::error::ArrowError;
-use datafusion::common::Result;
-use datafusion::common::utils::take_function_args;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion::physical_expr_common::datum::apply;
+use datafusion::logical_expr::ScalarUDF;
 use std::sync::Arc;
 
 /// Digits behind the point that are more than those of what is divided.
@@ -30,21 +26,31 @@ pub(super) fn quotient(left: &DataType, right: &DataType) -> Option<Arc<ScalarUD
     let to = scale.saturating_add(MORE_DIGITS).min(DECIMAL128_MAX_SCALE);
     let exponent = u8::try_from(to - scale).ok()?.saturating_add(u8::try_from(*of_divisor).ok()?);
     let precision = precision.saturating_add(exponent).min(DECIMAL128_MAX_PRECISION);
-    let function = Quotient { precision, scale: to, exponent, signature: Signature::any(2, Volatility::Immutable) };
-    Some(Arc::new(ScalarUDF::from(function)))
+    Some(Arc::new(ScalarUDF::from(Operation::new(Quotient { precision, scale: to, exponent }))))
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Quotient {
     precision: u8,
     scale: i8,
     /// What is divided has so many zeros more.
     exponent: u8,
-    signature: Signature,
 }
 
-impl Quotient {
-    fn of_arrays(&self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
+impl Operator for Quotient {
+    fn name(self) -> &'static str {
+        "decimal_divide"
+    }
+
+    fn sign(self) -> Option<&'static str> {
+        Some("/")
+    }
+
+    fn type_of(self, _operands: &[DataType]) -> DataType {
+        DataType::Decimal128(self.precision, self.scale)
+    }
+
+    fn of_arrays(self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
         let ((left, is_one), (right, is_divisor_one)) = (left.get(), right.get());
         let (numbers, divisors) = (left.as_primitive::<Decimal128Type>(), right.as_primitive::<Decimal128Type>());
         let factor = 10_i128.checked_pow(self.exponent.into()).ok_or_else(overflow)?;
@@ -57,36 +63,6 @@ impl Quotient {
             })
             .collect();
         Ok(Arc::new(quotients?.with_precision_and_scale(self.precision, self.scale)?))
-    }
-}
-
-impl ScalarUDFImpl for Quotient {
-    /// As EXPLAIN shows it.
-    fn name(&self) -> &str {
-        "decimal_divide"
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        // As the operator's own.
-        let [left, right] = take_function_args(self.name(), args)?;
-        Ok(format!("{} / {}", left.schema_name(), right.schema_name()))
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Decimal128(self.precision, self.scale))
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [left, right] = take_function_args(self.name(), args.args)?;
-        apply(&left, &right, |left, right| self.of_arrays(left, right))
     }
 }
 
