@@ -241,7 +241,11 @@ impl Committer {
         if let Err(error) = &sequenced
             && error.kind() == ErrorKind::DiskFull
         {
-            self.drop_not_durable(generation)?;
+            // The batch itself is refused for good, whatever becomes of those before it.
+            if let Err(why) = self.drop_not_durable(generation) {
+                let hint = format!("writes are refused until what is durable can be shown: {why}");
+                return sequenced.map_err(|error| error.with_hint(hint));
+            }
         }
         sequenced
     }

@@ -5,7 +5,7 @@
 //!   What lies beyond the newest mark is worth nothing, and is cut off when the file is opened.
 //! - A mark covers every code that a remap returned before `persist` was called, parents and all.
 //! - After a failed sync of the file nothing is written until it is opened anew: what the disk holds is not known. A failed sync of
-//!   its directory is tried again: no mark was handed out of a file whose name is not durable, and its bytes are written again.
+//!   its directory is tried again with a new file: no mark was handed out of one whose name is not durable.
 //!
 //! Manifest and log hold marks, so a mark is what decides between a torn end (beyond: nobody needs it) and damage (below:
 //! refused, naming file and offset). The file is made by the first `persist` that has something to write: plain tables,
@@ -121,8 +121,13 @@ impl DictionaryFile {
         }
         if !self.named {
             let dir = self.path.parent().unwrap_or(Path::new(""));
-            // Nothing names the file yet, and its mark stays at its start: the next call writes it from there, and asks again.
-            self.disk.sync_dir(dir).map_err(|error| Error::io(&self.path, "syncing the directory of", &error))?;
+            if let Err(error) = self.disk.sync_dir(dir) {
+                // Nothing names the file yet, and its mark stays at its start: the next call writes it from there. By a name of its own, since
+                // a system may tell of a failed sync once, and take the name for durable after that.
+                self.handle = None;
+                let _ = self.disk.remove(&self.path);
+                return Err(Error::io(&self.path, "syncing the directory of", &error));
+            }
             self.named = true;
         }
         self.mark = next;

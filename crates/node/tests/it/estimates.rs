@@ -637,10 +637,8 @@ async fn names_under_several_parents_are_estimated() {
     let from = format!("FROM sales WHERE {}", some_items(150));
     let sql = format!("SELECT city, count(*), sum(cents), avg(price) {from} GROUP BY city ORDER BY city");
     let ((expected, _), (found, used)) = (ask(&exact, &sql).await, ask(&near, &sql).await);
-    // Whether a sample is drawn is a matter of its cost, which `mapped_model` of the tree leaves out.
-    if let Some(sample) = used.sample {
-        assert!(sample.holds && sample.error <= 0.3 && sample.rows_drawn < sample.rows_cut / 2, "{sample}");
-    }
+    let sample = used.sample.unwrap_or_else(|| panic!("{used}"));
+    assert!(sample.holds && sample.error <= 0.3 && sample.rows_drawn < sample.rows_cut / 2, "{sample}");
     // One for each name, and one that only the tail has.
     assert_eq!((expected.num_rows(), found.column(0)), (8 + 1, expected.column(0)));
     for column in 1..4 {
@@ -653,7 +651,7 @@ async fn names_under_several_parents_are_estimated() {
     );
     let (found, used) = ask(&near, &bounds).await;
     let estimated = found.column(3).as_boolean().iter().filter(|is_exact| *is_exact == Some(false)).count();
-    assert!(if used.sample.is_some() { estimated >= 8 } else { estimated == 0 }, "{estimated} {used}");
+    assert!(used.sample.is_some() && estimated >= 8, "{estimated} {used}");
     let intervals = numbers(&found, 1).into_iter().zip(numbers(&found, 2));
     let held =
         intervals.zip(numbers(&expected, 2)).filter(|((low, high), truth)| low <= truth && truth <= high).count();
@@ -671,6 +669,14 @@ async fn names_under_several_parents_are_estimated() {
     // The last refinement is the exact answer.
     let refinements: Vec<Refinement> = exact.refine(&sql).await.expect("refines").try_collect().await.expect("refines");
     assert!(refinements.len() > 1, "nothing was refined");
+    // Those before it have each name once, and no name that there is not.
+    let names = |rows: &RecordBatch| -> Vec<Option<String>> {
+        rows.column(0).as_string_view().iter().map(|name| name.map(str::to_owned)).collect()
+    };
+    for Refinement { rows, .. } in &refinements {
+        let (found, all) = (names(rows), names(&expected));
+        assert!(found.is_sorted_by(|one, next| one < next) && found.iter().all(|name| all.contains(name)), "{found:?}");
+    }
     let last = refinements.last().expect("an answer");
     assert_eq!(last.rows.columns()[..3], expected.columns()[..3]);
     let table = near.verify(&sql, 10).await.expect("verifies").collect().await.expect("verifies");
@@ -679,6 +685,5 @@ async fn names_under_several_parents_are_estimated() {
         let line = shown.lines().find(|line| line.contains(figure)).unwrap_or_else(|| panic!("{figure}: {shown}"));
         line.split('|').nth(2).expect("a value").trim().parse::<f64>().expect("a number")
     };
-    assert_eq!(value("from a sample") + value("answered exactly"), 10.0, "{shown}");
-    assert_eq!(value("groups lost"), 0.0, "{shown}");
+    assert!(value("from a sample") > 0.0 && value("groups lost") == 0.0, "{shown}");
 }

@@ -4,7 +4,7 @@
 //! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
 //!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members of
 //!   the levels that they are of.
-//! - Of a statement that looks at the clock nothing that is bound is kept: it is bound each time, to the moment at which it begins.
+//! - Of a statement that looks at the clock nothing that is bound is used again: it is bound each time, to the moment at which it begins.
 //! - What is kept by text is bounded; the least recently used half goes.
 
 use super::bound::{Bound, bind};

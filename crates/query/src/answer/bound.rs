@@ -224,9 +224,12 @@ pub(super) fn are_told_by_codes(questions: &[BoxQuery]) -> bool {
 }
 
 /// The boxes without their edges, which codes alone tell, and the edges.
-pub(super) fn without_edges(questions: &[BoxQuery]) -> (Vec<BoxQuery>, Vec<BoxQuery>) {
+pub(super) fn without_edges(questions: &[BoxQuery]) -> (Cow<'_, [BoxQuery]>, Vec<BoxQuery>) {
+    if are_told_by_codes(questions) {
+        return (Cow::Borrowed(questions), Vec::new());
+    }
     let (whole, edges): (Vec<BoxQuery>, Vec<Vec<BoxQuery>>) = questions.iter().map(BoxQuery::without_edges).unzip();
-    (whole, edges.into_iter().flatten().collect())
+    (Cow::Owned(whole), edges.into_iter().flatten().collect())
 }
 
 /// The level whose codes make a group.

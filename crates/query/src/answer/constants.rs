@@ -14,7 +14,7 @@ use super::recognise::call_of;
 use super::statement::Literal;
 use crate::dialect::names::name_of;
 use alluvia_space::CalendarUnit;
-use alluvia_space::codes::calendar;
+use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
 use arrow::compute::kernels::cast_utils::{
     IntervalParseConfig, IntervalUnit as Unit, parse_interval_month_day_nano_config,
 };
@@ -23,8 +23,6 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArguments, Interval, TimezoneInfo, Value,
 };
-
-pub(super) const MICROS_OF_DAY: i64 = 86_400_000_000;
 
 /// Deeper expressions are left to the planner, which has a stack for them.
 const DEPTH_MAX: usize = 16;
@@ -281,7 +279,7 @@ impl Constant {
     fn is_day(&self) -> bool {
         match self {
             Constant::Known(Time::Day(_)) | Constant::DayOf(_) => true,
-            Constant::Later(of, span) => of.is_day() && span.micros % MICROS_OF_DAY == 0,
+            Constant::Later(of, span) => of.is_day() && span.micros % MICROS_PER_DAY == 0,
             Constant::Now | Constant::Known(Time::Moment(_)) | Constant::Truncated(..) | Constant::MomentOf(_) => false,
         }
     }
@@ -300,7 +298,7 @@ impl Constant {
             Constant::Known(time) => *time,
             Constant::Later(of, span) => of.time(now)?.later(*span)?,
             Constant::Truncated(of, unit) => Time::Moment(calendar::truncate_micros(of.time(now)?.micros()?, *unit)),
-            Constant::DayOf(of) => Time::Day(of.time(now)?.micros()?.div_euclid(MICROS_OF_DAY)),
+            Constant::DayOf(of) => Time::Day(of.time(now)?.micros()?.div_euclid(MICROS_PER_DAY)),
             Constant::MomentOf(of) => Time::Moment(of.time(now)?.micros()?),
         })
     }
@@ -321,7 +319,7 @@ impl Time {
     /// The moment, or the one at which the day begins.
     fn micros(self) -> Option<i64> {
         match self {
-            Time::Day(days) => days.checked_mul(MICROS_OF_DAY),
+            Time::Day(days) => days.checked_mul(MICROS_PER_DAY),
             Time::Moment(micros) => Some(micros),
         }
     }
@@ -329,11 +327,11 @@ impl Time {
     /// A day stays one if it is moved by whole days (`checked::moments`).
     fn later(self, span: Span) -> Option<Time> {
         let micros = self.micros()?;
-        let days = months_later(micros.div_euclid(MICROS_OF_DAY), span.months) + span.days;
-        let begins = days.checked_mul(MICROS_OF_DAY)?;
-        let later = begins.checked_add(micros.rem_euclid(MICROS_OF_DAY))?.checked_add(span.micros)?;
+        let days = months_later(micros.div_euclid(MICROS_PER_DAY), span.months) + span.days;
+        let begins = days.checked_mul(MICROS_PER_DAY)?;
+        let later = begins.checked_add(micros.rem_euclid(MICROS_PER_DAY))?.checked_add(span.micros)?;
         Some(match self {
-            Time::Day(_) if span.micros % MICROS_OF_DAY == 0 => Time::Day(later.div_euclid(MICROS_OF_DAY)),
+            Time::Day(_) if span.micros % MICROS_PER_DAY == 0 => Time::Day(later.div_euclid(MICROS_PER_DAY)),
             _ => Time::Moment(later),
         })
     }
@@ -358,8 +356,8 @@ fn text_of_day(days: i64) -> Option<String> {
 
 /// A moment in microseconds as it is written; `None` of years without four digits.
 pub(super) fn text_of_moment(micros: i64) -> Option<String> {
-    let day = text_of_day(micros.div_euclid(MICROS_OF_DAY))?;
-    let time = micros.rem_euclid(MICROS_OF_DAY);
+    let day = text_of_day(micros.div_euclid(MICROS_PER_DAY))?;
+    let time = micros.rem_euclid(MICROS_PER_DAY);
     let (seconds, fraction) = (time / 1_000_000, time % 1_000_000);
     let text = format!("{day} {:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
     Some(if fraction == 0 { text } else { format!("{text}.{fraction:06}") })

@@ -55,7 +55,7 @@ pub(crate) fn refine(
 ) -> Result<Option<Refining>> {
     let asking = Asking { bound: &bound, read, version, kept, threads };
     let Some(begun) = asking.begin()? else { return Ok(None) };
-    let (questions, edges) = begun.without_edges();
+    let (questions, edges) = without_edges(&begun.questions);
     let Some(goals) = goals_of(&bound, &questions) else { return Ok(None) };
     let Begun { segments, found, .. } = begun;
     let Some(found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };

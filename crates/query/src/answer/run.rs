@@ -6,7 +6,7 @@
 //!   edges read by themselves: samples know of codes alone.
 //! - Who cannot answer says so before anybody sees an answer; the general way gives it then.
 
-use super::bound::{Bound, Now, without_edges};
+use super::bound::{Bound, Now};
 use super::tail::TailRows;
 use super::{Kept, columns, names};
 use alluvia_snapshot::{SegmentRead, TableRead};
@@ -86,18 +86,13 @@ impl Begun<'_> {
         add_segments(&self.questions, &self.segments, threads, self.found)
     }
 
-    /// Cuts off what codes do not tell: the boxes without their edges, which may be estimated, and the edges.
-    pub(super) fn without_edges(&self) -> (Vec<BoxQuery>, Vec<BoxQuery>) {
-        without_edges(&self.questions)
-    }
-
     /// Whether reading edges by themselves costs more than an estimate of the rest can spare.
     pub(super) fn is_mostly(&self, edges: &[BoxQuery]) -> Result<bool> {
         if edges.is_empty() {
             return Ok(false);
         }
         let rows = |questions: &[BoxQuery]| -> Result<u64> {
-            questions.iter().map(|question| rows_cut(question, &self.segments)).sum()
+            questions.iter().map(|question| rows_cut(question, &self.segments, self.found.keys.clone())).sum()
         };
         Ok(rows(edges)? as f64 >= EDGES_SHARE * rows(&self.questions)? as f64)
     }

@@ -7,7 +7,7 @@
 //! - What HAVING and ORDER BY look at is estimated as what is shown is, and within the same error. Groups are chosen when reading has
 //!   stopped, so what is chosen has no part in when it stops.
 
-use super::bound::Bound;
+use super::bound::{Bound, without_edges};
 use super::columns::{self, finish, floats, group_column, integers, shown};
 use super::group_codes;
 use super::run::{Asking, Begun, add_segments};
@@ -52,7 +52,7 @@ pub(crate) type Answered = (RecordBatch, Counters, Option<SampleUsed>);
 pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) -> Result<Option<Answered>> {
     let Asking { bound, threads, .. } = *asking;
     let Some(begun) = asking.begin()? else { return Ok(None) };
-    let (questions, edges) = begun.without_edges();
+    let (questions, edges) = without_edges(&begun.questions);
     let mut goals = goals_of(bound, &questions);
     if goals.is_some() && begun.is_mostly(&edges)? {
         goals = None;

@@ -7,10 +7,10 @@
 //!   wherever a condition begins or ends.
 
 use super::conditions::{filter_of, values_of};
-use super::constants::{MICROS_OF_DAY, moment_of};
+use super::constants::moment_of;
 use super::statement::{Condition, Literal, Test};
 use alluvia_catalog::Dictionaries;
-use alluvia_space::codes::calendar;
+use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{CodeSet, TimeRange};
 use arrow::array::AsArray;
@@ -230,7 +230,7 @@ pub(super) fn ranges(column: &Column, test: &Test) -> Option<Vec<Ends>> {
     let value = |literal: &Literal| -> Option<(i64, bool)> {
         if let (true, Literal::Time(text)) = (days, literal) {
             let micros = moment_of(text)?;
-            return Some((micros.div_euclid(MICROS_OF_DAY), micros.rem_euclid(MICROS_OF_DAY) == 0));
+            return Some((micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY) == 0));
         }
         let values = values_of(std::slice::from_ref(literal), column, &column.data_type.to_arrow())?;
         let value = match days {

@@ -5,13 +5,13 @@
 //! `t::date = d` holds from the start of `d` to that of the next day, and `date_trunc('month', t) >= m` from the first month on that does not
 //! begin before `m`: what is cut never lies between the starts of two units.
 
-use super::constants::{MICROS_OF_DAY, day_of, moment_of, text_of_moment};
+use super::constants::{day_of, moment_of, text_of_moment};
 use super::predicate::{Columns, constant, literal_of};
 use super::recognise::call_of;
 use super::statement::{Condition, Literal, Test};
 use super::texts::operator;
 use alluvia_space::CalendarUnit;
-use alluvia_space::codes::calendar;
+use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
 use datafusion::logical_expr::Operator;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType as SqlType, Expr};
 
@@ -75,8 +75,8 @@ fn cut_of(expr: &Expr, columns: &Columns<'_>) -> Option<(String, Cut)> {
 pub(super) fn test_of(cut: Cut, op: Operator, literal: Literal) -> Option<Test> {
     let micros = match &literal {
         Literal::Parameter(_) | Literal::Computed(_) => return Some(Test::Cut(cut, op, literal)),
-        Literal::Text(text) if cut.is_date => day_of(text)?.checked_mul(MICROS_OF_DAY)?,
-        Literal::Date(text) => day_of(text)?.checked_mul(MICROS_OF_DAY)?,
+        Literal::Text(text) if cut.is_date => day_of(text)?.checked_mul(MICROS_PER_DAY)?,
+        Literal::Date(text) => day_of(text)?.checked_mul(MICROS_PER_DAY)?,
         Literal::Text(text) | Literal::Time(text) => moment_of(text)?,
         Literal::Number(_) | Literal::Boolean(_) | Literal::Typed(_) => return None,
     };
@@ -156,7 +156,7 @@ mod tests {
             panic!("a condition")
         };
         // The second day of 1970, at noon.
-        let now = MICROS_OF_DAY + MICROS_OF_DAY / 2;
+        let now = MICROS_PER_DAY + MICROS_PER_DAY / 2;
         assert_eq!(
             test.at(now).map(|test| Condition::Column("t".to_owned(), test)),
             Some(range(Some("1970-01-02"), None))

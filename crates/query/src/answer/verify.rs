@@ -3,7 +3,7 @@
 //! Invariant: a trial takes the statement's own way, from the choice of a rung to where it stops; only where drawn rows come from differs:
 //! from full segments by new weights, as if every ladder had been written with that seed.
 
-use super::bound::Bound;
+use super::bound::{Bound, without_edges};
 use super::run::{Asking, Begun, add_segments};
 use super::sampled::{Accuracy, Missed, goals_of};
 use super::{columns, group_codes};
@@ -84,7 +84,7 @@ pub(crate) fn verify(
     let Some(begun) = asking.begin()? else {
         return refused("a statement of so many groups");
     };
-    let (questions, edges) = begun.without_edges();
+    let (questions, edges) = without_edges(&begun.questions);
     let Some(goals) = goals_of(bound, &questions) else {
         return refused("a statement that is never estimated");
     };

@@ -5,12 +5,11 @@
 
 use super::condition::column_of;
 use crate::answer::{Condition, unit_compared, year_compared};
+use alluvia_space::codes::calendar::MICROS_PER_DAY;
 use alluvia_space::{CalendarUnit, Column, TableDef};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Cast, Expr, Operator};
-
-const MICROS_OF_DAY: i64 = 86_400_000_000;
 
 /// A time of a column, cut to its unit.
 struct Cut {
@@ -82,7 +81,7 @@ fn date_of(expr: &Expr, def: &TableDef) -> Option<String> {
 /// A constant in microseconds since 1970; `None` where it is none, or lies between two of them.
 fn micros_of(constant: &ScalarValue) -> Option<i64> {
     match constant {
-        ScalarValue::Date32(Some(days)) => i64::from(*days).checked_mul(MICROS_OF_DAY),
+        ScalarValue::Date32(Some(days)) => i64::from(*days).checked_mul(MICROS_PER_DAY),
         ScalarValue::TimestampMicrosecond(Some(micros), _) => Some(*micros),
         ScalarValue::TimestampNanosecond(Some(nanos), _) if nanos % 1_000 == 0 => Some(nanos / 1_000),
         _ => None,

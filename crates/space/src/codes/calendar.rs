@@ -9,7 +9,8 @@
 use crate::schema::CalendarUnit;
 use std::fmt::Write;
 
-const MICROS_PER_DAY: i64 = 86_400_000_000;
+/// Microseconds of a day.
+pub const MICROS_PER_DAY: i64 = 86_400_000_000;
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 const MICROS_PER_MINUTE: i64 = 60_000_000;
 /// The code of the unit that begins with 1970.

@@ -165,7 +165,7 @@ fn filter_edges(
 ) -> Result<()> {
     let tests = (query.filters.len()..).zip(query.times.iter().zip(&reading.times));
     for (_, (range, stream)) in tests.filter(|(place, _)| cut.open >> place & 1 == 1) {
-        let Some(stream) = stream else { continue };
+        let stream = stream.as_ref().ok_or_else(|| Error::internal("codes of an open range of times were not read"))?;
         let bounds = reading.index.table.levels[range.level].code_bounds(cut.block);
         let mut at_edges = mask.clone();
         filter_codes(stream.block(cut.block), bounds, &range.edges, &mut at_edges, words);

@@ -127,10 +127,9 @@ pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: 
     read_cut(query, segments, &cut, threads, into).map(|()| true)
 }
 
-/// Rows of the blocks that answering reads, if all rows are one group; none is read.
-pub fn rows_cut(query: &BoxQuery, segments: &[SegmentRows]) -> Result<u64> {
-    let question = BoxQuery { groups: Vec::new(), measures: Vec::new(), ..query.clone() };
-    let keys = GroupKeys::new(Vec::new()).expect("no levels make one group");
+/// Rows of the blocks that answering by groups reads, those among them that hold several groups; none is read.
+pub fn rows_cut(query: &BoxQuery, segments: &[SegmentRows], keys: GroupKeys) -> Result<u64> {
+    let question = BoxQuery { measures: Vec::new(), ..query.clone() };
     let cut = walk_all(&question, segments, &mut Answer::new(&question, keys))?.unwrap_or_default();
     let rows = |cut: &CutBlock| {
         let rows = segments[cut.segment].segment.block_rows(cut.block);

@@ -99,8 +99,10 @@ impl ParquetWriter {
         let properties = Arc::new(choose::properties(&schema, sample, metadata, BLOCK_ROWS));
         let file = SerializedFileWriter::new(file, root(), Arc::clone(&properties)).map_err(failed)?;
         let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
+        let is_compressed = |descr: &ColumnDescPtr| properties.compression(descr.path()) != Compression::UNCOMPRESSED;
+        let compresses = file.schema_descr().columns().iter().any(is_compressed);
         // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
-        let banded = if in_blocks {
+        let banded = if in_blocks && compresses {
             let properties = choose::properties(&schema, sample, Vec::new(), BANDED_PAGE_ROWS);
             let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
             Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&schema)))
@@ -118,7 +120,7 @@ impl ParquetWriter {
                     Column::Bytes(Box::new(column))
                 }
                 _ => {
-                    let is_compressed = properties.compression(descr.path()) != Compression::UNCOMPRESSED;
+                    let is_compressed = is_compressed(descr);
                     Column::Fixed { field: Arc::clone(field), writer: None, saw_nan: false, is_compressed }
                 }
             })

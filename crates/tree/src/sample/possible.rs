@@ -1,13 +1,13 @@
 //! Which groups the rows of a node may be of, by the codes that summaries say are there.
 //!
 //! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is, and of a level
-//! whose codes a map makes few of, every one that rows of the box can have where a node does not tell its codes.
+//! whose codes a map makes few of, where a node does not tell its codes, every one of which some code may lie between the node's bounds.
 
 use super::Asked;
 use super::facts::Facts;
 use crate::answer::{BoxQuery, CodeMap, CodeSet, GroupKeys, NodeTree};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Groups of all nodes together, beyond which they are not looked for.
 pub(super) const CELLS_MAX: usize = 1 << 21;
@@ -34,7 +34,8 @@ struct Digit {
 }
 
 impl Digit {
-    /// Whether a node whose codes lie between bounds may have one of them: a member that only the tail has is newer than those of all nodes.
+    /// Whether a node whose codes lie between bounds may have one of them, as far as the least and the greatest tell: a member that only the
+    /// tail has is newer than those of all nodes.
     fn may_be_in(&self, (min, max, has_null): (u32, u32, bool)) -> bool {
         self.of_null && has_null || self.codes.0.max(min) <= self.codes.1.min(max)
     }
@@ -101,17 +102,12 @@ fn digits_of<'a>(map: &CodeMap, sets: impl Iterator<Item = &'a CodeSet>) -> Opti
     let all = CodeSet::of_range_and_null(1, u32::MAX, true);
     let codes = sets.fold(all, |codes, set| codes.intersect(set));
     let known = map.codes_known();
-    // By digit, where it is among those found.
-    let mut places = vec![u32::MAX; map.digits() as usize + 1];
-    let mut found: Vec<Digit> = Vec::new();
+    // By digit, of which there may be as many as a level has members.
+    let mut found: HashMap<u32, Digit> = HashMap::new();
     // Whether there are few yet: of a level with very many names it is known soon that there are not.
     let mut add = |digit: u32, (low, high): (u32, u32), of_null: bool| {
-        let place = &mut places[digit as usize];
-        if *place == u32::MAX {
-            *place = found.len() as u32;
-            found.push(Digit { digit: digit.into(), codes: (u32::MAX, 0), of_null: false });
-        }
-        let known = &mut found[*place as usize];
+        let unknown = Digit { digit: digit.into(), codes: (u32::MAX, 0), of_null: false };
+        let known = found.entry(digit).or_insert(unknown);
         known.codes = (known.codes.0.min(low), known.codes.1.max(high));
         known.of_null |= of_null;
         found.len() <= OF_NODE_MAX
@@ -128,8 +124,9 @@ fn digits_of<'a>(map: &CodeMap, sets: impl Iterator<Item = &'a CodeSet>) -> Opti
             return None;
         }
     }
-    found.sort_unstable_by_key(|found| found.digit);
-    Some(found)
+    let mut digits: Vec<Digit> = found.into_values().collect();
+    digits.sort_unstable_by_key(|found| found.digit);
+    Some(digits)
 }
 
 /// How many groups may be in any of the nodes: 1 for a question without groups.
