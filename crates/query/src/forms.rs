@@ -3,6 +3,7 @@
 //! Invariant: a cast to text, a value that is put into a TEXT column and what PostgreSQL's clients are sent have one form, which is why
 //! these are here and not where they are written. What is written is read back as the same value.
 
+use alluvia_space::codes::calendar::MICROS_PER_DAY;
 use std::fmt::{Result, Write};
 
 /// `10:11:12.5`; hours may pass 24 in intervals.
@@ -41,6 +42,18 @@ pub fn write_interval(out: &mut impl Write, months: i32, days: i32, micros: i64)
         write_time(out, i64::try_from(magnitude).unwrap_or(i64::MAX))?;
     }
     Ok(())
+}
+
+/// What lies between two moments, in microseconds: days, and the rest.
+pub fn difference(micros: i64) -> (i32, i64) {
+    // The greatest difference has some hundred million days.
+    ((micros / MICROS_PER_DAY) as i32, micros % MICROS_PER_DAY)
+}
+
+/// The same, as an interval.
+pub fn write_difference(out: &mut impl Write, micros: i64) -> Result {
+    let (days, rest) = difference(micros);
+    write_interval(out, 0, days, rest)
 }
 
 /// A double in the fewest digits that give it back.

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
-/// Puts rounding where floats and decimals are cast to integers, writes moments and floats where they are cast to text, and refuses dates with
+/// Puts rounding where floats and decimals are cast to integers, writes moments, floats and intervals where they are cast to text, and refuses dates with
 /// parts of days. Types must have been coerced.
 #[derive(Debug)]
 pub(crate) struct LosslessCasts;

@@ -7,12 +7,12 @@
 //! - What a statement says does not depend on what its expressions are simplified to.
 //! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
 //!   order and threads they were added in: on the way they have 128 bits.
-//! - Floats divided by zero fail with SQLSTATE 22012, and what arithmetic makes has one NaN.
+//! - What arithmetic of floats makes has one NaN, and quotients of decimals are rounded.
 //! - A condition, a cast or a set operation means what PostgreSQL means by it, or is refused by name.
 //! - Columns are called what they would be called without this.
 //!
 //! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
-//! integers and floats are added, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
+//! integers and floats are added and decimals divided, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
 
 mod arithmetic;
 mod bytea;
@@ -68,8 +68,8 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans dates with intervals, intervals
-/// with numbers and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans
+/// dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;

@@ -81,7 +81,13 @@ fn rounded(number: i128, factor: i128, divisor: i128) -> std::result::Result<i12
     let (quotient, rest) = (number / divisor, (number % divisor).unsigned_abs());
     let away = if (number < 0) == (divisor < 0) { 1 } else { -1 };
     // Half of the divisor or more, without doubling what may not be doubled.
-    Ok(if rest >= divisor.unsigned_abs() - rest { quotient + away } else { quotient })
+    fitting(if rest >= divisor.unsigned_abs() - rest { quotient + away } else { quotient })
+}
+
+/// A quotient that has no more digits than a decimal may.
+fn fitting(quotient: i128) -> std::result::Result<i128, ArrowError> {
+    let limit = 10_u128.pow(DECIMAL128_MAX_PRECISION.into());
+    if quotient.unsigned_abs() < limit { Ok(quotient) } else { Err(overflow()) }
 }
 
 /// The same by 256 bits, in which 76 digits fit.
@@ -93,8 +99,7 @@ fn rounded_wide(number: i128, factor: i128, divisor: i128) -> std::result::Resul
     let away = if number.is_negative() == divisor.is_negative() { i256::ONE } else { i256::MINUS_ONE };
     let is_half = rest >= divisor.wrapping_abs().wrapping_sub(rest);
     let quotient = if is_half { quotient.wrapping_add(away) } else { quotient };
-    let limit = 10_i128.pow(DECIMAL128_MAX_PRECISION.into());
-    quotient.to_i128().filter(|quotient| (-limit < *quotient) && (*quotient < limit)).ok_or_else(overflow)
+    fitting(quotient.to_i128().ok_or_else(overflow)?)
 }
 
 #[cfg(test)]
@@ -119,6 +124,8 @@ mod tests {
         }
         assert!(matches!(rounded(1, 1, 0), Err(ArrowError::DivideByZero)));
         assert!(rounded(10_i128.pow(37), 10_000, 1).is_err());
+        // 39 digits, for which 128 bits would do.
+        assert!(rounded(15 * 10_i128.pow(33), 10_000, 1).is_err());
     }
 
     proptest! {

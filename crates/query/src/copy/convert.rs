@@ -198,9 +198,7 @@ pub(crate) fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
         }
         ArrowType::Duration(_) => {
             let spans = cast(array, &ArrowType::Duration(TimeUnit::Microsecond)).map_err(internal)?;
-            each(spans.as_primitive::<DurationMicrosecondType>(), |out, micros| {
-                forms::write_interval(out, 0, 0, micros)
-            })
+            each(spans.as_primitive::<DurationMicrosecondType>(), |out, micros| forms::write_difference(out, micros))
         }
         _ => as_copied(array),
     }

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Aggregates that are told apart.
-const AGGREGATES: [&str; 18] = [
+const AGGREGATES: [&str; 28] = [
     "count",
     "sum",
     "avg",
@@ -39,6 +39,16 @@ const AGGREGATES: [&str; 18] = [
     "bool_and",
     "bool_or",
     "first_value",
+    "last_value",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "corr",
+    "covar_samp",
+    "covar_pop",
+    "approx_distinct",
+    "approx_median",
+    "approx_percentile_cont",
 ];
 
 /// Tells the casts of all SELECTs of a query apart.

@@ -75,7 +75,9 @@ pub(crate) fn query_of(kind: &mut Kind) -> Option<&mut Query> {
 pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
     let Some(query) = query_of(kind) else { return Ok(()) };
     // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
-    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || visit_mut(query, &mut Bind { values, rounding: 0 }));
+    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || {
+        visit_mut(query, &mut Bind { values, rounding: 0, outer: Vec::new() })
+    });
     match bound {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -84,8 +86,10 @@ pub(crate) fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
 
 struct Bind<'a> {
     values: &'a [ScalarValue],
-    /// How many of the expressions around are told by [`tells_doubles`].
+    /// How many of the expressions around, within this query, are told by [`tells_doubles`].
     rounding: usize,
+    /// The same of the queries around.
+    outer: Vec<usize>,
 }
 
 impl Bind<'_> {
@@ -115,6 +119,16 @@ fn tells_doubles(expr: &Expr) -> bool {
 
 impl VisitorMut for Bind<'_> {
     type Break = Error;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.outer.push(std::mem::take(&mut self.rounding));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.rounding = self.outer.pop().unwrap_or(0);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         match bind_seed(factor, |name| self.literal_of(name)) {
@@ -502,6 +516,7 @@ mod tests {
             ("CAST($1 AS TEXT)", "CAST(CAST(2.5 AS DOUBLE PRECISION) AS TEXT)"),
             ("CAST($1 AS DOUBLE PRECISION) + $1", "CAST(2.5 AS DOUBLE PRECISION) + 2.5"),
             ("round(x) + $1", "round(x) + 2.5"),
+            ("round((SELECT b FROM u WHERE c = $1))", "round((SELECT b FROM u WHERE c = 2.5))"),
         ] {
             let found = bound(&format!("SELECT {sql} AS a FROM t"), &[ScalarValue::from(2.5)]).unwrap();
             assert_eq!(found, format!("SELECT {expected} AS a FROM t"));

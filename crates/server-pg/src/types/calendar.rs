@@ -54,6 +54,11 @@ pub(crate) fn put_interval(out: &mut BytesMut, months: i32, days: i32, micros: i
     let _ = forms::write_interval(out, months, days, micros);
 }
 
+/// What lies between two moments.
+pub(crate) fn put_difference(out: &mut BytesMut, micros: i64) {
+    let _ = forms::write_difference(out, micros);
+}
+
 /// `1.5`, `1e+20`, `Infinity`.
 pub(crate) fn put_double(out: &mut BytesMut, value: f64) {
     let _ = forms::write_double(out, value);

@@ -6,10 +6,11 @@
 //! Invariant: the buffer holds whole messages. A row that cannot be written leaves none, so that the error behind it is read as one.
 
 use crate::types::calendar::{
-    EPOCH_DAYS, EPOCH_MICROS, put_date, put_double, put_interval, put_real, put_time, put_timestamp,
+    EPOCH_DAYS, EPOCH_MICROS, put_date, put_difference, put_double, put_interval, put_real, put_time, put_timestamp,
 };
 use crate::types::shape::{range, shape};
 use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
+use alluvia_query::forms;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::array::{
@@ -220,7 +221,7 @@ impl<'a> Column<'a> {
                 let value = values.value(row);
                 put_interval(out, value.months, value.days, value.nanoseconds / 1_000);
             }
-            Values::Duration(values) => put_interval(out, 0, 0, values.value(row)),
+            Values::Duration(values) => put_difference(out, values.value(row)),
             Values::Decimal(values, scale) => numeric::put_text(out, values.value(row), *scale),
             Values::List(list, inner, _) => {
                 let elements = range(list, row);
@@ -285,8 +286,10 @@ impl<'a> Column<'a> {
                 out.put_i32(value.months);
             }
             Values::Duration(values) => {
-                out.put_i64(values.value(row));
-                out.put_u64(0);
+                let (days, rest) = forms::difference(values.value(row));
+                out.put_i64(rest);
+                out.put_i32(days);
+                out.put_i32(0);
             }
             Values::Decimal(values, scale) => numeric::put_binary(out, values.value(row), *scale),
             Values::List(list, inner, element) => {
