@@ -198,7 +198,7 @@ pub(crate) fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
         }
         ArrowType::Duration(_) => {
             let spans = cast(array, &ArrowType::Duration(TimeUnit::Microsecond)).map_err(internal)?;
-            each(spans.as_primitive::<DurationMicrosecondType>(), |out, micros| forms::write_difference(out, micros))
+            each(spans.as_primitive::<DurationMicrosecondType>(), forms::write_difference)
         }
         _ => as_copied(array),
     }
