@@ -656,6 +656,11 @@ async fn names_under_several_parents_are_estimated() {
     let held =
         intervals.zip(numbers(&expected, 2)).filter(|((low, high), truth)| low <= truth && truth <= high).count();
     assert!(held >= 7, "{held} of 9 hold");
+    // Of a level without such names, too, the rows of a member that only the tail has are all there are.
+    let by_country = format!("SELECT country, count(*), is_exact(count(*)) {from} GROUP BY country ORDER BY country");
+    let ((whole, _), (found, used)) = (ask(&exact, &by_country).await, ask(&near, &by_country).await);
+    assert!(used.sample.is_some() && found.column(0) == whole.column(0), "{used}");
+    assert_eq!((numbers(&found, 1).last(), found.column(2).as_boolean().iter().last()), (Some(&1.0), Some(Some(true))));
     // With the parents, and with a condition on them: no group is lost, nor is one of another parent shown.
     for sql in [
         format!("SELECT country, city, count(*) {from} GROUP BY country, city ORDER BY country, city"),

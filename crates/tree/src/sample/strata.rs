@@ -308,13 +308,14 @@ impl Strata {
 
     /// What drawn rows say.
     pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
-        let mut look = self.tally.look(asked, plan, into, &self.hidden(asked, into));
+        let open: HashSet<u64> =
+            self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.groups).copied().collect();
+        let is_whole = |group: usize| !asked.shape().groups.is_empty() && !open.contains(&into.keys.index(group));
+        let mut look = self.tally.look(asked, plan, into, &self.hidden(asked, into), is_whole);
         let exact = (0..into.totals.groups()).filter(|&group| into.totals.rows(group) > 0);
         let seen: HashSet<u64> = self.tally.drawn_groups().chain(exact).map(|group| into.keys.index(group)).collect();
-        let open = self.runs.iter().filter(|run| run.rung > 0);
-        look.unseen = open.flat_map(|run| &run.groups).copied().filter(|index| !seen.contains(index)).collect();
+        look.unseen = open.difference(&seen).copied().collect();
         look.unseen.sort_unstable();
-        look.unseen.dedup();
         look.holds &= look.unseen.is_empty();
         look
     }

@@ -35,7 +35,7 @@ const UNKNOWN: Interval =
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) frames: Vec<Frame>,
-    /// Of each group that was seen: its samples by frame, with what is exact.
+    /// Of each group that was seen and may have more rows: its samples by frame, with what is exact.
     pub(super) samples: Vec<Vec<GroupSample>>,
     pub(super) groups: Vec<(usize, Vec<Estimated>)>,
     pub(super) error: f64,
@@ -94,8 +94,17 @@ impl Tally {
     }
 
     /// Intervals of all groups that were seen, in the sample or exactly. `hidden` tells of measures, and in each of groups in the order of
-    /// [`Samples::all`], where their rows may be of which none was drawn.
-    pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer, hidden: &[Vec<Hidden>]) -> Look {
+    /// [`Samples::all`], where their rows may be of which none was drawn. A group `is_whole` if it has no rows beside those that were counted:
+    /// one that only rows of the tail have, or nodes that were read in full, is exact however little else is known.
+    pub(super) fn look(
+        &self,
+        asked: &Asked<'_>,
+        plan: &Plan,
+        into: &Answer,
+        hidden: &[Vec<Hidden>],
+        is_whole: impl Fn(usize) -> bool,
+    ) -> Look {
+        let nothing_open = Frame::new(Vec::new());
         let frames: Vec<Frame> = self.strata.iter().map(|strata| Frame::new(strata.clone())).collect();
         let none = vec![GroupSample::default(); frames.len()];
         let groups = self.samples.slots.len().max(into.totals.groups());
@@ -117,9 +126,10 @@ impl Tally {
                     .zip(hidden)
                     .for_each(|(sample, hidden)| sample.set_hidden(hidden[slot].clone()));
             }
+            let is_whole = drawn.is_none() && is_whole(group);
             let cells = asked.goals.iter().map(|goal| {
                 let at = goal.measure.map_or(0, |measure| measure + 1);
-                let (frame, sample) = (&frames[at], &of_group[at]);
+                let (frame, sample) = (if is_whole { &nothing_open } else { &frames[at] }, &of_group[at]);
                 // Of no values a sum is NULL, and so is an average: an interval cannot say that.
                 let has_values = sample.matches() > 0 || exact_of(into, group, goal.measure).0 > 0;
                 Estimated {
@@ -133,7 +143,10 @@ impl Tally {
             let cells: Vec<Estimated> = cells.collect();
             error = cells.iter().map(|cell| cell.interval.relative_error()).fold(error, f64::max);
             found.push((group, cells));
-            samples.push(of_group);
+            // Nothing that is read makes it more exact.
+            if !is_whole {
+                samples.push(of_group);
+            }
         }
         Look { frames, samples, groups: found, error, unseen: Vec::new(), holds: error <= asked.max_error }
     }
