@@ -304,6 +304,10 @@ impl Load {
         if !with.is_empty() {
             create = format!("{create} WITH ({})", with.join(", "));
         }
+        if let Some(line) = &inferred.row_at_first {
+            say(&format!("-- The first line is loaded as a row, since not all of it are names: {line}\n"))?;
+            say("-- If it names the columns, drop the table and load again with --header true.\n")?;
+        }
         say(&format!("{create};\n"))?;
         self.connection.sql(&create).await?;
         Ok(inferred.copy_from(&self.table, &self.source))

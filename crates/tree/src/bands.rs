@@ -34,6 +34,11 @@ pub fn band_limit(limit: u64) -> Option<u64> {
     (bands < BANDS).then_some((bands as u64) << (u64::BITS - BAND_BITS))
 }
 
+/// The limit of the bands that hold only rows which weigh less than `limit`; 0 if none does.
+pub fn whole_bands_limit(limit: u64) -> u64 {
+    limit >> (u64::BITS - BAND_BITS) << (u64::BITS - BAND_BITS)
+}
+
 /// The order in which the rows of one block lie, by their places in key order; `weights` are in key order.
 pub fn by_band(weights: &[u64]) -> Vec<u32> {
     let mut next = [0u32; BANDS];

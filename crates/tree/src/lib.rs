@@ -40,7 +40,7 @@ pub use answer::{
     MeasureTotals, SegmentRows, Selection, TESTS_MAX, TimeRange, Totals, Wanted, WantedMeasure, add_rows,
     add_rows_with_times, answer, rows_cut,
 };
-pub use bands::{Bands, band_limit, by_band};
+pub use bands::{Bands, band_limit, by_band, whole_bands_limit};
 pub use chunk::{CodedColumn, RowChunk};
 pub use context::{TreeContext, segment_of_file};
 pub use cursor::{OrderedChunk, SegmentCursor};

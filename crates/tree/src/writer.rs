@@ -10,7 +10,7 @@ use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
 use crate::layout::{BLOCK_ROWS, segment_schema};
 use crate::meta::SegmentMeta;
-use crate::parquet_file::{ParquetWriter, Piece};
+use crate::parquet_file::{Expected, ParquetWriter, Piece};
 use crate::side::{Header, OptionalSections, SideWriter};
 use crate::summary::{SummaryBuilder, least_and_greatest};
 use alluvia_space::{LevelCodes, TableDef};
@@ -48,6 +48,7 @@ pub struct SegmentWriter {
     is_banded: bool,
     /// Whether chunks are whole blocks, all but the last.
     in_blocks: bool,
+    rows_expected: Option<u64>,
     key_min: u128,
     key_max: u128,
     versions: Option<(u64, u64)>,
@@ -123,6 +124,7 @@ impl SegmentWriter {
             rows: 0,
             is_banded: false,
             in_blocks: false,
+            rows_expected: None,
             key_min: 0,
             key_max: 0,
             versions: None,
@@ -146,6 +148,12 @@ impl SegmentWriter {
         if u32::try_from(rows_max).is_ok() && bytes <= FINDING_BYTES_MAX {
             self.heavy = (0..measures).map(|_| Finder::new(rows_max, self.codes.levels.len())).collect();
         }
+        self
+    }
+
+    /// About so many rows will come, at most: encodings are chosen by that, too.
+    pub(crate) fn expecting(mut self, rows: u64) -> SegmentWriter {
+        self.rows_expected = Some(rows);
         self
     }
 
@@ -255,7 +263,8 @@ impl SegmentWriter {
             let path = self.context.parquet_path(self.id);
             let metadata = std::mem::take(&mut self.metadata);
             let schema = Arc::clone(&self.schema);
-            let parquet = ParquetWriter::create(file, &path, schema, &sample, metadata, self.in_blocks)?;
+            let expected = Expected { sample: &sample, rows: self.rows_expected };
+            let parquet = ParquetWriter::create(file, &path, schema, expected, metadata, self.in_blocks)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())

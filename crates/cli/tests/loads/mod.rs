@@ -91,6 +91,25 @@ fn columns_without_a_name_do_not_make_others_go_by_their_place() {
 }
 
 #[test]
+fn a_first_line_that_is_loaded_as_a_row_is_told() {
+    let (scratch, dir) = scratch();
+    let file = scratch.path().join("years.csv");
+    fs::write(&file, "country,2019,2020\nAustria,5,6\n").unwrap();
+    let file = file.display().to_string();
+    let loaded = run(&["load", &dir, "years", &file], "");
+    let told = "-- The first line is loaded as a row, since not all of it are names: country,2019,2020\n\
+                -- If it names the columns, drop the table and load again with --header true.\nCREATE TABLE years (";
+    let shown = String::from_utf8_lossy(&loaded.stdout);
+    assert!(shown.contains(told), "{shown}");
+    assert_eq!(csv(&dir, "SELECT count(*) AS n FROM years"), "n\n2\n");
+    for (table, header) in [("named", "true"), ("rows", "false")] {
+        let loaded = run(&["load", &dir, table, &file, "--header", header], "");
+        let shown = String::from_utf8_lossy(&loaded.stdout);
+        assert!(loaded.status.success() && !shown.contains("first line"), "{shown}");
+    }
+}
+
+#[test]
 fn what_a_file_is_and_its_name_does_not_say_is_told_before_a_table_is_made() {
     let (scratch, dir) = scratch();
     let write = |name: &str, bytes: &[u8]| {

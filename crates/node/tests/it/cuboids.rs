@@ -191,6 +191,25 @@ fn a_damaged_memory_of_shapes_is_set_aside() {
 }
 
 #[test]
+fn a_pinned_cuboid_goes_on_without_a_measure_that_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    block_on(async {
+        let session = db.session();
+        run(&session, CREATE).await;
+        run(&session, &insert(0, 300)).await;
+        run(&session, "CALL alluvia.merge()").await;
+        run(&session, "CALL alluvia.pin_cuboid('sales', 'country')").await;
+        run(&session, "ALTER TABLE sales DROP COLUMN price").await;
+        run(&session, "CALL alluvia.build_cuboids()").await;
+        assert_eq!(rows(&session, "SELECT pinned FROM alluvia.cuboids").await, ["YES"]);
+        let measures = rows(&session, "SELECT measures FROM alluvia.cuboids").await;
+        assert!(measures.len() == 1 && !measures[0].contains("price") && !measures[0].is_empty(), "{measures:?}");
+        run(&session, "CALL alluvia.unpin_cuboid('sales', 'country')").await;
+    });
+}
+
+#[test]
 fn of_several_cuboids_the_one_with_the_fewest_cells_to_visit_answers() {
     for order in [["item, time.day", "item, country"], ["item, country", "item, time.day"]] {
         let dir = tempfile::tempdir().unwrap();

@@ -99,6 +99,27 @@ fn a_producer_that_sends_again_after_a_reopening_is_understood() {
             assert_eq!(result.err().map(|error| error.kind()), kind, "epoch {epoch}, sequence {sequence}");
         }
         assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["5"]);
+        // A batch without rows has its number, too, so that the next one follows it.
+        for (sequence, insert) in [(2, "INSERT INTO t SELECT 6 WHERE false"), (3, "INSERT INTO t VALUES (6)")] {
+            session.sql(&format!("SET producer_sequence = {sequence}")).await.unwrap();
+            session.sql(insert).await.unwrap();
+        }
+        // Whatever statement has a number that was used, its answer says so.
+        for statement in [
+            "INSERT INTO t VALUES (7)",
+            "INSERT INTO t SELECT 7",
+            "CREATE TABLE u (a INT)",
+            "CREATE TABLE u AS SELECT 1 AS a",
+            "DROP TABLE t",
+            "ALTER TABLE t ADD COLUMN b INT",
+        ] {
+            session.sql("SET producer_sequence = 3").await.unwrap();
+            let outcome = session.sql(statement).await.unwrap();
+            let told = outcome.notices().iter().filter(|notice| notice.contains("had sent this batch before")).count();
+            assert_eq!(told, 1, "{statement}: {:?}", outcome.notices());
+        }
+        assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["6"]);
+        assert_eq!(rows(&session, "SELECT max(a) FROM t").await, ["6"]);
     });
 }
 

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
 //! - `a + b`, `a - b`, `a * b` and `- a` of integers are exact, or the statement fails with SQLSTATE 22003. So are sums of BIGINT, whatever
-//!   order and threads they were added in: on the way they have 128 bits.
+//!   order and threads they were added in: on the way they have 128 bits. Sums of DECIMAL have more.
 //! - What arithmetic of floats makes has one NaN, and quotients of decimals are rounded.
 //! - A condition, a cast or a set operation means what PostgreSQL means by it, or is refused by name.
 //! - Columns are called what they would be called without this.
@@ -18,15 +18,18 @@ mod arithmetic;
 mod bytea;
 mod casts;
 mod constants;
+mod decimal_sum;
 mod expressions;
 mod extremes;
 mod floats;
 mod format;
 mod grouping_sets;
 mod intervals;
+mod less_known;
 mod literals;
 mod moments;
 mod multisets;
+mod null_filled;
 mod null_keys;
 mod operators;
 mod quotients;
@@ -52,6 +55,7 @@ pub(crate) use constants::PushDownKeepingConstants;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
 pub(crate) use literals::ListedText;
 pub(crate) use multisets::CountedMultisets;
+pub(crate) use null_filled::NullFilledSidesOfUnknownValues;
 pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
 pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
@@ -59,7 +63,7 @@ pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
 pub(crate) use together::MomentsTogether;
-pub(crate) use zeros::EqualZeros;
+pub(crate) use zeros::{EqualZeros, with_both};
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;

@@ -1,7 +1,8 @@
-//! `sum` of BIGINT in 128 bits. Everything else is DataFusion's `sum`.
+//! `sum` of BIGINT in 128 bits, and of DECIMAL in more ([`super::decimal_sum`]). Everything else is DataFusion's `sum`.
 //!
 //! A sum that is made in several steps stays wide from one to the next, and is narrowed behind the last ([`narrowed_sum`]).
 
+use super::decimal_sum::{self, DecimalGroups, DecimalSum, DistinctDecimals};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
@@ -31,8 +32,33 @@ pub(super) struct CheckedSum {
     inner: Sum,
 }
 
-fn is_ours(of: &DataType) -> bool {
-    matches!(of, DataType::Int64)
+/// Who adds up, by the type of the sum.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Adds {
+    Integers,
+    Decimals,
+    /// DataFusion.
+    Others,
+}
+
+fn adds(sum: &DataType) -> Adds {
+    match sum {
+        DataType::Int64 => Adds::Integers,
+        DataType::Decimal128(..) => Adds::Decimals,
+        _ => Adds::Others,
+    }
+}
+
+/// The accumulator of a checked sum; `None` for one of DataFusion's.
+fn accumulator_of(args: &AccumulatorArgs) -> Option<Box<dyn Accumulator>> {
+    let sum = args.return_field.data_type();
+    match (adds(sum), args.is_distinct) {
+        (Adds::Integers, true) => Some(Box::<Distinct>::default()),
+        (Adds::Integers, false) => Some(Box::<Wide>::default()),
+        (Adds::Decimals, true) => Some(Box::new(DistinctDecimals::new(sum))),
+        (Adds::Decimals, false) => Some(Box::new(DecimalSum::new(sum))),
+        (Adds::Others, _) => None,
+    }
 }
 
 impl AggregateUDFImpl for CheckedSum {
@@ -49,29 +75,23 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        if !is_ours(args.return_type()) || args.is_distinct {
-            return self.inner.state_fields(args);
+        match adds(args.return_type()) {
+            _ if args.is_distinct => self.inner.state_fields(args),
+            Adds::Others => self.inner.state_fields(args),
+            Adds::Decimals => Ok(decimal_sum::state_fields(&args)),
+            Adds::Integers => Ok(vec![
+                Field::new(format_state_name(args.name, "sum"), WIDE, true).into(),
+                Field::new(format_state_name(args.name, "count"), DataType::UInt64, true).into(),
+            ]),
         }
-        Ok(vec![
-            Field::new(format_state_name(args.name, "sum"), WIDE, true).into(),
-            Field::new(format_state_name(args.name, "count"), DataType::UInt64, true).into(),
-        ])
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match (is_ours(args.return_field.data_type()), args.is_distinct) {
-            (true, true) => Ok(Box::<Distinct>::default()),
-            (true, false) => Ok(Box::<Wide>::default()),
-            (false, _) => self.inner.accumulator(args),
-        }
+        accumulator_of(&args).map_or_else(|| self.inner.accumulator(args), Ok)
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match (is_ours(args.return_field.data_type()), args.is_distinct) {
-            (true, true) => Ok(Box::<Distinct>::default()),
-            (true, false) => Ok(Box::<Wide>::default()),
-            (false, _) => self.inner.create_sliding_accumulator(args),
-        }
+        accumulator_of(&args).map_or_else(|| self.inner.create_sliding_accumulator(args), Ok)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -79,9 +99,11 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        match is_ours(args.return_field.data_type()) {
-            true => Ok(Box::<WideGroups>::default()),
-            false => self.inner.create_groups_accumulator(args),
+        let sum = args.return_field.data_type();
+        match adds(sum) {
+            Adds::Integers => Ok(Box::<WideGroups>::default()),
+            Adds::Decimals => Ok(Box::new(DecimalGroups::new(sum))),
+            Adds::Others => self.inner.create_groups_accumulator(args),
         }
     }
 

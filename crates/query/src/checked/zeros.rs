@@ -125,7 +125,7 @@ fn reads_a_column(expr: &Expr) -> bool {
 }
 
 /// A list or a CASE with the zeros that it lacks.
-fn with_both(mut expr: Expr) -> Transformed<Expr> {
+pub(crate) fn with_both(mut expr: Expr) -> Transformed<Expr> {
     let is_changed = match &mut expr {
         Expr::InList(InList { list, .. }) => {
             let lacking = lacking(list.iter());

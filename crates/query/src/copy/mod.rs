@@ -86,6 +86,7 @@ pub use widths::written_bytes;
 pub(crate) use widths::{Widths, pieces};
 
 use crate::session::progress::{CancelToken, Phase, Progress};
+use crate::session::repeated;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Committed;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -175,9 +176,7 @@ impl CopyReport {
             notices.push(format!("{} bad rows were skipped{place}", self.skipped));
         }
         match self.committed {
-            Some(Committed { version, duplicate: true }) if numbered => notices.push(format!(
-                "the producer had sent this batch before: it is version {version}, and was not applied again"
-            )),
+            Some(Committed { version, duplicate: true }) if numbered => notices.push(repeated(version)),
             _ if self.batches_repeated > 0 => {
                 notices.push(format!("{} batches had been loaded before, and were left out", self.batches_repeated));
             }

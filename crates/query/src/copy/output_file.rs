@@ -17,6 +17,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Whether two paths lead to one file, where there is one.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    one == other || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
+}
+
 /// A file being written. Dropped before `finish`, it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct OutputFile {

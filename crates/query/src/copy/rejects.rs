@@ -3,12 +3,13 @@
 //! Invariants:
 //! - It appears when the COPY ends, and only if a row was rejected. Its bytes are safe before the rows that go with it are
 //!   committed, and it gets its name after: a row is never lost, and a COPY that fails leaves no file.
+//! - It never takes the place of a file that is loaded.
 //! - `record` is the row as it was in its file, so that corrected records can be taken from there and loaded.
 
 use crate::copy::csv_out::write_field;
 use crate::copy::files::InputFile;
 use crate::copy::options::{CopyOptions, Dialect, OnError};
-use crate::copy::output_file::{OutputFile, SyncedFile};
+use crate::copy::output_file::{OutputFile, SyncedFile, is_same_file};
 use crate::copy::roots::Roots;
 use crate::copy::rows::{Place, Reject};
 use alluvia_space::TableDef;
@@ -43,6 +44,11 @@ impl Rejects {
         };
         // Before the first row is read, and not when one is bad.
         path.as_deref().map_or(Ok(()), |path| roots.check_output(path))?;
+        let is_loaded = |path: &PathBuf| files.iter().any(|file| is_same_file(path, &file.path));
+        if let Some(path) = path.as_ref().filter(|path| is_loaded(path)) {
+            let message = format!("bad rows cannot go to {}, which is to be loaded", path.display());
+            return Err(Error::new(ErrorKind::InvalidSetting, message).with_hint("name another file: REJECTS 'file'"));
+        }
         let dialect = CopyOptions::default().dialect(None);
         Ok(Rejects { path, roots: roots.clone(), file: None, dialect, line: Vec::new() })
     }

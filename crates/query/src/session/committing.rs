@@ -46,6 +46,9 @@ impl Session {
         run.progress.set_phase(Phase::Idle);
         audit_ends(audits, &committed).await;
         let committed = committed?;
+        if committed.duplicate {
+            let _ = run.repeated.set(committed.version);
+        }
         self.wrote(committed.version, durability);
         if own_mark.is_some() {
             let mut state = self.state.lock();
@@ -93,6 +96,11 @@ impl Session {
 }
 
 /// Commits a batch, if it may be without holding a thread.
+/// What is told of a batch that was not applied again.
+pub(crate) fn repeated(version: Version) -> String {
+    format!("the producer had sent this batch before: it is version {version}, and was not applied again")
+}
+
 async fn submit(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
     if durability == Durability::Relaxed {
         return blocking(move || store.submit(batch, durability)).await;

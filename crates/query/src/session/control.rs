@@ -7,7 +7,7 @@ use crate::session::pending::conflict;
 use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
 use crate::session::transaction::{OpenTransaction, Transaction};
 use crate::session::units::parse_switch;
-use alluvia_snapshot::{Committed, Freshness, Want};
+use alluvia_snapshot::{Freshness, Want};
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,18 +82,11 @@ impl Session {
                 let result = self.commit_open(run, *open).await;
                 let mut state = self.state.lock();
                 match result {
-                    Ok(committed) => {
+                    Ok(()) => {
                         for (name, before) in locals {
                             state.settings.copy(name, &before);
                         }
-                        let outcome = Outcome::done("COMMIT");
-                        Ok(match committed {
-                            Some(batch) if batch.duplicate => outcome.with_notice(format!(
-                                "the producer had sent this batch before: it is version {}, and was not applied again",
-                                batch.version
-                            )),
-                            _ => outcome,
-                        })
+                        Ok(Outcome::done("COMMIT"))
                     }
                     Err(error) => {
                         // Nothing of it was committed: the transaction is over.
@@ -105,14 +98,14 @@ impl Session {
         }
     }
 
-    /// The batch of a transaction; `None` if there is nothing in it.
-    async fn commit_open(&self, run: &Run, open: OpenTransaction) -> Result<Option<Committed>> {
+    /// Commits what there is in a transaction.
+    async fn commit_open(&self, run: &Run, open: OpenTransaction) -> Result<()> {
         open.check_rights(&self.authoriser())?;
         let (batch, definers) = open.into_batch()?;
         if batch.rows.is_empty() && batch.changes.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
-        self.submit_of(run, batch, &definers).await.map(Some).map_err(conflict)
+        self.submit_of(run, batch, &definers).await.map(|_| ()).map_err(conflict)
     }
 
     /// ROLLBACK: as if the transaction had not been, its SETs included.

@@ -12,6 +12,7 @@ use crate::dialect::parameters::missing;
 use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
 use crate::rights::{Authoriser, Need, Who, of_statement};
+use crate::session::committing::repeated;
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
@@ -118,6 +119,8 @@ pub(crate) struct Run {
     pub(crate) aim: Mutex<Option<Arc<Aim>>>,
     /// Set if its answer is to be refined.
     pub(super) telling: OnceLock<Arc<Telling>>,
+    /// Set to the version that its batch had before, if its producer had sent it before.
+    pub(super) repeated: OnceLock<Version>,
 }
 
 /// What a statement does once it has its turn.
@@ -382,9 +385,10 @@ impl Session {
             query_id: record.id(),
             aim: Mutex::default(),
             telling: OnceLock::new(),
+            repeated: OnceLock::new(),
         });
         let span = record.span().clone();
-        let work = work(run);
+        let work = work(Arc::clone(&run));
         let work = async {
             // Whoever is nobody, or no longer somebody, may nothing. (Whoever's SET ROLE does not hold any more may RESET it.)
             self.authoriser().acting_as("none").role()?;
@@ -401,6 +405,9 @@ impl Session {
         };
         match result {
             Ok(mut outcome) => {
+                if let Some(version) = run.repeated.get() {
+                    outcome = outcome.with_notice(repeated(*version));
+                }
                 match outcome.rows.take() {
                     Some(rows) => {
                         let supervised = SupervisedRows::new(rows, stop, record, Arc::clone(&self.state));

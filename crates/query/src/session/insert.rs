@@ -17,7 +17,7 @@ use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
 use crate::session::values::{literal_rows, values_of, values_rows};
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Committed, NewBatch, NewRows};
+use alluvia_snapshot::{NewBatch, NewRows};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
@@ -65,8 +65,11 @@ impl Session {
         // A batch may have to wait until what statements hold is given back: not for its own.
         let used = planned.used();
         drop(planned);
-        let committed = if rows == 0 { None } else { Some(self.submit(run, batch).await?) };
-        Ok(inserted(rows, committed).with_used(used))
+        // A producer's number is used up by a batch without rows, too: the next one follows it.
+        if rows > 0 || run.settings.producer_mark().is_some() {
+            self.submit(run, batch).await?;
+        }
+        Ok(inserted(rows).with_used(used))
     }
 
     /// Whether rows go into an open transaction. One that has failed since the statement began is not none: it takes nothing.
@@ -89,7 +92,7 @@ impl Session {
         run.progress.add_rows(rows as u64);
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         if batches.is_empty() {
-            return Ok(inserted(0, None));
+            return Ok(inserted(0));
         }
         {
             let mut state = self.state.lock();
@@ -97,14 +100,14 @@ impl Session {
                 Transaction::None => {}
                 Transaction::Open(open) => {
                     open.push(entry, batches, self.pending_bytes_max())?;
-                    return Ok(inserted(rows as u64, None));
+                    return Ok(inserted(rows as u64));
                 }
                 Transaction::Failed(_) => return Err(failed_transaction()),
             }
         }
         let new_rows = NewRows { table: entry.def.id, checked_at: entry.changed_at, batches };
-        let committed = self.submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
-        Ok(inserted(rows as u64, Some(committed)))
+        self.submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
+        Ok(inserted(rows as u64))
     }
 
     /// Rows of one table into the transaction that was open when its statement began.
@@ -179,14 +182,8 @@ impl Session {
 }
 
 /// The answer of an INSERT.
-fn inserted(rows: u64, committed: Option<Committed>) -> Outcome {
-    let outcome = Outcome::done(format!("INSERT 0 {rows}"));
-    match committed {
-        Some(Committed { version, duplicate: true }) => outcome.with_notice(format!(
-            "the producer had sent this batch before: it is version {version}, and was not applied again"
-        )),
-        _ => outcome,
-    }
+fn inserted(rows: u64) -> Outcome {
+    Outcome::done(format!("INSERT 0 {rows}"))
 }
 
 /// The columns that the values of a row go to, as indices into the table's columns.

@@ -60,6 +60,7 @@ pub use registry::Client;
 pub use report::Report;
 pub use stream_in::Appended;
 
+pub(crate) use committing::repeated;
 pub(crate) use core::blocking;
 pub(crate) use errors::{error_of, wrap};
 pub(crate) use execution::Executor;

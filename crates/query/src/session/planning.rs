@@ -12,7 +12,8 @@
 use crate::checked::{
     BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
     HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
-    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
+    NullFilledSidesOfUnknownValues, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls,
+    SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -116,6 +117,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     optimizers.push(Arc::new(HeldConstants));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
+    physical.insert(0, Arc::new(NullFilledSidesOfUnknownValues));
     physical.push(Arc::new(StoppableJoins));
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
@@ -233,6 +235,7 @@ mod tests {
         let physical = expected.len() - plain.physical_optimizers().len();
         expected.push(StoppableJoins.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
+        expected.insert(physical, NullFilledSidesOfUnknownValues.name().to_owned());
         expected.insert(physical, "held_constants true".to_owned());
         expected.insert(physical, "equal_zeros true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());

@@ -1,15 +1,15 @@
 //! How the chosen blocks of segments are spread over partitions.
 //!
 //! Invariants:
-//! - Every chosen block is in exactly one part, and no other block is in any. Of a sample only the first rows of a block may be read,
-//!   those in the bands that hold it.
+//! - Every chosen block is in exactly one part, and no other block is in any. Of a sample only some rows of a block may be read: those in
+//!   the bands that hold it, or, where the rows of these are cut in two, those of each once.
 //! - A part is a piece of one segment, a few times smaller than a partition's share, so that partitions that finish early
 //!   take over parts from the others; but not so small that opening parts costs more than reading them.
 //! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
 
 use super::prune::Chosen;
 use super::reader::SegmentPart;
-use alluvia_tree::{Bands, BlockSummaries, Segment, band_limit};
+use alluvia_tree::{BLOCK_ROWS, Bands, BlockSummaries, Segment, band_limit, rung_limit, whole_bands_limit};
 use alluvia_types::Error;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
@@ -39,38 +39,70 @@ pub(crate) struct ChosenSegment {
     pub blocks: Chosen,
     /// What is known of its blocks, if that was needed to choose.
     pub summaries: Option<Arc<BlockSummaries>>,
-    /// Of a sample: what tells how many of a block's rows, from the first on, hold it.
+    /// Which rung it is of another; 0 for none.
+    pub rung: u32,
+    /// Of a sample: what tells which of a block's rows hold it.
     pub light: Option<LightRows>,
 }
 
-/// Rows of a banded segment that weigh less than a limit.
+/// Rows of a banded segment in the bands of some weights, which lie beside one another in each block.
 #[derive(Clone, Debug)]
 pub(crate) struct LightRows {
     bands: Arc<Option<Bands>>,
+    /// Where a band begins.
+    from: u64,
     below: u64,
 }
 
 impl LightRows {
-    /// Those of a segment; `None` if it is not banded, or they are in all bands.
+    /// Those of a segment that hold what weighs less than `below`; `None` if it is not banded, or they are in all bands.
     pub(crate) fn of(segment: &Segment, below: u64) -> Result<Option<LightRows>, Error> {
         if band_limit(below).is_none() {
             return Ok(None);
         }
         let bands = segment.bands()?;
-        Ok(bands.is_some().then_some(LightRows { bands, below }))
+        Ok(bands.is_some().then_some(LightRows { bands, from: 0, below }))
     }
 
-    /// All rows that are read weigh less than this.
-    pub(crate) fn limit(&self) -> Option<u64> {
-        band_limit(self.below)
+    /// Those in bands of which all rows weigh less than the limit, and those in the band that it cuts; where there are such.
+    fn cut(self) -> (Option<LightRows>, Option<LightRows>) {
+        let whole = whole_bands_limit(self.below);
+        let below = LightRows { below: whole, ..self.clone() };
+        let across = LightRows { from: whole, ..self };
+        ((whole > below.from).then_some(below), (across.below > whole).then_some(across))
     }
 
-    fn of_block(&self, block: usize) -> u64 {
-        self.bands.as_ref().as_ref().map_or(u64::MAX, |bands| bands.rows_below(block, self.below))
+    fn of_block(&self, block: usize) -> Range<u64> {
+        let Some(bands) = self.bands.as_ref() else { return 0..u64::MAX };
+        bands.rows_below(block, self.from)..bands.rows_below(block, self.below)
     }
 }
 
 impl ChosenSegment {
+    /// What the rows that are read weigh, from the least to what they all are below; `None` for no such limit.
+    pub(crate) fn weights(&self) -> (u64, Option<u64>) {
+        match &self.light {
+            Some(light) => (light.from, band_limit(light.below)),
+            None => (0, rung_limit(self.rung)),
+        }
+    }
+
+    /// Cut into what holds only rows that weigh less than `below`, and what also holds others.
+    pub(crate) fn cut(self, below: u64) -> (Option<ChosenSegment>, Option<ChosenSegment>) {
+        if self.weights().1.is_some_and(|limit| limit <= below) {
+            return (Some(self), None);
+        }
+        let Some(light) = self.light.clone() else { return (None, Some(self)) };
+        let (whole, across) = light.cut();
+        let of = |light: LightRows| ChosenSegment { light: Some(light), ..self.clone() };
+        (whole.map(of), across.map(of))
+    }
+
+    /// Whether the first rows of its blocks are read, and not only some that lie behind.
+    pub(crate) fn begins_blocks(&self) -> bool {
+        self.weights().0 == 0
+    }
+
     /// Rows that are read of the chosen blocks.
     pub(crate) fn rows(&self) -> u64 {
         self.blocks.runs(0..self.segment.blocks()).into_iter().map(|run| self.rows_of(run)).sum()
@@ -78,7 +110,7 @@ impl ChosenSegment {
 
     fn rows_of(&self, blocks: Range<usize>) -> u64 {
         match &self.light {
-            Some(light) => blocks.map(|block| light.of_block(block)).sum(),
+            Some(light) => blocks.map(|block| light.of_block(block)).map(|rows| rows.end - rows.start).sum(),
             None => rows_of(&self.segment, blocks),
         }
     }
@@ -91,7 +123,8 @@ impl ChosenSegment {
         };
         let of_block = |block| {
             let first = self.segment.block_rows(block).start;
-            first..first + light.of_block(block)
+            let rows = light.of_block(block);
+            first + rows.start..first + rows.end
         };
         blocks.map(of_block).collect()
     }
@@ -109,7 +142,11 @@ fn rows_of(segment: &Segment, blocks: Range<usize>) -> u64 {
 pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bool) -> Vec<FileGroup> {
     let partitions = partitions.max(1);
     let blocks: usize = segments.iter().map(|chosen| chosen.blocks.count()).sum();
-    let part_blocks = blocks.div_ceil(partitions * PARTS_PER_PARTITION).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX);
+    let rows: u64 = segments.iter().map(ChosenSegment::rows).sum();
+    // Where few rows of each block are read, a part has more blocks.
+    let blocks_min = (PART_BLOCKS_MIN * blocks * BLOCK_ROWS).checked_div(rows as usize).unwrap_or(PART_BLOCKS_MAX);
+    let blocks_min = blocks_min.clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX);
+    let part_blocks = blocks.div_ceil(partitions * PARTS_PER_PARTITION).clamp(blocks_min, PART_BLOCKS_MAX);
     let parts: Vec<(usize, Part)> = segments
         .iter()
         .enumerate()
@@ -176,7 +213,7 @@ impl<'a> Part<'a> {
         let part = SegmentPart {
             segment: Arc::clone(&self.of.segment),
             metadata: Arc::clone(&self.of.metadata),
-            blocks: self.blocks as u64,
+            blocks: if self.of.begins_blocks() { self.blocks as u64 } else { 0 },
             rows: self.rows,
         };
         // Without a size, DataFusion does not cut parts further by byte ranges.

@@ -29,7 +29,7 @@ pub(crate) struct SegmentPart {
     pub segment: Arc<Segment>,
     /// Its footer and page index.
     pub metadata: Arc<ParquetMetaData>,
-    /// Blocks to read.
+    /// Blocks to read; none where another part reads the first rows of the same.
     pub blocks: u64,
     /// Rows of these blocks.
     pub rows: u64,

@@ -5,7 +5,8 @@
 //!   later rows under a filter on `_version`, the tail, and the open transaction's rows. Of a table of which a sample is drawn, each
 //!   such row of the sample once ([`super::draw`]).
 //! - In the place of a segment its thinnest rung that holds the sample is read; of a banded segment without such a rung, the first rows of
-//!   each block, which hold it. A filter on weights leaves out what else these have.
+//!   each block, which hold it. A filter on weights leaves out what else these have: identities, by which it goes, are read of the rows
+//!   of the one band that may have others, and not of those before it, unless they are wanted.
 //! - Filters are used to leave out blocks, and evaluated on the rows of those that are left: the scan knows of each block whether a
 //!   row of it matched, which the predicate cache remembers. Only whole segments all of whose rows are read are watched.
 //! - Rows above the snapshot's version, and rows that are not drawn, are left out before filters see them.
@@ -22,13 +23,13 @@ use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, spread};
 use super::prune::{Chosen, prune};
 use super::reader::SegmentReaderFactory;
-use super::statistics::{of_chosen, project};
+use super::statistics::{of_chosen, of_rows, project};
 use super::tail::TailSource;
 use super::traced::ScanSpan;
 use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{SegmentRead, TableRead};
-use alluvia_tree::{BlockSummaries, Segment, rung_limit};
+use alluvia_tree::{BlockSummaries, Segment};
 use alluvia_types::{Error, Version};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef, UInt64Type};
@@ -91,9 +92,6 @@ struct Group {
     skipped: Skipped,
     /// Whether there is nothing that the predicate cache could still learn of them.
     is_known: bool,
-    rungs: u64,
-    /// All their rows weigh less than this.
-    lightest: Option<u64>,
 }
 
 /// What rows of a source must pass to be in the scan.
@@ -150,7 +148,9 @@ impl Scan<'_> {
         if !whole.is_empty() {
             let group = self.choose(&whole, None, &codes)?;
             columns = Some(project(&group.statistics, &self.projected.indices));
-            self.segments(group, None, &mut plans, &mut skipped)?;
+            for group in self.cut(group) {
+                self.segments(group, None, &mut plans, &mut skipped)?;
+            }
         }
         // All cut segments of a snapshot are cut at its version.
         if let Some(through) = cut.first().and_then(|read| read.through) {
@@ -158,7 +158,9 @@ impl Scan<'_> {
             let cut = self.pieces(&cut);
             if !cut.is_empty() {
                 let group = self.choose(&cut, Some(through), &codes)?;
-                self.segments(group, Some(through), &mut plans, &mut skipped)?;
+                for group in self.cut(group) {
+                    self.segments(group, Some(through), &mut plans, &mut skipped)?;
+                }
             }
         }
         let has_tail = self.draw.part != Part::Laddered;
@@ -265,8 +267,6 @@ impl Scan<'_> {
         }
         let blocks_skipped = blocks.iter().map(|blocks| blocks.skipped() as u64).sum();
         let mut segments = Vec::with_capacity(all.len());
-        // The thickest piece has the heaviest rows.
-        let mut lightest = Some(0);
         for (at, (piece, blocks)) in pieces.iter().zip(blocks).enumerate() {
             if blocks.count() > 0 {
                 let segment = Arc::clone(&piece.segment);
@@ -276,9 +276,7 @@ impl Scan<'_> {
                     (0, Some(below)) => LightRows::of(&segment, below).map_err(external)?,
                     _ => None,
                 };
-                let limit = light.as_ref().map_or(rung_limit(piece.rung), LightRows::limit);
-                lightest = lightest.zip(limit).map(|(lightest, limit)| lightest.max(limit));
-                segments.push(ChosenSegment { segment, metadata, blocks, summaries, light });
+                segments.push(ChosenSegment { segment, metadata, blocks, summaries, rung: piece.rung, light });
             }
         }
         let reads_first_rows = segments.iter().any(|chosen| chosen.light.is_some());
@@ -304,7 +302,39 @@ impl Scan<'_> {
         self.context.used.add_blocks(0, skipped.blocks);
         let rungs = pieces.iter().filter(|piece| piece.rung > 0).count() as u64;
         self.context.used.add_rungs(rungs);
-        Ok(Group { segments, statistics, skipped, is_known: spared.is_known, rungs, lightest })
+        Ok(Group { segments, statistics, skipped, is_known: spared.is_known })
+    }
+
+    /// Cuts a group in two, where a sample is drawn of it and this spares identities: rows that are all in the sample, and those that may be.
+    fn cut(&self, group: Group) -> Vec<Group> {
+        let Some(below) = self.draw.below else { return vec![group] };
+        if self.identifies(&Sieve { below: None, ..self.sieve(&group, None) }) {
+            return vec![group];
+        }
+        let Group { segments, statistics, skipped, is_known } = group;
+        let (all, some): (Vec<_>, Vec<_>) = segments.into_iter().map(|chosen| chosen.cut(below)).unzip();
+        let of = |segments: Vec<Option<ChosenSegment>>, skipped: Skipped| {
+            let segments: Vec<ChosenSegment> = segments.into_iter().flatten().collect();
+            Group { statistics: of_rows(&statistics, &segments), segments, skipped, is_known }
+        };
+        let (all, some) = (of(all, skipped), of(some, Skipped::default()));
+        match (all.segments.is_empty(), some.segments.is_empty()) {
+            (false, true) => vec![Group { statistics, ..all }],
+            (true, _) => vec![Group { statistics, skipped, ..some }],
+            (false, false) => vec![all, some],
+        }
+    }
+
+    /// What rows of a group must pass.
+    fn sieve(&self, group: &Group, through: Option<Version>) -> Sieve {
+        let weights = group.segments.iter().map(ChosenSegment::weights);
+        let least = weights.clone().map(|(least, _)| least).min().unwrap_or(0);
+        let limit = weights.map(|(_, limit)| limit).reduce(|a, b| Some(a?.max(b?))).flatten();
+        let below = self.draw.below.filter(|&below| limit.is_none_or(|limit| below < limit));
+        let sample = self.draw.sample.filter(|sample| sample.unit == Unit::Row && sample.below.is_some());
+        let before = if least > 0 { share(Some(least)) } else { 0.0 };
+        let kept = below.map_or(1.0, |below| (share(Some(below)) - before) / (share(limit) - before));
+        Sieve { through, below, sample, share: kept * share(sample.and_then(|sample| sample.below)) }
     }
 
     /// Adds the scan of segments, cut by version if they also hold later rows; nothing, if nothing is left of them.
@@ -319,12 +349,7 @@ impl Scan<'_> {
             skipped.add(group.skipped);
             return Ok(());
         }
-        let lightest = group.lightest;
-        let below = self.draw.below.filter(|_| self.draw.below != lightest);
-        let sample = self.draw.sample.filter(|sample| sample.unit == Unit::Row && sample.below.is_some());
-        let kept = below.map_or(1.0, |_| share(below) / share(lightest));
-        let share = kept * share(sample.and_then(|sample| sample.below));
-        let sieve = Sieve { through, below, sample, share };
+        let sieve = self.sieve(&group, through);
         let version = self.projected.version_index();
         let observer = self.observer(&group).filter(|_| through.is_none());
         let file = &self.projected.file_schema;
@@ -347,10 +372,12 @@ impl Scan<'_> {
             SegmentReaderFactory::new(Arc::clone(&self.context.used), self.span.clone()),
         );
         describe(source.metrics(), &self.context.snapshot, self.draw.leaves_out(), &group.skipped.counters());
-        count(source.metrics(), "segments_read", group.segments.len() as u64);
+        let counted = group.segments.iter().filter(|chosen| chosen.begins_blocks());
+        let rungs = counted.clone().filter(|chosen| chosen.rung > 0).count() as u64;
+        count(source.metrics(), "segments_read", counted.count() as u64);
         self.context.used.plan_rows(group.segments.iter().map(ChosenSegment::rows).sum());
-        if group.rungs > 0 {
-            count(source.metrics(), "rungs_read", group.rungs);
+        if rungs > 0 {
+            count(source.metrics(), "rungs_read", rungs);
         }
         let projection = self.projected.expressions(&extra);
         let source = source

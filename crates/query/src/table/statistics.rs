@@ -137,6 +137,16 @@ pub(crate) fn of_chosen(
     filtered: &[usize],
     segments: &[ChosenSegment],
 ) -> Result<Statistics> {
+    let mut statistics = of_rows(whole, segments);
+    for &at in filtered {
+        let (min, max) = bounds(def, at, segments)?;
+        (statistics.column_statistics[at].min_value, statistics.column_statistics[at].max_value) = (min, max);
+    }
+    Ok(statistics)
+}
+
+/// Estimates for the rows that are read of the segments, which have the bounds of all.
+pub(crate) fn of_rows(whole: &Statistics, segments: &[ChosenSegment]) -> Statistics {
     let rows: u64 = segments.iter().map(ChosenSegment::rows).sum();
     let all = whole.num_rows.get_value().copied().unwrap_or(0).max(1);
     let share = (rows as f64 / all as f64).min(1.0);
@@ -151,11 +161,7 @@ pub(crate) fn of_chosen(
         column.null_count = scale(&column.null_count);
         column.byte_size = scale(&column.byte_size);
     }
-    for &at in filtered {
-        let (min, max) = bounds(def, at, segments)?;
-        (statistics.column_statistics[at].min_value, statistics.column_statistics[at].max_value) = (min, max);
-    }
-    Ok(statistics)
+    statistics
 }
 
 type Bound = Precision<ScalarValue>;

@@ -50,10 +50,10 @@ impl LadderWriter {
         rows: u64,
         rung_rows_min: u64,
     ) -> Result<LadderWriter> {
-        let mut segment = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
+        let mut segment = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?.expecting(rows);
         let mut rungs = Vec::new();
         for rung in rungs_of(table.options.ladder.first_rung(), rows, rung_rows_min) {
-            let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?;
+            let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?.expecting(rows >> rung);
             rungs.push(RungWriter { rung, writer, first_rows: Vec::new() });
         }
         if !rungs.is_empty() {

@@ -8,7 +8,7 @@
 //! - The file's key-value metadata says which segment of which table it is.
 //!
 //! Text and binary are encoded here (see [`bytes_column`]); fixed-width columns by the `parquet` crate, with an encoding
-//! chosen once per file from the first rows (see [`choose`]).
+//! chosen once per file by the first rows and how many are expected (see [`choose`]).
 
 mod bytes_column;
 mod choose;
@@ -18,6 +18,7 @@ mod hybrid;
 mod input;
 mod rows;
 
+pub(crate) use choose::Expected;
 pub(crate) use input::{ParquetInput, read_error};
 pub(crate) use rows::RowReader;
 
@@ -83,27 +84,27 @@ enum Column {
 const BANDED_PAGE_ROWS: usize = BLOCK_ROWS / 8;
 
 impl ParquetWriter {
-    /// Starts the file. `sample` is the first of the rows that will be written; encodings are chosen by it. With `in_blocks`, as of a banded
-    /// segment, whole blocks are written at a time, and pages of some of their bands are made of what is compressed.
+    /// Starts the file. Encodings are chosen by what is expected. With `in_blocks`, as of a banded segment, whole blocks are written at a
+    /// time, and pages of some of their bands are made of what is compressed.
     pub(crate) fn create(
         file: CheckedWriter,
         path: &Path,
         schema: SchemaRef,
-        sample: &[ArrayRef],
+        expected: Expected<'_>,
         metadata: Vec<KeyValue>,
         in_blocks: bool,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
         let parquet_schema = ArrowSchemaConverter::new().schema_root("alluvia").convert(&schema).map_err(failed)?;
         let root = || parquet_schema.root_schema_ptr();
-        let properties = Arc::new(choose::properties(&schema, sample, metadata, BLOCK_ROWS));
+        let properties = Arc::new(choose::properties(&schema, expected, metadata, BLOCK_ROWS));
         let file = SerializedFileWriter::new(file, root(), Arc::clone(&properties)).map_err(failed)?;
         let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
         let is_compressed = |descr: &ColumnDescPtr| properties.compression(descr.path()) != Compression::UNCOMPRESSED;
         let compresses = file.schema_descr().columns().iter().any(is_compressed);
         // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
         let banded = if in_blocks && compresses {
-            let properties = choose::properties(&schema, sample, Vec::new(), BANDED_PAGE_ROWS);
+            let properties = choose::properties(&schema, expected, Vec::new(), BANDED_PAGE_ROWS);
             let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
             Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&schema)))
         } else {
@@ -126,7 +127,7 @@ impl ParquetWriter {
             })
         };
         let fields = schema.fields().iter().zip(file.schema_descr().columns());
-        let columns = fields.zip(sample).map(column).collect::<Result<_, ParquetError>>().map_err(failed)?;
+        let columns = fields.zip(expected.sample).map(column).collect::<Result<_, ParquetError>>().map_err(failed)?;
         Ok(ParquetWriter { path: path.into(), file, factory, banded, columns, group_rows: 0, groups: 0 })
     }
 

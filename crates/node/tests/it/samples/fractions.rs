@@ -11,7 +11,7 @@ async fn every_sampled_scan_is_what_weights_say() {
         let world = World::new(lie, 24_000).await;
         let own = world.weights(None).await;
         assert_eq!(own.len(), 24_000, "{lie:?}");
-        for fraction in [0.001, 0.01, 1.0 / 64.0, 0.05, 0.125, 0.3, 0.99] {
+        for fraction in [0.001, 0.01, 1.0 / 64.0, 0.05, 0.125, 0.25, 0.3, 0.99] {
             for condition in BOXES {
                 world.run("SET sample_fraction = 1").await;
                 let matching = world.id_set(&format!("SELECT id FROM points WHERE {condition}")).await;
@@ -184,4 +184,37 @@ async fn a_small_fraction_reads_rungs() {
     assert!(!plan.text.contains("rungs_read"), "{}", plan.text);
     let used = world.session.sql("SELECT /*+ sample_fraction(0.01) */ id FROM points").await.expect("samples");
     assert!(used.used().expect("reads").to_string().contains("rungs"), "{:?}", used.used());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn identities_are_read_of_the_band_that_a_fraction_cuts_alone() {
+    let world = World::new(Lie::Merged, 100_000).await;
+    // Of each scan of segments, whether it reads identities, and how many rows.
+    let read = |plan: &Plan| -> Vec<(bool, u64)> {
+        let scans = plan.text.lines().filter(|line| line.contains("rows_read="));
+        scans.map(|line| (line.contains("_ordinal"), Plan { text: line.to_owned() }.metric("rows_read"))).collect()
+    };
+    let explained = async |fraction: f64| {
+        let sql = format!("SELECT /*+ sample_fraction({fraction}) */ sum(x) FROM points");
+        world.explained(&sql).await
+    };
+    let blocks = world.explained("SELECT sum(x) FROM points").await.metric("blocks_read");
+    for (fraction, sure, cut) in [(0.3, 4, 1), (0.25, 4, 0), (0.5, 8, 0), (0.14, 2, 1), (0.9, 14, 1)] {
+        let plan = explained(fraction).await;
+        let scans = read(&plan);
+        let of =
+            |identified: bool| -> u64 { scans.iter().filter(|scan| scan.0 == identified).map(|scan| scan.1).sum() };
+        for (identified, sixteenths) in [(false, sure), (true, cut)] {
+            let (found, expected) = (of(identified) as f64, 100_000.0 * f64::from(sixteenths) / 16.0);
+            assert!(
+                (found - expected).abs() <= 0.1 * expected,
+                "{fraction}: {found} rows, not {expected}\n{}",
+                plan.text
+            );
+        }
+        assert_eq!(plan.metric("blocks_read"), blocks, "{fraction}: a block is counted once\n{}", plan.text);
+    }
+    // Where identities are wanted anyway, rows are read in one scan.
+    let plan = world.explained("SELECT id FROM thin(points, fraction => 0.3)").await;
+    assert!(read(&plan).len() <= 1, "{}", plan.text);
 }

@@ -141,6 +141,28 @@ async fn an_outline_sees_what_came_and_what_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_outline_has_one_zero() {
+    let world = World::new(Lie::Tail, 10).await;
+    world.run("CREATE TABLE z (id BIGINT, x DOUBLE) WITH (dimensions = 'x(x: linear -1..1)')").await;
+    world.run("INSERT INTO z VALUES (1, -0.0), (2, 0.0), (3, 1), (4, -1)").await;
+    let before = world.db.engine().outlined();
+    for (condition, expected) in [
+        ("x IN (0, 1)", vec![1, 2, 3]),
+        ("x IN (-0.0, 1)", vec![1, 2, 3]),
+        ("x NOT IN (0, 1)", vec![4]),
+        ("x = 0", vec![1, 2]),
+        ("x <> 0", vec![3, 4]),
+        ("x >= 0", vec![1, 2, 3]),
+    ] {
+        for from in ["thin(z, max_rows => 10)", "z TABLESAMPLE BERNOULLI (100)"] {
+            let sql = format!("SELECT id FROM {from} WHERE {condition}");
+            assert_eq!(world.id_set(&sql).await, expected.iter().copied().collect(), "{sql}");
+        }
+    }
+    assert_eq!(world.db.engine().outlined(), before + 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn parameters_of_a_box_share_an_outline() {
     let world = World::new(Lie::Merged, 8_000).await;
     let sql = "SELECT id FROM thin(points, max_rows => $1) WHERE x >= $2 AND x < $3";

@@ -49,10 +49,9 @@ impl Cuboids {
 
     /// The shape to build next, and how often it was asked for: `None` for a pinned one.
     fn next(&self, store: &dyn Store, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
+        self.follow_definitions(catalog);
         let missing = self.pins_missing();
-        let mut demand = self.demand.lock();
-        demand.wanted.retain(|shape, _| catalog.by_id(shape.table).is_some());
-        demand.pins.retain(|shape, _| catalog.by_id(shape.table).is_some());
+        let demand = self.demand.lock();
         let mut rows: HashMap<TableId, u64> = HashMap::new();
         let mut may = |shape: &Shape, asked: u64, refusal: Refusal| match refusal {
             Refusal::None => true,
@@ -68,6 +67,22 @@ impl Cuboids {
         }
         let wanted = demand.wanted.iter().filter(|(shape, wanted)| may(shape, wanted.asked, wanted.refusal));
         wanted.max_by_key(|(_, wanted)| wanted.asked).map(|(shape, wanted)| (shape.clone(), Some(wanted.asked)))
+    }
+
+    /// Forgets what is of tables that are gone; shapes go on without measures that are.
+    fn follow_definitions(&self, catalog: &Catalog) {
+        let mut demand = self.demand.lock();
+        let left = |shape: &Shape| catalog.by_id(shape.table).map(|entry| shape.left(&entry.def));
+        for (shape, refusal) in std::mem::take(&mut demand.pins) {
+            let Some(left) = left(&shape) else { continue };
+            let refusal = if left == shape { refusal } else { Refusal::None };
+            demand.pins.insert(left, refusal);
+        }
+        for (shape, wanted) in std::mem::take(&mut demand.wanted) {
+            if let Some(left) = left(&shape) {
+                demand.wanted.entry(left).or_insert(wanted);
+            }
+        }
     }
 
     /// Builds a cuboid, and makes room for it among those that are used less. `asked` is how often it was asked for; `None` for one

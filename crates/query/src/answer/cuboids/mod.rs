@@ -151,9 +151,7 @@ impl Cuboids {
                 || !resident.catch_up(read, snapshot.version, &kept.tails)?
             {
                 self.remove(&resident);
-                if resident.shape.fits(&read.entry.def) {
-                    self.want(&resident.shape);
-                }
+                self.want(&resident.shape.left(&read.entry.def));
             }
         }
         let any = {

@@ -73,12 +73,18 @@ impl Shape {
 
     /// Whether a definition still has all that the shape is of.
     pub(super) fn fits(&self, def: &TableDef) -> bool {
+        let levels = dimensions(def).len();
+        self.table == def.id && self.levels.iter().all(|&level| level < levels) && self.left(def) == *self
+    }
+
+    /// The shape without measures that a definition does not have any more.
+    pub(super) fn left(&self, def: &TableDef) -> Shape {
         let has = |measure: &WantedMeasure| {
             def.measures.contains(&measure.column)
                 && is_float(def, measure.column).is_ok_and(|is_float| is_float == measure.is_float)
         };
-        let levels = dimensions(def).len();
-        self.table == def.id && self.levels.iter().all(|&level| level < levels) && self.measures.iter().all(has)
+        let measures = self.measures.iter().copied().filter(has).collect();
+        Shape { measures, ..self.clone() }
     }
 
     /// The levels by name, as `alluvia.cuboids` shows them and `CALL alluvia.pin_cuboid` takes them.

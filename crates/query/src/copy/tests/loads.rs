@@ -123,6 +123,20 @@ fn skipping_keeps_exactly_the_bad_rows_with_their_reasons() {
 }
 
 #[test]
+fn bad_rows_never_take_the_place_of_what_is_loaded() {
+    let bench = Bench::new("a BIGINT");
+    let file = bench.path("own.csv");
+    bench.write("own.csv", "1\nbad\n");
+    let around = bench.path("").join("..").join(file.parent().unwrap().file_name().unwrap()).join("own.csv");
+    for rejects in [&file, &around] {
+        let error = bench.load("own.csv", &format!("(ON_ERROR skip, REJECTS '{}')", rejects.display())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSetting, "{error}");
+        assert!(error.message().contains("which is to be loaded") && error.hint().is_some(), "{error}");
+    }
+    assert_eq!(bench.read(&file), "1\nbad\n");
+}
+
+#[test]
 fn a_load_in_batches_goes_on_where_it_stopped() {
     let bench = Bench::new("a BIGINT");
     let text: String = (0..25).map(|row| if row % 5 == 4 { "bad\n".into() } else { format!("{row}\n") }).collect();

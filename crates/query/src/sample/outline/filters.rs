@@ -4,6 +4,7 @@
 //! the planner would compare as another type (a number with an INT that does not hold it, a REAL, a decimal) is left to it.
 
 use crate::answer::{Condition, Literal, Test, values_of};
+use crate::checked::with_both;
 use alluvia_space::{Column, DataType, TableDef};
 use datafusion::common::{Column as Named, ScalarValue};
 use datafusion::logical_expr::Expr;
@@ -33,7 +34,8 @@ fn tested(column: &Column, test: &Test) -> Option<Expr> {
         Some(match <[Expr; 1]>::try_from(list) {
             Ok([one]) if negated => of().not_eq(one),
             Ok([one]) => of().eq(one),
-            Err(list) => of().in_list(list, negated),
+            // What the planner would do, too: lists of floats tell zeros apart by their signs.
+            Err(list) => with_both(of().in_list(list, negated)).data,
         })
     };
     match test {

@@ -9,23 +9,25 @@
 //! - What was found out about a CSV file's dialect goes into the options, so that the load reads the file the same way; but not
 //!   where there are files of several formats, which would not take it.
 
+mod csv;
+mod json;
+mod seen;
+
 use crate::copy::body::Bound;
 use crate::copy::columnar::{arrow_stream, parquet_schema};
-use crate::copy::csv_in::{empty_lines, field_texts, name_at};
+use crate::copy::csv_in::empty_lines;
 use crate::copy::files::{InputFile, open_text, open_unpacked, resolve};
-use crate::copy::json_in::ARRAY_HINT;
-use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
-use crate::copy::options::{CopyOptions, Dialect, Direction, Format, Header};
+use crate::copy::options::{CopyOptions, Direction, Format};
 use crate::copy::peeked::Sampled;
-use crate::copy::records::{Blocks, Cut, check_header, check_line_ends};
+use crate::copy::records::{Blocks, Cut, check_line_ends};
 use crate::copy::roots::Roots;
 use crate::copy::statement::Source;
-use crate::copy::values::{parse_bool, parse_date, parse_f64, parse_i64, parse_timestamp};
 use crate::session::progress::Progress;
 use alluvia_space::{Column, DataType, TableDef, TableOptions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use arrow::datatypes::Schema;
-use std::collections::HashMap;
+use csv::infer_csv;
+use json::infer_json;
 use std::sync::Arc;
 
 /// Bytes that are looked at in each of the first files.
@@ -51,9 +53,15 @@ pub struct Inferred {
     pub columns: Vec<InferredColumn>,
     /// The options given, with what was found out.
     pub options: CopyOptions,
+    /// The beginning of a CSV file's first line, where that was taken for a row and nobody said that it is one.
+    pub row_at_first: Option<String>,
 }
 
 impl Inferred {
+    fn new(columns: Vec<InferredColumn>, options: CopyOptions) -> Inferred {
+        Inferred { columns, options, row_at_first: None }
+    }
+
     /// The CREATE TABLE statement, without a semicolon.
     pub fn create_table(&self, table: &str) -> String {
         let column = |(at, column): (usize, &InferredColumn)| Column {
@@ -153,124 +161,6 @@ fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<V
     Ok(sample)
 }
 
-fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
-    let mut dialect = options.dialect(files[0].file_name().as_deref());
-    if options.delimiter.is_none() && dialect.delimiter == b',' {
-        dialect.delimiter = sniff_delimiter(&sample_of(&files[0], options, Cut::Lines)?, &dialect);
-    }
-    let first = sample_of(&files[0], options, dialect.cut())?;
-    let mut scanner = dialect.scanner();
-    let Some(record) = scanner.next(&first, 0) else {
-        return Ok(Inferred { columns: Vec::new(), options: options.clone() });
-    };
-    let names = field_texts(&scanner, &first);
-    let header = match options.header {
-        Header::Yes => true,
-        Header::No => false,
-        Header::Auto => looks_like_names(&names),
-    };
-    if header {
-        check_header(&first[..record.content_end], dialect.cut(), &files[0].name())?;
-    }
-    let mut seen: Vec<Seen> = vec![Seen::default(); names.len()];
-    look_at(&first[if header { record.end } else { 0 }..], &dialect, &mut seen);
-    for file in &files[1..] {
-        let sample = sample_of(file, options, dialect.cut())?;
-        let start = scanner.next(&sample, 0).filter(|_| header).map_or(0, |record| record.end);
-        look_at(&sample[start..], &dialect, &mut seen);
-    }
-    let names = names.iter().enumerate().map(|(at, name)| name_at(at, if header { name } else { "" }));
-    let names = folded(names.collect());
-    let columns = names.into_iter().zip(&seen).map(|(name, seen)| seen.column(name)).collect();
-    let options = CopyOptions {
-        format: Some(Format::Csv),
-        delimiter: Some(dialect.delimiter),
-        header: if header { Header::Yes } else { Header::No },
-        ..options.clone()
-    };
-    Ok(Inferred { columns, options })
-}
-
-/// Takes in the values of whole records; records of another length are left to the load.
-fn look_at(bytes: &[u8], dialect: &Dialect, seen: &mut [Seen]) {
-    let mut scanner = dialect.scanner();
-    let mut at = 0;
-    while let Some(record) = scanner.next(bytes, at) {
-        at = record.end;
-        if scanner.len() != seen.len() || record.malformed.is_some() {
-            continue;
-        }
-        for (field, seen) in seen.iter_mut().enumerate() {
-            let (text, quoted) = scanner.field(bytes, field);
-            if !text.is_empty() && (quoted || text != dialect.null) {
-                seen.text(text);
-            }
-        }
-    }
-}
-
-/// The separator that splits all of the first records into the same number of fields, the larger number winning; a comma where
-/// none does.
-fn sniff_delimiter(sample: &[u8], dialect: &Dialect) -> u8 {
-    const RECORDS: usize = 100;
-    let fields_with = |delimiter: u8| {
-        let mut scanner = Dialect { delimiter, ..dialect.clone() }.scanner();
-        let (mut at, mut counts) = (0, Vec::new());
-        while let Some(record) = scanner.next(sample, at).filter(|_| counts.len() < RECORDS) {
-            if record.content_end > at {
-                counts.push(scanner.len());
-            }
-            at = record.end;
-        }
-        let first = counts.first().copied().unwrap_or(0);
-        if counts.iter().all(|count| *count == first) { first } else { 0 }
-    };
-    let candidates = [b',', b';', b'\t', b'|'].map(|delimiter| (fields_with(delimiter), delimiter));
-    let best = candidates.iter().rev().max_by_key(|(fields, _)| *fields);
-    best.filter(|(fields, _)| *fields > 1).map_or(b',', |(_, delimiter)| *delimiter)
-}
-
-/// Names are distinct and none is a value of another type than text.
-fn looks_like_names(fields: &[String]) -> bool {
-    let typed =
-        |field: &String| !field.is_empty() && Seen::default().with(field.as_bytes()).data_type() != DataType::Text;
-    let distinct = fields.iter().enumerate().all(|(at, field)| !fields[..at].contains(field));
-    distinct && !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
-}
-
-fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
-    let mut order: Vec<String> = Vec::new();
-    let mut seen: HashMap<String, Seen> = HashMap::new();
-    for file in files {
-        let sample = sample_of(file, options, Cut::Lines)?;
-        if sample.trim_ascii_start().starts_with(b"[") {
-            let message = format!("{} holds a JSON array, which cannot be loaded", file.name());
-            return Err(Error::new(ErrorKind::NotSupported, message).with_hint(ARRAY_HINT));
-        }
-        for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-            let mut members = Members::new(line);
-            // Lines that are no objects are left to the load, which says where they are.
-            while let Ok(Some((key, value))) = members.next() {
-                let key = String::from_utf8_lossy(&resolve_escapes(key)).into_owned();
-                let seen = seen.entry(key.clone()).or_insert_with(|| {
-                    order.push(key);
-                    Seen::default()
-                });
-                match value {
-                    Value::Null => {}
-                    Value::Plain(text) => seen.text(text),
-                    Value::String(text) => seen.time_or_text(&resolve_escapes(text)),
-                    Value::Nested(_) => seen.other(),
-                }
-            }
-        }
-    }
-    let found: Vec<Seen> = order.iter().map(|name| seen[name].clone()).collect();
-    let columns = folded(order).into_iter().zip(found).map(|(name, seen)| seen.column(name)).collect();
-    let options = CopyOptions { format: Some(Format::JsonLines), ..options.clone() };
-    Ok(Inferred { columns, options })
-}
-
 /// The table that would hold rows of a schema; errors name `source`.
 pub fn infer_schema(schema: &Schema, source: &str) -> Result<Inferred> {
     from_schema(schema, source, &CopyOptions::default())
@@ -291,7 +181,7 @@ fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inf
         Ok(InferredColumn { name: column, data_type, nullable: field.is_nullable() })
     };
     let columns = schema.fields().iter().zip(names).map(column).collect::<Result<Vec<InferredColumn>>>()?;
-    Ok(Inferred { columns, options: options.clone() })
+    Ok(Inferred::new(columns, options.clone()))
 }
 
 /// Names in lower case, if they stay distinct.
@@ -301,85 +191,10 @@ fn folded(names: Vec<String>) -> Vec<String> {
     names.into_iter().enumerate().map(|(at, name)| if clash(at) { name } else { lower[at].clone() }).collect()
 }
 
-/// What all values of a column so far have in common.
-#[derive(Clone, Debug)]
-struct Seen {
-    any: bool,
-    boolean: bool,
-    integer: bool,
-    double: bool,
-    date: bool,
-    timestamp: bool,
-    timestamp_tz: bool,
-}
-
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen { any: false, boolean: true, integer: true, double: true, date: true, timestamp: true, timestamp_tz: true }
-    }
-}
-
-impl Seen {
-    fn text(&mut self, text: &[u8]) {
-        let text = text.trim_ascii();
-        self.any = true;
-        // `1` and `yes` are rather numbers and texts.
-        self.boolean &= text.len() > 3 && parse_bool(text).is_ok();
-        let digits = text.strip_prefix(b"-").unwrap_or(text);
-        let code = digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit();
-        let number = !code && !text.starts_with(b"+");
-        self.integer &= number && parse_i64(text).is_ok();
-        self.double &= number && parse_f64(text).is_ok();
-        self.time(text);
-    }
-
-    fn time_or_text(&mut self, text: &[u8]) {
-        self.any = true;
-        (self.boolean, self.integer, self.double) = (false, false, false);
-        self.time(text);
-    }
-
-    fn time(&mut self, text: &[u8]) {
-        if !(self.date || self.timestamp || self.timestamp_tz) {
-            return;
-        }
-        let zone =
-            text.get(10..).is_some_and(|time| time.iter().any(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-' | b'U')));
-        let moment = parse_timestamp(text).is_ok();
-        self.date &= text.len() == 10 && parse_date(text).is_ok();
-        self.timestamp &= moment && !zone;
-        self.timestamp_tz &= moment;
-    }
-
-    fn other(&mut self) {
-        self.time_or_text(b"");
-    }
-
-    fn with(mut self, text: &[u8]) -> Seen {
-        self.text(text);
-        self
-    }
-
-    fn data_type(&self) -> DataType {
-        let types = [
-            (self.boolean, DataType::Boolean),
-            (self.integer, DataType::Int64),
-            (self.double, DataType::Double),
-            (self.date, DataType::Date),
-            (self.timestamp, DataType::Timestamp),
-            (self.timestamp_tz, DataType::TimestampTz),
-        ];
-        types.iter().find(|(all, _)| self.any && *all).map_or(DataType::Text, |(_, data_type)| *data_type)
-    }
-
-    fn column(&self, name: String) -> InferredColumn {
-        InferredColumn { name, data_type: self.data_type(), nullable: true }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::options::Header;
     use std::io::Write;
 
     #[allow(clippy::disallowed_methods)] // a user's file
@@ -451,6 +266,20 @@ mod tests {
         assert_eq!(found("\n\r\na;b\n1;2\n"), ("a b".into(), Some(';'), Header::Yes));
         let tsv = inferred_with(&[("f.tsv", b"a\tb,c\n1\t2\n")], &CopyOptions::default()).unwrap();
         assert_eq!(tsv.columns.len(), 2);
+    }
+
+    #[test]
+    fn a_first_line_that_was_taken_for_a_row_is_told() {
+        let told = |text: &str, header: Header| {
+            let options = CopyOptions { header, ..CopyOptions::default() };
+            inferred_with(&[("f.csv", text.as_bytes())], &options).unwrap().row_at_first
+        };
+        assert_eq!(told("country,2019\nAustria,5\n", Header::Auto), Some("country,2019".to_owned()));
+        assert_eq!(told("country,2019\nAustria,5\n", Header::No), None);
+        assert_eq!(told("country,2019\nAustria,5\n", Header::Yes), None);
+        assert_eq!(told("country,year\nAustria,5\n", Header::Auto), None);
+        let long = format!("1,{}\n", "ü".repeat(90));
+        assert_eq!(told(&long, Header::Auto), Some(format!("1,{}...", "ü".repeat(58))));
     }
 
     #[test]

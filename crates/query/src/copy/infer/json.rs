@@ -1,0 +1,44 @@
+//! What table would hold NDJSON files: a column for each key, in the order they come.
+
+use super::seen::Seen;
+use super::{Inferred, folded, sample_of};
+use crate::copy::json_in::ARRAY_HINT;
+use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
+use crate::copy::options::{CopyOptions, Format};
+use crate::copy::peeked::Sampled;
+use crate::copy::records::Cut;
+use alluvia_types::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+
+pub(super) fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
+    let mut order: Vec<String> = Vec::new();
+    let mut seen: HashMap<String, Seen> = HashMap::new();
+    for file in files {
+        let sample = sample_of(file, options, Cut::Lines)?;
+        if sample.trim_ascii_start().starts_with(b"[") {
+            let message = format!("{} holds a JSON array, which cannot be loaded", file.name());
+            return Err(Error::new(ErrorKind::NotSupported, message).with_hint(ARRAY_HINT));
+        }
+        for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            let mut members = Members::new(line);
+            // Lines that are no objects are left to the load, which says where they are.
+            while let Ok(Some((key, value))) = members.next() {
+                let key = String::from_utf8_lossy(&resolve_escapes(key)).into_owned();
+                let seen = seen.entry(key.clone()).or_insert_with(|| {
+                    order.push(key);
+                    Seen::default()
+                });
+                match value {
+                    Value::Null => {}
+                    Value::Plain(text) => seen.text(text),
+                    Value::String(text) => seen.time_or_text(&resolve_escapes(text)),
+                    Value::Nested(_) => seen.other(),
+                }
+            }
+        }
+    }
+    let found: Vec<Seen> = order.iter().map(|name| seen[name].clone()).collect();
+    let columns = folded(order).into_iter().zip(found).map(|(name, seen)| seen.column(name)).collect();
+    let options = CopyOptions { format: Some(Format::JsonLines), ..options.clone() };
+    Ok(Inferred::new(columns, options))
+}
