@@ -100,6 +100,7 @@ fn a_producer_that_sends_again_after_a_reopening_is_understood() {
         }
         assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["5"]);
         // A batch without rows has its number, too, so that the next one follows it.
+        session.sql("SET producer_epoch = 2").await.unwrap();
         for (sequence, insert) in [(2, "INSERT INTO t SELECT 6 WHERE false"), (3, "INSERT INTO t VALUES (6)")] {
             session.sql(&format!("SET producer_sequence = {sequence}")).await.unwrap();
             session.sql(insert).await.unwrap();

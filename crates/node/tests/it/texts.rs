@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::{Database, DatabaseOptions};
+use alluvia_pipeline::PipelineOptions;
 use alluvia_query::Session;
 use alluvia_types::{ErrorKind, Result};
 use arrow::util::display::array_value_to_string;
+use std::time::Duration;
 
 const CREATE: &str = "CREATE TABLE sales (country TEXT, city TEXT, item TEXT, quantity INT) WITH \
     (dimensions = 'store(country, city); item', measures = 'quantity')";
@@ -42,7 +44,11 @@ async fn sessions(db: &Database) -> (Session, Session) {
 
 async fn filled() -> (tempfile::TempDir, Database) {
     let dir = tempfile::tempdir().expect("a directory");
-    let db = Database::open_with(dir.path().join("db"), DatabaseOptions::default()).expect("opens");
+    // Nothing is sorted or merged unless it is asked for: what is merged says how old an answer is.
+    let never = Duration::from_secs(86_400);
+    let pipeline = PipelineOptions { sort_interval: never, merge_interval: never, ..PipelineOptions::default() };
+    let options = DatabaseOptions { pipeline, ..DatabaseOptions::default() };
+    let db = Database::open_with(dir.path().join("db"), options).expect("opens");
     let session = db.session();
     rows(&session, CREATE).await;
     rows(&session, &insert(2_000)).await;

@@ -120,7 +120,7 @@ pub(crate) struct Run {
     /// Set if its answer is to be refined.
     pub(super) telling: OnceLock<Arc<Telling>>,
     /// Set to the version that its batch had before, if its producer had sent it before.
-    pub(super) repeated: OnceLock<Version>,
+    pub(super) repeated: Arc<OnceLock<Version>>,
 }
 
 /// What a statement does once it has its turn.
@@ -376,6 +376,7 @@ impl Session {
         let settings = self.state.lock().settings.clone();
         let mut stop = Stop::new(token.clone(), settings.statement_timeout);
         let record = Record::begin(&self.engine, &self.place.entry, text);
+        let version_before = Arc::<OnceLock<Version>>::default();
         let run = Arc::new(Run {
             token: token.clone(),
             progress: Arc::clone(&progress),
@@ -385,10 +386,10 @@ impl Session {
             query_id: record.id(),
             aim: Mutex::default(),
             telling: OnceLock::new(),
-            repeated: OnceLock::new(),
+            repeated: Arc::clone(&version_before),
         });
         let span = record.span().clone();
-        let work = work(Arc::clone(&run));
+        let work = work(run);
         let work = async {
             // Whoever is nobody, or no longer somebody, may nothing. (Whoever's SET ROLE does not hold any more may RESET it.)
             self.authoriser().acting_as("none").role()?;
@@ -405,7 +406,7 @@ impl Session {
         };
         match result {
             Ok(mut outcome) => {
-                if let Some(version) = run.repeated.get() {
+                if let Some(version) = version_before.get() {
                     outcome = outcome.with_notice(repeated(*version));
                 }
                 match outcome.rows.take() {

@@ -52,7 +52,7 @@ impl Session {
                 query_id: 0,
                 aim: Mutex::default(),
                 telling: OnceLock::new(),
-                repeated: OnceLock::new(),
+                repeated: Arc::default(),
             };
             let described = tokio::select! {
                 // First, since nothing is lost: what is stopped is stopped, however far it came.

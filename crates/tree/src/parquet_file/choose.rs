@@ -225,7 +225,7 @@ mod tests {
         assert!(!way(cents(100_000), None).0, "nobody knows how many rows");
         assert!(!way(cents(4_000_000), Some(50_000_000)).0, "too many values");
         assert_eq!(way(cents(500), None), (true, true));
-        let decimals = Decimal128Array::from_iter_values(scattered(SAMPLE_ROWS, 60_000).map(i128::from));
+        let decimals = Decimal128Array::from_iter_values(scattered(SAMPLE_ROWS, 100_000).map(i128::from));
         let decimals = decimals.with_precision_and_scale(15, 2).expect("fits");
         assert_eq!(way(Arc::new(decimals), Some(50_000_000)), (true, true));
     }
