@@ -1,8 +1,8 @@
 //! Rows of which a plan is told less than is known.
 //!
-//! Invariant: the rows are those of the input, in its partitions and its order; what is still told of them is true.
+//! Invariant: the rows are those of the input, in its partitions; what is still told of them is true.
 //!
-//! For mends of what DataFusion concludes wrongly: see [`super::grouping_sets`] and [`super::null_filled`].
+//! For mends of what DataFusion concludes wrongly: see [`super::grouping_sets`] and [`super::join_sides`].
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -27,8 +27,10 @@ use std::sync::Arc;
 pub(super) enum StillKnown {
     /// In how many partitions they come.
     Nothing,
-    /// How they are partitioned and ordered, how many there are, and which columns are equal; but not what any expression of them is.
-    Columns,
+    /// How they are partitioned, how many there are, and which columns are equal; but not what any expression of them is, nor their order.
+    EqualColumns,
+    /// All but their order.
+    AllButOrder,
 }
 
 /// Its input's rows.
@@ -47,12 +49,24 @@ impl LessKnownExec {
                 let partitions = input.output_partitioning().partition_count();
                 (EquivalenceProperties::new(input.schema()), Partitioning::UnknownPartitioning(partitions))
             }
-            StillKnown::Columns => (of_columns(input.equivalence_properties()), input.output_partitioning().clone()),
+            StillKnown::EqualColumns => {
+                (of_columns(input.equivalence_properties()), input.output_partitioning().clone())
+            }
+            StillKnown::AllButOrder => {
+                let mut all = input.equivalence_properties().clone();
+                all.clear_orderings();
+                (all, input.output_partitioning().clone())
+            }
         };
         let properties =
             PlanProperties::new(equivalences, partitioning, input.pipeline_behavior(), input.boundedness());
         Arc::new(LessKnownExec { input: Arc::clone(input), known, properties: Arc::new(properties) })
     }
+}
+
+/// Whether the rows have a known order.
+pub(super) fn has_order(of: &EquivalenceProperties) -> bool {
+    of.oeq_class().iter().next().is_some()
 }
 
 /// Whether more is known of rows than which columns are equal, and their order.
@@ -64,13 +78,12 @@ fn is_column(of: &Arc<dyn PhysicalExpr>) -> bool {
     of.downcast_ref::<Column>().is_some()
 }
 
-/// The order, and which columns are equal.
+/// Which columns are equal.
 fn of_columns(all: &EquivalenceProperties) -> EquivalenceProperties {
     let columns = |class: &EquivalenceClass| EquivalenceClass::new(class.iter().filter(|of| is_column(of)).cloned());
     let classes = all.eq_group().iter().map(columns).filter(|class| !class.is_trivial());
-    let orderings = all.oeq_class().iter().cloned().collect::<Vec<_>>();
-    let mut known = EquivalenceProperties::new_with_orderings(Arc::clone(all.schema()), orderings);
-    // It fails where orders contradict one another, which those of one plan do not; less is known then, and that is allowed.
+    let mut known = EquivalenceProperties::new(Arc::clone(all.schema()));
+    // It cannot fail where there is no order; less would be known then, which is allowed.
     let _ = known.add_equivalence_group(EquivalenceGroup::new(classes));
     known
 }
@@ -85,7 +98,8 @@ impl ExecutionPlan for LessKnownExec {
     fn name(&self) -> &'static str {
         match self.known {
             StillKnown::Nothing => "UnknownRowsExec",
-            StillKnown::Columns => "UnknownValuesExec",
+            StillKnown::EqualColumns => "UnknownValuesExec",
+            StillKnown::AllButOrder => "UnknownOrderExec",
         }
     }
 
@@ -93,8 +107,8 @@ impl ExecutionPlan for LessKnownExec {
         &self.properties
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![self.known == StillKnown::Columns]
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -121,13 +135,13 @@ impl ExecutionPlan for LessKnownExec {
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
         match self.known {
             StillKnown::Nothing => vec![ChildStats::Skip],
-            StillKnown::Columns => vec![ChildStats::At(partition)],
+            StillKnown::EqualColumns | StillKnown::AllButOrder => vec![ChildStats::At(partition)],
         }
     }
 
     fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
         match (self.known, inputs) {
-            (StillKnown::Columns, [input]) => Ok(Arc::clone(input)),
+            (StillKnown::EqualColumns | StillKnown::AllButOrder, [input]) => Ok(Arc::clone(input)),
             _ => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
         }
     }

@@ -95,12 +95,12 @@ impl Session {
     }
 }
 
-/// Commits a batch, if it may be without holding a thread.
 /// What is told of a batch that was not applied again.
 pub(crate) fn repeated(version: Version) -> String {
     format!("the producer had sent this batch before: it is version {version}, and was not applied again")
 }
 
+/// Commits a batch, if it may be without holding a thread.
 async fn submit(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
     if durability == Durability::Relaxed {
         return blocking(move || store.submit(batch, durability)).await;

@@ -11,9 +11,8 @@
 
 use crate::checked::{
     BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
-    HeldConstants, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
-    NullFilledSidesOfUnknownValues, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls,
-    SubqueriesKeepingNulls, WrittenBytes,
+    HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
+    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -117,7 +116,10 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     optimizers.push(Arc::new(HeldConstants));
     let mut physical = PhysicalOptimizer::new().rules;
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
-    physical.insert(0, Arc::new(NullFilledSidesOfUnknownValues));
+    // Before the first rule, and where it is known which side of a join is probed.
+    let chosen = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |at| at + 1);
+    physical.insert(chosen, Arc::new(JoinSidesLessKnown));
+    physical.insert(0, Arc::new(JoinSidesLessKnown));
     physical.push(Arc::new(StoppableJoins));
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
@@ -235,7 +237,9 @@ mod tests {
         let physical = expected.len() - plain.physical_optimizers().len();
         expected.push(StoppableJoins.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
-        expected.insert(physical, NullFilledSidesOfUnknownValues.name().to_owned());
+        let chosen = expected.iter().position(|name| name == "join_selection").unwrap();
+        expected.insert(chosen + 1, JoinSidesLessKnown.name().to_owned());
+        expected.insert(physical, JoinSidesLessKnown.name().to_owned());
         expected.insert(physical, "held_constants true".to_owned());
         expected.insert(physical, "equal_zeros true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());

@@ -80,7 +80,7 @@ impl Cuboids {
         }
         for (shape, wanted) in std::mem::take(&mut demand.wanted) {
             if let Some(left) = left(&shape) {
-                demand.wanted.entry(left).or_insert(wanted);
+                demand.wanted.entry(left).and_modify(|other| other.asked += wanted.asked).or_insert(wanted);
             }
         }
     }

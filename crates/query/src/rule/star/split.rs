@@ -56,6 +56,8 @@ impl Split {
                     let wide = call.func.call(vec![cast(argument.clone(), WIDE)]);
                     Whole::WideSum(split.partial(wide), Arc::clone(&call.func))
                 }
+                // A partial sum of so many digits may have too many where the whole has not.
+                Function::Sum if is_long_decimal(argument, aggregate) => return None,
                 Function::Sum => Whole::Sum(split.partial(expr.clone()), Arc::clone(&call.func)),
                 Function::Min | Function::Max => Whole::Extreme(split.partial(expr.clone()), call.clone()),
                 Function::Avg if argument.get_type(aggregate.input.schema()).ok()? == ArrowType::Float64 => {
@@ -121,6 +123,10 @@ impl Split {
 }
 
 /// Whether an argument is a BIGINT of its own, and no narrower integer that was widened: of these no partial sum leaves a BIGINT.
+fn is_long_decimal(argument: &Expr, aggregate: &Aggregate) -> bool {
+    argument.get_type(aggregate.input.schema()).is_ok_and(|of| matches!(of, ArrowType::Decimal128(29.., _)))
+}
+
 fn is_bigint(argument: &Expr, aggregate: &Aggregate) -> bool {
     let is_widened = matches!(argument, Expr::Cast(_));
     !is_widened && argument.get_type(aggregate.input.schema()).is_ok_and(|of| of == ArrowType::Int64)

@@ -1,13 +1,19 @@
-//! Sides of outer joins that are filled with NULLs.
+//! What a plan may be told of the two sides of a join.
 //!
-//! Invariant: what a plan says of an outer join's constants is true of the rows, too, that it fills with NULLs.
+//! Invariants:
+//! - What it says of an outer join's constants is true of the rows, too, that are filled with NULLs.
+//! - What it says of a join's order does not depend on the order of the side that is kept in memory.
 //!
-//! DataFusion 55.2 takes over what it knows of both sides: after `LEFT JOIN s ON f.k = s.id AND s.region = 'N'` it has `s.region` for a
-//! constant, although it is NULL where nothing joins (`EquivalenceGroup::join`). So `ORDER BY s.region` was not in order, groups came several
-//! times, and windows had pieces of their partitions, wherever there was more than one batch. Here the values of such a side are not known
-//! above it; that columns of it are equal holds for NULLs as well.
+//! DataFusion 55.2 takes over what it knows of both sides (`EquivalenceGroup::join`, `join_equivalence_properties`):
+//! - After `LEFT JOIN s ON f.k = s.id AND s.region = 'N'` it has `s.region` for a constant, although it is NULL where nothing joins. So `ORDER
+//!   BY s.region` was not in order, groups came several times, and windows had pieces of their partitions, wherever there was more than one
+//!   batch. Here the values of such a side are not known above it; that columns of it are equal holds for NULLs as well.
+//! - Of a hash join whose probed side is ordered by `b` and whose other side by `a` it says that it is ordered by `b, a`; but rows of one `b`
+//!   are several, and each begins with the first `a` again. So `ORDER BY b, a` was left out. Here the other side has no order.
+//!
+//! Which side is probed is chosen by `JoinSelection`, so the rule comes before and after it.
 
-use super::less_known::{LessKnownExec, StillKnown, is_known_by_value};
+use super::less_known::{LessKnownExec, StillKnown, has_order, is_known_by_value};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result};
@@ -22,32 +28,44 @@ use std::sync::Arc;
 
 /// The rule. It must come before those that trust what is known.
 #[derive(Debug)]
-pub(crate) struct NullFilledSidesOfUnknownValues;
+pub(crate) struct JoinSidesLessKnown;
 
-impl PhysicalOptimizerRule for NullFilledSidesOfUnknownValues {
+impl PhysicalOptimizerRule for JoinSidesLessKnown {
     fn name(&self) -> &str {
-        "null_filled_sides_of_unknown_values"
+        "join_sides_less_known"
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let unknown = plan.transform_up(|plan| {
-            let filled = filled_sides(&plan);
-            let is_mended = |(filled, side): (&bool, &&Arc<dyn ExecutionPlan>)| {
-                *filled && is_known_by_value(side.equivalence_properties())
+        let mended = plan.transform_up(|plan| {
+            let Some(join_type) = join_type_of(&plan) else { return Ok(Transformed::no(plan)) };
+            let filled = [
+                matches!(join_type, JoinType::Right | JoinType::Full),
+                matches!(join_type, JoinType::Left | JoinType::Full),
+            ];
+            let is_hash_join = plan.downcast_ref::<HashJoinExec>().is_some();
+            let still_known = |at: usize, side: &Arc<dyn ExecutionPlan>| {
+                let known = side.equivalence_properties();
+                if filled[at] && (is_known_by_value(known) || has_order(known)) {
+                    Some(StillKnown::EqualColumns)
+                } else if at == 0 && is_hash_join && has_order(known) {
+                    Some(StillKnown::AllButOrder)
+                } else {
+                    None
+                }
             };
             let sides = plan.children();
-            if !filled.iter().zip(&sides).any(is_mended) {
+            let still_known: Vec<_> = sides.iter().enumerate().map(|(at, side)| still_known(at, side)).collect();
+            if still_known.iter().all(Option::is_none) {
                 return Ok(Transformed::no(plan));
             }
-            let mended = |pair: (&bool, &&Arc<dyn ExecutionPlan>)| match is_mended(pair) {
-                true => LessKnownExec::over(pair.1, StillKnown::Columns),
-                false => Arc::clone(pair.1),
+            let side = |(side, known): (&&Arc<dyn ExecutionPlan>, &Option<StillKnown>)| {
+                known.map_or_else(|| Arc::clone(side), |known| LessKnownExec::over(side, known))
             };
-            let sides = filled.iter().zip(&sides).map(mended).collect();
+            let sides = sides.iter().zip(&still_known).map(side).collect();
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             plan.replace_children(sides, options).map(Transformed::yes)
         })?;
-        Ok(unknown.data)
+        Ok(mended.data)
     }
 
     fn schema_check(&self) -> bool {
@@ -55,22 +73,19 @@ impl PhysicalOptimizerRule for NullFilledSidesOfUnknownValues {
     }
 }
 
-/// Whether the left and the right side of a join are filled with NULLs; neither of what is no join.
-fn filled_sides(plan: &Arc<dyn ExecutionPlan>) -> [bool; 2] {
-    let join_type = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        *join.join_type()
+/// The type of a join; `None` of what is none.
+fn join_type_of(plan: &Arc<dyn ExecutionPlan>) -> Option<JoinType> {
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        Some(*join.join_type())
     } else if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
-        join.join_type()
+        Some(join.join_type())
     } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-        *join.join_type()
+        Some(*join.join_type())
     } else if let Some(join) = plan.downcast_ref::<SymmetricHashJoinExec>() {
-        *join.join_type()
-    } else if let Some(join) = plan.downcast_ref::<PiecewiseMergeJoinExec>() {
-        join.join_type()
+        Some(*join.join_type())
     } else {
-        return [false; 2];
-    };
-    [matches!(join_type, JoinType::Right | JoinType::Full), matches!(join_type, JoinType::Left | JoinType::Full)]
+        plan.downcast_ref::<PiecewiseMergeJoinExec>().map(PiecewiseMergeJoinExec::join_type)
+    }
 }
 
 #[cfg(test)]
