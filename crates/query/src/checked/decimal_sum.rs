@@ -15,8 +15,6 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::StateFieldsArgs;
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::mem::size_of;
 use std::sync::Arc;
 
@@ -140,72 +138,11 @@ fn decimal(value: i128, of: &DataType) -> Result<ScalarValue> {
     ScalarValue::try_from_array(&Decimal128Array::from(vec![value]).with_data_type(of.clone()), 0)
 }
 
-/// `sum(DISTINCT x)`, with the state that DataFusion's has: a list of values.
-#[derive(Debug)]
-pub(super) struct DistinctDecimals {
-    of: DataType,
-    /// How often each value is there: a window takes rows out again.
-    values: HashMap<i128, u64>,
-}
-
-impl DistinctDecimals {
-    pub(super) fn new(of: &DataType) -> DistinctDecimals {
-        DistinctDecimals { of: of.clone(), values: HashMap::new() }
-    }
-
-    fn add(&mut self, values: &Decimal128Array) {
-        for value in values.iter().flatten() {
-            *self.values.entry(value).or_default() += 1;
-        }
-    }
-}
-
-impl Accumulator for DistinctDecimals {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.add(values[0].as_primitive());
-        Ok(())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for values in states[0].as_list::<i32>().iter().flatten() {
-            self.add(values.as_primitive());
-        }
-        Ok(())
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values = self.values.keys().map(|&value| decimal(value, &self.of)).collect::<Result<Vec<_>>>()?;
-        Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &self.of))])
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        if self.values.is_empty() {
-            return ScalarValue::try_new_null(&self.of);
-        }
-        let mut sum = Carried::default();
-        self.values.keys().for_each(|&value| sum.add(value));
-        decimal(sum.of(&self.of)?, &self.of)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values[0].as_primitive::<Decimal128Type>().iter().flatten() {
-            if let Entry::Occupied(mut count) = self.values.entry(value) {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        true
-    }
-
-    fn size(&self) -> usize {
-        size_of::<DistinctDecimals>() + self.values.capacity() * (size_of::<(i128, u64)>() + 1)
-    }
+/// The sum of values as a decimal of a type.
+pub(super) fn total(values: &mut dyn Iterator<Item = i128>, of: &DataType) -> Result<ScalarValue> {
+    let mut sum = Carried::default();
+    values.for_each(|value| sum.add(value));
+    decimal(sum.of(of)?, of)
 }
 
 /// With groups.

@@ -19,6 +19,7 @@ mod bytea;
 mod casts;
 mod constants;
 mod decimal_sum;
+mod distinct_sum;
 mod expressions;
 mod extremes;
 mod floats;

@@ -2,7 +2,8 @@
 //!
 //! A sum that is made in several steps stays wide from one to the next, and is narrowed behind the last ([`narrowed_sum`]).
 
-use super::decimal_sum::{self, DecimalGroups, DecimalSum, DistinctDecimals};
+use super::decimal_sum::{self, DecimalGroups, DecimalSum};
+use super::distinct_sum::DistinctSum;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
@@ -18,8 +19,6 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, ColumnarValue, EmitTo, Expr, GroupsAccumulator, Operator, ReversedUDAF,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, SetMonotonicity, Signature, StatisticsArgs, Volatility,
 };
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::mem::size_of;
 use std::sync::{Arc, LazyLock};
 
@@ -53,9 +52,14 @@ fn adds(sum: &DataType) -> Adds {
 fn accumulator_of(args: &AccumulatorArgs) -> Option<Box<dyn Accumulator>> {
     let sum = args.return_field.data_type();
     match (adds(sum), args.is_distinct) {
-        (Adds::Integers, true) => Some(Box::<Distinct>::default()),
+        (Adds::Integers, true) => {
+            let total = |values: &mut dyn Iterator<Item = i64>, _: &DataType| {
+                Ok(ScalarValue::Int64(Some(narrow(values.map(i128::from).sum())?)))
+            };
+            Some(Box::new(DistinctSum::<Int64Type>::new(sum, total)))
+        }
         (Adds::Integers, false) => Some(Box::<Wide>::default()),
-        (Adds::Decimals, true) => Some(Box::new(DistinctDecimals::new(sum))),
+        (Adds::Decimals, true) => Some(Box::new(DistinctSum::<Decimal128Type>::new(sum, decimal_sum::total))),
         (Adds::Decimals, false) => Some(Box::new(DecimalSum::new(sum))),
         (Adds::Others, _) => None,
     }
@@ -250,66 +254,6 @@ impl Accumulator for Wide {
 
     fn size(&self) -> usize {
         size_of::<Wide>()
-    }
-}
-
-/// `sum(DISTINCT x)`, with the state that DataFusion's has: a list of values.
-#[derive(Debug, Default)]
-struct Distinct {
-    /// How often each value is there: a window takes rows out again.
-    values: HashMap<i64, u64>,
-}
-
-impl Distinct {
-    fn add(&mut self, values: &Int64Array) {
-        for value in values.iter().flatten() {
-            *self.values.entry(value).or_default() += 1;
-        }
-    }
-}
-
-impl Accumulator for Distinct {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.add(values[0].as_primitive());
-        Ok(())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for values in states[0].as_list::<i32>().iter().flatten() {
-            self.add(values.as_primitive());
-        }
-        Ok(())
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values: Vec<ScalarValue> = self.values.keys().map(|&value| ScalarValue::Int64(Some(value))).collect();
-        Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Int64))])
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let sum = self.values.keys().map(|&value| i128::from(value)).sum();
-        let sum = if self.values.is_empty() { None } else { Some(narrow(sum)?) };
-        Ok(ScalarValue::Int64(sum))
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values[0].as_primitive::<Int64Type>().iter().flatten() {
-            if let Entry::Occupied(mut count) = self.values.entry(value) {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        true
-    }
-
-    fn size(&self) -> usize {
-        size_of::<Distinct>() + self.values.capacity() * (size_of::<(i64, u64)>() + 1)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Every chosen block is in exactly one part, and no other block is in any. Of a sample only some rows of a block may be read: those in
-//!   the bands that hold it, or, where the rows of these are cut in two, those of each once.
+//!   the bands that hold it, or, where the rows of these are split in two, those of each half.
 //! - A part is a piece of one segment, a few times smaller than a partition's share, so that partitions that finish early
 //!   take over parts from the others; but not so small that opening parts costs more than reading them.
 //! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
@@ -64,8 +64,8 @@ impl LightRows {
         Ok(bands.is_some().then_some(LightRows { bands, from: 0, below }))
     }
 
-    /// Those in bands of which all rows weigh less than the limit, and those in the band that it cuts; where there are such.
-    fn cut(self) -> (Option<LightRows>, Option<LightRows>) {
+    /// Those in bands of which all rows weigh less than the limit, and those in the band that it splits; where there are such.
+    fn split(self) -> (Option<LightRows>, Option<LightRows>) {
         let whole = whole_bands_limit(self.below);
         let below = LightRows { below: whole, ..self.clone() };
         let across = LightRows { from: whole, ..self };
@@ -87,13 +87,13 @@ impl ChosenSegment {
         }
     }
 
-    /// Cut into what holds only rows that weigh less than `below`, and what also holds others.
-    pub(crate) fn cut(self, below: u64) -> (Option<ChosenSegment>, Option<ChosenSegment>) {
+    /// Split into what holds only rows that weigh less than `below`, and what also holds others.
+    pub(crate) fn split(self, below: u64) -> (Option<ChosenSegment>, Option<ChosenSegment>) {
         if self.weights().1.is_some_and(|limit| limit <= below) {
             return (Some(self), None);
         }
         let Some(light) = self.light.clone() else { return (None, Some(self)) };
-        let (whole, across) = light.cut();
+        let (whole, across) = light.split();
         let of = |light: LightRows| ChosenSegment { light: Some(light), ..self.clone() };
         (whole.map(of), across.map(of))
     }

@@ -148,7 +148,7 @@ impl Scan<'_> {
         if !whole.is_empty() {
             let group = self.choose(&whole, None, &codes)?;
             columns = Some(project(&group.statistics, &self.projected.indices));
-            for group in self.cut(group) {
+            for group in self.split(group) {
                 self.segments(group, None, &mut plans, &mut skipped)?;
             }
         }
@@ -158,7 +158,7 @@ impl Scan<'_> {
             let cut = self.pieces(&cut);
             if !cut.is_empty() {
                 let group = self.choose(&cut, Some(through), &codes)?;
-                for group in self.cut(group) {
+                for group in self.split(group) {
                     self.segments(group, Some(through), &mut plans, &mut skipped)?;
                 }
             }
@@ -305,14 +305,14 @@ impl Scan<'_> {
         Ok(Group { segments, statistics, skipped, is_known: spared.is_known })
     }
 
-    /// Cuts a group in two, where a sample is drawn of it and this spares identities: rows that are all in the sample, and those that may be.
-    fn cut(&self, group: Group) -> Vec<Group> {
+    /// Splits a group in two, where a sample is drawn of it and this spares identities: rows that are all in the sample, and those that may be.
+    fn split(&self, group: Group) -> Vec<Group> {
         let Some(below) = self.draw.below else { return vec![group] };
         if self.identifies(&Sieve { below: None, ..self.sieve(&group, None) }) {
             return vec![group];
         }
         let Group { segments, statistics, skipped, is_known } = group;
-        let (all, some): (Vec<_>, Vec<_>) = segments.into_iter().map(|chosen| chosen.cut(below)).unzip();
+        let (all, some): (Vec<_>, Vec<_>) = segments.into_iter().map(|chosen| chosen.split(below)).unzip();
         let of = |segments: Vec<Option<ChosenSegment>>, skipped: Skipped| {
             let segments: Vec<ChosenSegment> = segments.into_iter().flatten().collect();
             Group { statistics: of_rows(&statistics, &segments), segments, skipped, is_known }

@@ -122,11 +122,12 @@ impl Split {
     }
 }
 
-/// Whether an argument is a BIGINT of its own, and no narrower integer that was widened: of these no partial sum leaves a BIGINT.
+/// Whether an argument is a decimal whose sums get no ten digits more than it has, of which no partial sum uses up all.
 fn is_long_decimal(argument: &Expr, aggregate: &Aggregate) -> bool {
     argument.get_type(aggregate.input.schema()).is_ok_and(|of| matches!(of, ArrowType::Decimal128(29.., _)))
 }
 
+/// Whether an argument is a BIGINT of its own, and no narrower integer that was widened: of these no partial sum leaves a BIGINT.
 fn is_bigint(argument: &Expr, aggregate: &Aggregate) -> bool {
     let is_widened = matches!(argument, Expr::Cast(_));
     !is_widened && argument.get_type(aggregate.input.schema()).is_ok_and(|of| of == ArrowType::Int64)
