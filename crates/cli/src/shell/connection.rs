@@ -7,6 +7,7 @@
 //! - A session that its server does not know any more is never replaced in silence: its settings and its transaction are gone.
 
 use super::copying::{self, Watched};
+use super::interrupt;
 use super::statement::{Answer, Refining, Statement};
 use crate::target::{ServerArgs, is_url};
 use crate::{OpenArgs, Out, note};
@@ -284,8 +285,11 @@ impl Connection {
         }
     }
 
-    /// Does what a statement asks; Ctrl-C stops it.
+    /// Does what a statement asks; Ctrl-C stops it, also where it was pressed just before.
     pub async fn cancellable<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if interrupt::was_pressed() {
+            return Err(Error::new(ErrorKind::Cancelled, "the statement was cancelled"));
+        }
         tokio::pin!(work);
         let mut again = interval(STOP_EVERY);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -299,13 +303,10 @@ impl Connection {
                     return result;
                 }
                 () = answered(&mut asked) => asked = None,
-                signal = tokio::signal::ctrl_c() => match signal {
-                    Ok(()) => {
-                        is_stopping = true;
-                        again.reset_immediately();
-                    }
-                    Err(_) => return work.await,
-                },
+                () = interrupt::pressed() => {
+                    is_stopping = true;
+                    again.reset_immediately();
+                }
                 _ = again.tick(), if is_stopping && asked.is_none() => asked = Some(self.stop()),
             }
         }

@@ -13,6 +13,7 @@ mod complete;
 mod connection;
 mod copying;
 mod ending;
+mod interrupt;
 mod meta;
 mod output;
 mod refine;
@@ -299,7 +300,10 @@ impl Shell {
         let prompt =
             DefaultPrompt::new(DefaultPromptSegment::Basic(self.connection.name()), DefaultPromptSegment::Empty);
         let ended = loop {
-            match editor.read_line(&prompt) {
+            let typed = editor.read_line(&prompt);
+            // What was pressed as the statement before ended is not for this one.
+            interrupt::was_pressed();
+            match typed {
                 Ok(Signal::Success(line)) => match self.script(&line).await {
                     Ok(true) => break Ok(()),
                     Ok(false) => names.refresh().await,

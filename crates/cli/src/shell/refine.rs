@@ -7,6 +7,7 @@
 
 use super::Format;
 use super::connection::{Connection, Watch};
+use super::interrupt;
 use super::output::{TABLE_ROWS_MAX, print, print_batches, table, texts};
 use super::statement::{Refining, Statement};
 use alluvia_query::{Bounds, Refinement};
@@ -64,7 +65,7 @@ async fn best_of(
     loop {
         tokio::select! {
             biased;
-            Ok(()) = tokio::signal::ctrl_c() => {
+            () = interrupt::pressed() => {
                 drop(refinements);
                 let cancelled = || Error::new(ErrorKind::Cancelled, "the statement was cancelled before its first estimate");
                 return best.map(|best| (best, false)).ok_or_else(cancelled);
