@@ -61,6 +61,24 @@ const ROWS: &str = "CREATE TABLE t (a BIGINT, b TEXT, c DOUBLE); \
      INSERT INTO t VALUES (1, 'one', 0.5), (2, 'two, \"quoted\"', 1e300), (3, NULL, NULL), (4, 'ü' || chr(10) || 'x', -2.25)";
 
 #[test]
+fn an_error_in_a_script_says_which_statement_it_is() {
+    let (scratch, dir) = scratch();
+    let script = scratch.path().join("bad.sql");
+    std::fs::write(&script, "SELECT 1;\n\nSELECT 'x'::int;\n").unwrap();
+    let output = run(&["sql", &dir, "-f", script.to_str().unwrap()], "");
+    let wanted = "bad.sql: statement 2 (SELECT 'x'::int): cannot cast string 'x'";
+    assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    let long = format!("SELECT 1;\nCREATE ROLE ada PASSWORD 'secret';\nSELECT nope AS {};", "x".repeat(100));
+    let output = run(&["sql", &dir], &long);
+    let wanted = format!("error: statement 3 (SELECT nope AS {} ...): there is no column nope", "x".repeat(45));
+    assert!(stderr(&output).contains(&wanted), "{}", stderr(&output));
+    let output = run(&["sql", &dir], "CREATE ROLE ada PASSWORD 'secret';");
+    assert!(stderr(&output).contains("statement 1 (CREATE ROLE ada") && !stderr(&output).contains("secret"));
+    let output = run(&["sql", &dir, "-c", "SELECT nope"], "");
+    assert!(stderr(&output).starts_with("error: there is no column nope"), "{}", stderr(&output));
+}
+
+#[test]
 fn statements_of_c_are_run_in_order_and_the_first_error_ends_them() {
     let (_scratch, dir) = scratch();
     good(&["sql", &dir, "-c", ROWS], "");
@@ -175,6 +193,11 @@ fn a_table_is_made_of_what_standard_input_holds() {
     // What cannot be is refused, and leaves no table.
     for (args, input, wrong) in [
         (vec!["load", &dir, "none", "-"], "", "standard input holds nothing to infer columns from"),
+        (
+            vec!["load", &dir, "none", "-", "--format", "ndjson"],
+            "{\"a\" 1}",
+            "standard input: not JSON: expected a colon at character 6",
+        ),
         (vec!["load", &dir, "none", "-"], "PAR1\u{0}\u{0}", "Parquet cannot be read from standard input"),
         (vec!["load", &dir, "none", "-", "--format", "text"], "1\tx\n", "hint:  create the table first"),
         (

@@ -101,13 +101,18 @@ pub struct Shell {
     stdin_is_script: bool,
     /// What standard output has got; nobody counts for a terminal.
     written: Option<Written>,
+    /// How many statements of a file or a pipe have begun, whose errors say which it is; `None` of what is typed or given with -c.
+    begun: Option<usize>,
 }
+
+/// Characters of a statement that its error shows.
+const SHOWN_CHARS: usize = 60;
 
 pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     let SqlArgs { place, command, file, format, timing, progressive } = args;
     let connection = place.open().await?;
     let written = (!std::io::stdout().is_terminal()).then(Written::default);
-    let mut shell = Shell { connection, format, timing, stdin_is_script: false, written };
+    let mut shell = Shell { connection, format, timing, stdin_is_script: false, written, begun: None };
     let ran = shell.run(&command, file.as_deref(), progressive).await;
     shell.connection.close().await;
     ran.map(|()| ExitCode::SUCCESS)
@@ -131,6 +136,7 @@ impl Shell {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file).map_err(|error| Error::io(file, "reading", &error))?;
             let texts = std::slice::from_ref(&text);
+            self.begun = Some(0);
             let ran = async {
                 self.foresee(texts)?;
                 self.script(&text).await
@@ -143,6 +149,7 @@ impl Shell {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
         self.stdin_is_script = true;
+        self.begun = Some(0);
         self.foresee(std::slice::from_ref(&text))?;
         self.script(&text).await.map(drop)
     }
@@ -227,7 +234,15 @@ impl Shell {
                 return Err(Error::new(ErrorKind::NotSupported, message)
                     .with_hint("give the statement with -c or -f and pipe the rows in, or load them from a file"));
             }
-            self.statement(statement).await?;
+            let place = self.begun.as_mut().map(|begun| {
+                *begun += 1;
+                format!("statement {begun}{}", beginning_of(&statement))
+            });
+            let ran = self.statement(statement).await;
+            ran.map_err(|error| match place {
+                Some(place) => error.at(place),
+                None => error,
+            })?;
         }
         Ok(())
     }
@@ -321,6 +336,17 @@ impl Shell {
         };
         names.close().await;
         ended
+    }
+}
+
+/// The beginning of a statement, in brackets and without its secrets; nothing of one that could not be parsed here.
+fn beginning_of(statement: &Statement) -> String {
+    let Some(parsed) = &statement.parsed else { return String::new() };
+    let words: Vec<&str> = parsed.sql().split_whitespace().take(SHOWN_CHARS).collect();
+    let text = words.join(" ");
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!(" ({} ...)", text[..end].trim_end()),
+        None => format!(" ({text})"),
     }
 }
 

@@ -9,6 +9,7 @@ mod cuboids;
 mod docs;
 mod dropped;
 mod estimates;
+mod explain;
 mod faults;
 mod freshness;
 mod full_level;

@@ -101,10 +101,24 @@ fn a_producer_that_sends_again_after_a_reopening_is_understood() {
         assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["5"]);
         // A batch without rows has its number, too, so that the next one follows it.
         session.sql("SET producer_epoch = 2").await.unwrap();
-        for (sequence, insert) in [(2, "INSERT INTO t SELECT 6 WHERE false"), (3, "INSERT INTO t VALUES (6)")] {
+        let empty = scratch.path().join("empty.csv");
+        std::fs::write(&empty, "a\n").unwrap();
+        let copy = format!("COPY t FROM '{}'", empty.display());
+        for (sequence, batch) in [
+            (2, "INSERT INTO t SELECT 6 WHERE false"),
+            (3, copy.as_str()),
+            // A transaction that writes nothing is no batch.
+            (4, "BEGIN; SELECT 1; COMMIT"),
+            (4, "INSERT INTO t VALUES (6)"),
+        ] {
             session.sql(&format!("SET producer_sequence = {sequence}")).await.unwrap();
-            session.sql(insert).await.unwrap();
+            for statement in session.parse(batch).unwrap() {
+                session.execute(statement).await.unwrap();
+            }
         }
+        let none = futures::stream::iter(Vec::new());
+        session.append_stream("t", none).await.unwrap();
+        assert_eq!(rows(&session, "SHOW producer_sequence").await, ["6"]);
         // Whatever statement has a number that was used, its answer says so.
         for statement in [
             "INSERT INTO t VALUES (7)",
@@ -114,7 +128,7 @@ fn a_producer_that_sends_again_after_a_reopening_is_understood() {
             "DROP TABLE t",
             "ALTER TABLE t ADD COLUMN b INT",
         ] {
-            session.sql("SET producer_sequence = 3").await.unwrap();
+            session.sql("SET producer_sequence = 4").await.unwrap();
             let outcome = session.sql(statement).await.unwrap();
             let told = outcome.notices().iter().filter(|notice| notice.contains("had sent this batch before")).count();
             assert_eq!(told, 1, "{statement}: {:?}", outcome.notices());

@@ -19,6 +19,7 @@ mod bytea;
 mod casts;
 mod constants;
 mod decimal_sum;
+mod decimals;
 mod distinct_sum;
 mod expressions;
 mod extremes;
@@ -53,6 +54,7 @@ pub(crate) use arithmetic::CheckedArithmetic;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
+pub(crate) use decimals::NumbersTogether;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
 pub(crate) use join_sides::JoinSidesLessKnown;
 pub(crate) use literals::ListedText;
@@ -69,11 +71,13 @@ pub(crate) use zeros::{EqualZeros, with_both};
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
+use datafusion::functions::math::signum;
+use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
 use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone`, `form_by_zone` and `variance`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans
+/// Adds `format`, `timezone`, `form_by_zone`, `variance`, `every` and `sign`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans
 /// dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
@@ -84,6 +88,8 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
     state.register_udaf(Arc::new(var_samp_udaf().as_ref().clone().with_aliases(["variance"])))?;
+    state.register_udaf(Arc::new(bool_and_udaf().as_ref().clone().with_aliases(["every"])))?;
+    state.register_udf(Arc::new(signum().as_ref().clone().with_aliases(["sign"])))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;

@@ -119,8 +119,25 @@ impl<'a> Members<'a> {
     fn escape(&mut self) -> Result<(), NotJson> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
-            Some(b'u') if hex4(self.bytes, self.at + 2).is_some() => self.at += 6,
+            Some(b'u') => return self.code(),
             _ => return Err(self.wrong("a valid escape")),
+        }
+        Ok(())
+    }
+
+    /// A code point in four digits, and its other half where it is one of two.
+    fn code(&mut self) -> Result<(), NotJson> {
+        match hex4(self.bytes, self.at + 2) {
+            Some(0xd800..=0xdbff) => {
+                let has_other = self.bytes[self.at + 6..].starts_with(b"\\u");
+                if !has_other || !matches!(hex4(self.bytes, self.at + 8), Some(0xdc00..=0xdfff)) {
+                    return Err(self.wrong("both halves of a surrogate pair"));
+                }
+                self.at += 12;
+            }
+            Some(0xdc00..=0xdfff) => return Err(self.wrong("both halves of a surrogate pair")),
+            Some(_) => self.at += 6,
+            None => return Err(self.wrong("a valid escape")),
         }
         Ok(())
     }
@@ -249,7 +266,7 @@ fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))
 }
 
-/// A scanned string with its escapes resolved. Half a surrogate pair becomes U+FFFD.
+/// A scanned string with its escapes resolved.
 pub(crate) fn resolve(string: &[u8]) -> Cow<'_, [u8]> {
     if !string.contains(&b'\\') {
         return Cow::Borrowed(string);
@@ -320,6 +337,11 @@ mod tests {
             ("{\"a\":tru}", 6, "a value"),
             ("{\"a\":\"x}", 9, "a closing quote"),
             ("{\"a\":\"\\x\"}", 7, "a valid escape"),
+            ("{\"a\":\"\\u12\"}", 7, "a valid escape"),
+            ("{\"a\":\"\\ud83d\"}", 7, "both halves of a surrogate pair"),
+            ("{\"a\":\"x\\ude00\"}", 8, "both halves of a surrogate pair"),
+            ("{\"a\":\"\\ud83d\\ud83d\"}", 7, "both halves of a surrogate pair"),
+            ("{\"\\ude00\":1}", 3, "both halves of a surrogate pair"),
             ("{\"a\":1} x", 9, "the end of the line"),
             ("{\"a\":[1 2]}", 9, "a comma or ]"),
             ("{\"a\":{\"b\":1]}", 12, "a comma or }"),

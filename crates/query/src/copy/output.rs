@@ -97,6 +97,7 @@ impl<W: Write + Send> ResultWriter<W> {
                 StreamWriter::try_new_with_options(out, &schema, ipc_options(packing)?).map_err(arrow_error)?,
             ),
             Format::Parquet => {
+                refuse_intervals(&schema)?;
                 let properties = WriterProperties::builder()
                     .set_compression(parquet_compression(packing))
                     .set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX))
@@ -198,6 +199,15 @@ fn ipc_options(packing: Compression) -> Result<IpcWriteOptions> {
         }
     };
     IpcWriteOptions::default().try_with_compression(codec).map_err(arrow_error)
+}
+
+/// Refuses what the writer of Parquet would refuse at the first rows, when some of the file is written.
+fn refuse_intervals(schema: &Schema) -> Result<()> {
+    let is_interval = |field: &&FieldRef| matches!(field.data_type(), DataType::Interval(_));
+    schema.fields().iter().find(is_interval).map_or(Ok(()), |field| {
+        let message = format!("column {} is an INTERVAL, which is not written to Parquet", field.name());
+        Err(Error::new(ErrorKind::NotSupported, message).with_hint("cast it to TEXT, or write csv, ndjson or arrow"))
+    })
 }
 
 fn parquet_compression(packing: Compression) -> ParquetCompression {

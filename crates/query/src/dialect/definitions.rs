@@ -2,7 +2,7 @@
 //!
 //! Invariant: every clause is either taken over or refused by name; a constraint that is accepted is kept.
 
-use crate::dialect::names::{name_of, user_table};
+use crate::dialect::names::{name_of, new_table, user_table};
 use crate::dialect::refuse::not_supported;
 use crate::dialect::roles::{RoleName, owner_of};
 use crate::dialect::statement::literal_text;
@@ -120,7 +120,7 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
     Ok(CreateTable {
-        name: user_table(&create.name)?,
+        name: new_table(&create.name)?,
         if_not_exists: create.if_not_exists,
         columns,
         with,
@@ -203,7 +203,7 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
             TableChange::RenameColumn { from: name_of(old_column_name), to: name_of(new_column_name) }
         }
         AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(name) } => {
-            TableChange::Rename(user_table(name)?)
+            TableChange::Rename(new_table(name)?)
         }
         AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
         AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),

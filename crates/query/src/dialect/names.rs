@@ -42,6 +42,30 @@ pub(crate) fn user_table(name: &ObjectName) -> Result<String> {
     }
 }
 
+/// A table that is to be made.
+pub(crate) fn new_table(name: &ObjectName) -> Result<String> {
+    unless_of_system(name, || {
+        Error::new(ErrorKind::NotSupported, format!("schema {SYSTEM} has system tables, and takes no others"))
+            .with_hint("make the table in public, which may be left out")
+    })
+}
+
+/// A table whose definition is to be shown.
+pub(crate) fn shown_table(name: &ObjectName) -> Result<String> {
+    unless_of_system(name, || {
+        Error::new(ErrorKind::NotSupported, format!("{name} is a system table: no statement makes it"))
+            .with_hint(format!("DESCRIBE {name} shows its columns"))
+    })
+}
+
+/// The user table that a name means, and an error of its own for one of the system's.
+fn unless_of_system(name: &ObjectName, error: impl FnOnce() -> Error) -> Result<String> {
+    match parts_of(name)?.as_slice() {
+        [schema, _] if schema == SYSTEM => Err(error()),
+        _ => user_table(name),
+    }
+}
+
 /// Whether what the parser's writer wrote may be the text of another tree, too: it leaves quotes that are doubled, or behind a backslash,
 /// as they are, so that literals of one quote and of two are written alike.
 pub(crate) fn is_ambiguous(written: &str) -> bool {

@@ -270,7 +270,7 @@ fn text_of(value: &ScalarValue) -> Result<String> {
 }
 
 /// A type as SQL writes it, where values of it can be written.
-fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
+pub(crate) fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
     Some(match data_type {
         ArrowType::Boolean => ast::DataType::Boolean,
         ArrowType::Int8 | ArrowType::UInt8 | ArrowType::Int16 => ast::DataType::SmallInt(None),

@@ -12,7 +12,7 @@ use crate::dialect::commands::{
 use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped, without_column_names};
 use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
-use crate::dialect::names::{self, SYSTEM, parts_of, unknown_schema, user_table};
+use crate::dialect::names::{self, SYSTEM, parts_of, shown_table, unknown_schema, user_table};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement};
 use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
@@ -253,7 +253,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         }
         Tree::ShowColumns { extended, full, show_options } => show_columns(extended || full, show_options),
         Tree::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
-            Ok(Kind::ShowCreate(user_table(&obj_name)?))
+            Ok(Kind::ShowCreate(shown_table(&obj_name)?))
         }
         Tree::ShowCreate { obj_type, .. } => Err(not_supported(format!("SHOW CREATE {obj_type}"))),
         Tree::ShowVariable { variable } => show_variable(&variable),

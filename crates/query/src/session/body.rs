@@ -96,8 +96,12 @@ impl Session {
         context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
         let destination = Box::new(self.store_of(run, &entry, key));
         let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
-        let (rows, version) = (report.rows, report.committed.map(|committed| committed.version));
-        match report.committed {
+        let committed = match report.committed {
+            Some(committed) => Some(committed),
+            None => self.submit_empty(run).await?,
+        };
+        let (rows, version) = (report.rows, committed.map(|committed| committed.version));
+        match committed {
             Some(committed) if committed.duplicate => {
                 let known = key.and_then(|key| self.engine.store().keyed(key));
                 let rows = known.map_or(report.rows_repeated, |known| known.rows);

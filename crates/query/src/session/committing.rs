@@ -57,6 +57,14 @@ impl Session {
         Ok(committed)
     }
 
+    /// Uses up the number of the session's producer, if it has one, by a batch of no rows: the next batch follows it.
+    pub(super) async fn submit_empty(&self, run: &Run) -> Result<Option<Committed>> {
+        if run.settings.producer_mark().is_none() {
+            return Ok(None);
+        }
+        self.submit(run, NewBatch::default()).await.map(Some)
+    }
+
     /// What may still refuse a batch of which nothing was told to the store.
     async fn before_commit(&self, run: &Run, batch: &NewBatch, definers: &[Definer]) -> Result<Vec<Audit>> {
         self.check_alone()?;

@@ -109,6 +109,8 @@ impl Session {
                 if numbered && report.committed.is_some() {
                     let mut state = self.state.lock();
                     state.settings.producer_sequence = state.settings.producer_sequence.saturating_add(1);
+                } else if numbered {
+                    self.submit_empty(run).await?;
                 }
                 Ok(loaded(&report, numbered))
             }

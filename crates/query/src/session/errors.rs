@@ -107,6 +107,10 @@ fn told_by_words(message: &str) -> Option<Error> {
     if is_overflow(message) {
         return Some(overflow());
     }
+    if message.ends_with("Arithmetic Overflow in AvgAccumulator") {
+        let error = Error::new(ErrorKind::OutOfRange, "numeric out of range: an average has more than 38 digits");
+        return Some(error.with_hint("average doubles, which are rounded: avg(CAST(x AS DOUBLE))"));
+    }
     // "Regular expression did not compile: Syntax(... error: unclosed group ...)"
     let is_pattern = ["expression did not compile", "regex parse error"].iter().any(|words| message.contains(words));
     is_pattern.then(|| {

@@ -15,7 +15,7 @@ use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
-use crate::session::values::{literal_rows, values_of, values_rows};
+use crate::session::values::{assign_texts, literal_rows, values_of, values_rows};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{NewBatch, NewRows};
 use alluvia_space::TableDef;
@@ -33,7 +33,7 @@ impl Session {
     pub(crate) async fn insert(&self, run: &Arc<Run>, insert: Insert, hints: &Hints) -> Result<Outcome> {
         let entry = self.table_for(INSERT, &insert.table)?;
         let listed = insert.columns.as_deref();
-        let source = match insert.source {
+        let mut source = match insert.source {
             InsertSource::Literals(literals) => {
                 let targets = targets(&entry.def, listed, literals.width())?;
                 let rows = literal_rows(&literals, &entry, &targets)?;
@@ -48,6 +48,7 @@ impl Session {
             if let Some(rows) = values_rows(values, &entry, &targets)? {
                 return self.write(run, &entry, vec![rows]).await;
             }
+            assign_texts(&mut source, &entry.def, &targets)?;
         }
         let planned = self.plan(run, source, hints).await?;
         let width = planned.schema().fields().len();
@@ -65,10 +66,10 @@ impl Session {
         // A batch may have to wait until what statements hold is given back: not for its own.
         let used = planned.used();
         drop(planned);
-        // A producer's number is used up by a batch without rows, too: the next one follows it.
-        if rows > 0 || run.settings.producer_mark().is_some() {
-            self.submit(run, batch).await?;
-        }
+        match rows {
+            0 => self.submit_empty(run).await?,
+            _ => Some(self.submit(run, batch).await?),
+        };
         Ok(inserted(rows).with_used(used))
     }
 

@@ -18,6 +18,7 @@ mod ddl;
 mod describe;
 mod errors;
 mod execution;
+mod explain;
 mod guard;
 mod indexed;
 mod ingest;

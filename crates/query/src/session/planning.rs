@@ -12,7 +12,8 @@
 use crate::checked::{
     BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
     HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
-    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, WrittenBytes,
+    NumbersTogether, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
+    WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -89,6 +90,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.insert(coerced, Arc::new(WrittenBytes));
     analyzers.insert(coerced, Arc::new(MomentsTogether));
     analyzers.insert(coerced, Arc::new(ListedText));
+    analyzers.push(Arc::new(NumbersTogether));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
     analyzers.push(Arc::new(LosslessCasts));
@@ -251,6 +253,7 @@ mod tests {
         expected.insert(coerced + 1, LosslessCasts.name().to_owned());
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
+        expected.insert(coerced + 1, NumbersTogether.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
         expected.insert(coerced, MomentsTogether.name().to_owned());

@@ -28,13 +28,12 @@ use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::TableReference;
-use datafusion::common::format::ExplainStatementOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SQLOptions;
-use datafusion::sql::parser::{ExplainStatement, Statement as Tree};
+use datafusion::sql::parser::Statement as Tree;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{self, Query};
 use std::sync::Arc;
@@ -122,29 +121,18 @@ impl Session {
         Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
     }
 
-    /// EXPLAIN [ANALYZE].
-    pub(crate) async fn explain(
-        &self,
-        run: &Run,
-        query: Box<Query>,
-        options: ExplainStatementOptions,
-        hints: &Hints,
-    ) -> Result<Outcome> {
-        if let Some(outcome) = self.explain_by_index(run, &query, &options, hints).await? {
-            return Ok(outcome);
-        }
-        let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
-        let tree = Tree::Explain(ExplainStatement { options, statement });
-        let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
-        Ok(Outcome::rows("EXPLAIN", planned.execute()?).with_used(planned.used()))
-    }
-
     /// Plans a query on the snapshot that it needs. Its rows are exact: they may be written somewhere.
     pub(crate) async fn plan(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Planned> {
         self.plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints, None).await
     }
 
-    async fn plan_tree(&self, run: &Run, tree: Tree, hints: &Hints, accuracy: Option<Accuracy>) -> Result<Planned> {
+    pub(super) async fn plan_tree(
+        &self,
+        run: &Run,
+        tree: Tree,
+        hints: &Hints,
+        accuracy: Option<Accuracy>,
+    ) -> Result<Planned> {
         let mut tree = tree;
         let brought = self.catalog_query(run, &mut tree, hints)?;
         // A plan has no place for bounds: they are the value, which must then be exact.
@@ -361,7 +349,7 @@ pub(super) struct Brought {
 }
 
 /// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined for exact.
-fn accuracy_of(run: &Run) -> Option<Accuracy> {
+pub(super) fn accuracy_of(run: &Run) -> Option<Accuracy> {
     run.accuracy.filter(|_| run.telling.get().is_none())
 }
 

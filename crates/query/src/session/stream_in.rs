@@ -256,8 +256,11 @@ impl Session {
         run.token.check()?;
         run.progress.set_phase(Phase::Finishing);
         blocking(move || sink.finish()).await?.add_to(&mut batch);
-        let is_empty = matched.rows == 0 && batch.changes.is_empty();
-        let committed = if is_empty { None } else { Some(self.submit(run, batch).await?) };
+        let is_empty = matched.rows == 0 && batch.changes.is_empty() && batch.producer.is_none();
+        let committed = match is_empty {
+            true => self.submit_empty(run).await?,
+            false => Some(self.submit(run, batch).await?),
+        };
         Ok(Appended { rows: matched.rows, committed })
     }
 

@@ -4,8 +4,9 @@
 //! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
 //! a query. Both give the same rows: [`values_rows`] answers `None` unless it is sure.
 
-use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown};
+use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown, value_text};
 use crate::dialect::definitions::data_type_of;
+use crate::dialect::parameters::sql_type;
 use crate::dialect::plain_insert::{Literal, LiteralRows};
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};
@@ -41,6 +42,44 @@ pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: 
     check_width(literals.width(), targets.len(), &entry.def, 1)?;
     let rows = rows(literals.rows(), |row, place, _| Some(literals.at(row, place)), entry, targets)?;
     rows.ok_or_else(|| Error::internal("a literal was taken for none"))
+}
+
+/// Texts as values of the columns that they go to where another row has no literal there, as `('2026-01-01'), (current_date)`; and as TEXT what
+/// stands beside texts for such a column. Planning takes the types of the rows for those of each other, and not for the columns'.
+pub(crate) fn assign_texts(source: &mut Query, def: &TableDef, targets: &[usize]) -> Result<()> {
+    let SetExpr::Values(values) = source.body.as_mut() else { return Ok(()) };
+    for (place, &target) in targets.iter().enumerate() {
+        let column = &def.columns[target];
+        let to = column.data_type;
+        let Some(sql) = sql_type(&to.to_arrow()).filter(|_| to != DataType::Binary) else { continue };
+        let exprs = || values.rows.iter().filter_map(|row| row.content.get(place));
+        let has_text = exprs().any(|expr| matches!(literal(expr, to), Some(Literal::Text(_))));
+        if !has_text || exprs().all(|expr| literal(expr, to).is_some()) {
+            continue;
+        }
+        for (row, values) in values.rows.iter_mut().enumerate() {
+            let Some(expr) = values.content.get_mut(place) else { continue };
+            let written = match literal(expr, to) {
+                Some(Literal::Null) => continue,
+                // By whoever reads the texts of rows of literals alone.
+                Some(found @ Literal::Text(_)) if to != DataType::Text => {
+                    let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, 1);
+                    append(&mut builder, &found, column, row + 1)?;
+                    Some(value_text(&builder.finish(), 0)?)
+                }
+                Some(Literal::Number(text)) if to == DataType::Text => Some(text.into_owned()),
+                None if to == DataType::Text => None,
+                _ => continue,
+            };
+            let inner = match written {
+                Some(text) => Expr::Value(Value::SingleQuotedString(text).into()),
+                None => std::mem::replace(expr, Expr::Value(Value::Null.into())),
+            };
+            let (kind, expr_of) = (CastKind::Cast, Box::new(inner));
+            *expr = Expr::Cast { kind, expr: expr_of, data_type: sql.clone(), array: false, format: None };
+        }
+    }
+    Ok(())
 }
 
 /// So many rows of literals, each given by its row, its place there, and the column that it goes to.

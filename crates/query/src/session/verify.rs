@@ -28,6 +28,8 @@ impl Session {
                         .with_hint("SET max_error = 0.01, or give --max-error"));
                 };
                 let Some(ready) = self.ready(&run, query, &statement.hints).await? else {
+                    // What is wrong with the statement itself, as a table that is not there, comes first.
+                    self.plan(&run, query.clone(), &statement.hints).await?;
                     return Err(Error::new(ErrorKind::NotSupported, "only statements that the index answers without a plan can be verified").with_hint(
                         "write count, sum and avg over one table with dimensions, with conditions that compare levels with plain constants",
                     ));

@@ -196,6 +196,8 @@ pub(super) fn choose(asked: &Asked<'_>, foreseen: &[Foreseen], pays: f64) -> Opt
     let begun = cheapest(|foreseen| foreseen.is_cheap() || foreseen.is_sure()).or_else(before_dear);
     let reached = || match asked.otherwise {
         Otherwise::Exact => None,
+        // Of what suffices the exact answer is the cheapest.
+        Otherwise::Reached if foreseen.iter().any(|foreseen| foreseen.error <= PROMISE) => None,
         // What does not suffice is given, so nothing has to follow it: the thickest rung that costs less tells most.
         Otherwise::Reached => foreseen.iter().rfind(|foreseen| foreseen.nanos() <= pays * foreseen.exact_nanos()),
     };
@@ -382,9 +384,10 @@ mod tests {
             // Less is begun where less may be spent.
             let fewer = choose(&asked(&boxes, Otherwise::Exact), &frame, PAYS_AT_A_GLANCE);
             prop_assert!(fewer.is_none() || found.is_some());
-            // What is given whatever it reaches is never dearer, either.
+            // What is given whatever it reaches is never dearer, either, and only where no rung promises more.
             if let Some(reached) = choose(&asked(&boxes, Otherwise::Reached), &frame, PAYS) {
                 prop_assert!(reached.nanos() <= PAYS * reached.exact_nanos() * (1.0 + 1e-9), "{:?}", reached);
+                prop_assert!(found.is_some() || !frame.iter().any(|rung| rung.error <= PROMISE));
             }
         }
 

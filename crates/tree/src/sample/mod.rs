@@ -76,7 +76,7 @@ pub struct Goal {
 pub enum Otherwise {
     /// Read everything.
     Exact,
-    /// Give what was reached.
+    /// Give what was reached, where no sample is expected to suffice. Where one is, and reading everything costs less, read everything.
     Reached,
 }
 
@@ -280,9 +280,12 @@ fn look_on(
         let reads = if is_last { Vec::new() } else { next_reads(asked, &strata, &look, &plan) };
         let pays =
             !reads.is_empty() && (!asked.by_cost || strata.second_pays(&reads, foreseen, reading, asked.otherwise));
+        // Where a thicker rung is expected to suffice, and everything costs less than that, everything is read.
+        let would_do = !reads.is_empty() && reads.iter().all(|(_, rung)| *rung > 0);
         match (pays, asked.otherwise) {
             (true, _) => strata.read_on(asked, segments, &reads, into)?,
             (false, Otherwise::Exact) => break,
+            (false, Otherwise::Reached) if would_do => break,
             (false, Otherwise::Reached) => {
                 return Ok(Sampled::Estimates(strata.estimates(look, number, Some(Box::new(*foreseen)))));
             }

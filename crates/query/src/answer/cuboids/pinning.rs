@@ -5,7 +5,7 @@
 
 use super::resident::Plan;
 use super::shape::Shape;
-use super::{Built, Cuboids, Refusal, newest};
+use super::{Built, Cuboids, Refusal, WANTED_MAX, Wanted as Asked, newest};
 use crate::answer::Kept;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{Snapshot, Store, TableRead};
@@ -125,12 +125,19 @@ impl Cuboids {
     pub(crate) fn unpin(&self, shape: &Shape, measures: bool) -> usize {
         let is_meant = |other: &Shape| is_meant(shape, measures, other);
         let mut demand = self.demand.lock();
-        let before = demand.pins.len();
-        demand.pins.retain(|other, _| !is_meant(other));
-        for resident in self.list().iter().filter(|resident| is_meant(&resident.shape)) {
+        let meant: Vec<(Shape, Refusal)> = demand.pins.extract_if(.., |other, _| is_meant(other)).collect();
+        let count = meant.len();
+        let residents = self.list();
+        for resident in residents.iter().filter(|resident| is_meant(&resident.shape)) {
             resident.is_pinned.store(false, Ordering::Relaxed);
         }
-        before - demand.pins.len()
+        // What is not resident yet, as after a restart, is built as any shape that was asked for.
+        for (shape, refusal) in meant {
+            if demand.wanted.len() < WANTED_MAX && !residents.iter().any(|resident| resident.shape == shape) {
+                demand.wanted.entry(shape).or_insert(Asked { asked: 1, refusal });
+            }
+        }
+        count
     }
 
     /// Forgets cuboids, pinned or not, as [`Cuboids::unpin`] finds them. Returns how many.

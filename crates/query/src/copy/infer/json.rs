@@ -3,7 +3,7 @@
 use super::seen::Seen;
 use super::{Inferred, folded, sample_of};
 use crate::copy::json_in::ARRAY_HINT;
-use crate::copy::json_scan::{Members, Value, resolve as resolve_escapes};
+use crate::copy::json_scan::{Members, NotJson, Value, resolve as resolve_escapes};
 use crate::copy::options::{CopyOptions, Format};
 use crate::copy::peeked::Sampled;
 use crate::copy::records::Cut;
@@ -13,6 +13,7 @@ use std::collections::HashMap;
 pub(super) fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result<Inferred> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
+    let mut wrong: Option<Error> = None;
     for file in files {
         let sample = sample_of(file, options, Cut::Lines)?;
         if sample.trim_ascii_start().starts_with(b"[") {
@@ -21,8 +22,18 @@ pub(super) fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result
         }
         for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             let mut members = Members::new(line);
-            // Lines that are no objects are left to the load, which says where they are.
-            while let Ok(Some((key, value))) = members.next() {
+            loop {
+                let (key, value) = match members.next() {
+                    Ok(Some(member)) => member,
+                    Ok(None) => break,
+                    // Lines that are no objects are left to the load, which says where they are, unless there is nothing else.
+                    Err(found) => {
+                        let NotJson { expected, at } = found;
+                        let message = format!("{}: not JSON: expected {expected} at character {at}", file.name());
+                        wrong.get_or_insert_with(|| Error::new(ErrorKind::InvalidValue, message));
+                        break;
+                    }
+                };
                 let key = String::from_utf8_lossy(&resolve_escapes(key)).into_owned();
                 let seen = seen.entry(key.clone()).or_insert_with(|| {
                     order.push(key);
@@ -36,6 +47,9 @@ pub(super) fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result
                 }
             }
         }
+    }
+    if let (true, Some(wrong)) = (order.is_empty(), wrong) {
+        return Err(wrong);
     }
     let found: Vec<Seen> = order.iter().map(|name| seen[name].clone()).collect();
     let columns = folded(order).into_iter().zip(found).map(|(name, seen)| seen.column(name)).collect();

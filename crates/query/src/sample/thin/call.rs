@@ -140,6 +140,9 @@ pub(in crate::sample) fn bound_of(args: &[FunctionArg], describes: bool) -> Resu
         ("max_rows", Number::Of(rows)) if (1.0..=ROWS_MAX).contains(&rows) && rows.fract() == 0.0 => {
             Ok(Bound::Rows(rows as u64))
         }
+        ("max_rows", Number::Of(rows)) if rows > ROWS_MAX => {
+            Err(wrong_value(&name, "so large", "a whole number from 1 to 9007199254740992"))
+        }
         ("max_rows", _) => value("a whole number from 1"),
         ("fraction", Number::Of(fraction)) if (0.0..=1.0).contains(&fraction) => Ok(Bound::Fraction(fraction)),
         ("fraction", _) => value("a number from 0 to 1"),
