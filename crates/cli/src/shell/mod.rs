@@ -234,9 +234,10 @@ impl Shell {
                 return Err(Error::new(ErrorKind::NotSupported, message)
                     .with_hint("give the statement with -c or -f and pipe the rows in, or load them from a file"));
             }
-            let place = self.begun.as_mut().map(|begun| {
+            // What could not be parsed here is whole texts, whose errors name a line.
+            let place = self.begun.as_mut().zip(statement.parsed.as_ref()).map(|(begun, parsed)| {
                 *begun += 1;
-                format!("statement {begun}{}", beginning_of(&statement))
+                format!("statement {begun} ({})", beginning_of(parsed.sql()))
             });
             let ran = self.statement(statement).await;
             ran.map_err(|error| match place {
@@ -339,14 +340,13 @@ impl Shell {
     }
 }
 
-/// The beginning of a statement, in brackets and without its secrets; nothing of one that could not be parsed here.
-fn beginning_of(statement: &Statement) -> String {
-    let Some(parsed) = &statement.parsed else { return String::new() };
-    let words: Vec<&str> = parsed.sql().split_whitespace().take(SHOWN_CHARS).collect();
+/// The beginning of a statement's text, in one line.
+fn beginning_of(sql: &str) -> String {
+    let words: Vec<&str> = sql.split_whitespace().take(SHOWN_CHARS).collect();
     let text = words.join(" ");
     match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!(" ({} ...)", text[..end].trim_end()),
-        None => format!(" ({text})"),
+        Some((end, _)) => format!("{} ...", text[..end].trim_end()),
+        None => text,
     }
 }
 
