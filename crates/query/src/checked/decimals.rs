@@ -5,6 +5,7 @@
 //!   `p = 99999.99` holds of what was stored as that.
 //! - A decimal that is compared with any other float is the float that is nearest to it.
 //! - Decimals and integers are compared with all of their digits, whatever scales they have.
+//! - A cast to DECIMAL that rounds was written, and goes on rounding, whatever it stands beside.
 //! - Types of values, and so of columns, stay as they were.
 //!
 //! DataFusion 55.2 makes decimals of fifteen digits behind the point of floats, which from some 70,000 on are not what was written; and it
@@ -13,7 +14,7 @@
 
 use super::expressions::changed;
 use crate::dialect::{WrittenDecimal, written_decimal};
-use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -119,7 +120,11 @@ fn operand(expr: &Expr) -> Option<WrittenDecimal> {
 
 fn of_digits(digits: i128, scale: u8) -> Option<WrittenDecimal> {
     let precision = digits.unsigned_abs().checked_ilog10().map_or(1, |log| log as u8 + 1);
-    (precision.max(scale) <= 38).then_some(WrittenDecimal { digits, precision: precision.max(scale), scale })
+    (precision.max(scale) <= DECIMAL128_MAX_PRECISION).then_some(WrittenDecimal {
+        digits,
+        precision: precision.max(scale),
+        scale,
+    })
 }
 
 /// Its digits with more of them behind the point.
@@ -135,7 +140,7 @@ fn digits_at(decimal: WrittenDecimal, precision: u8, scale: i8) -> Option<i128> 
     } else {
         let unit = 10_i128.checked_pow((decimal.scale - scale).into())?;
         let (whole, rest) = (decimal.digits / unit, decimal.digits % unit);
-        whole + if 2 * rest.abs() >= unit { decimal.digits.signum() } else { 0 }
+        whole + if rest.abs() >= unit - rest.abs() { decimal.digits.signum() } else { 0 }
     };
     (digits.unsigned_abs() < 10_u128.pow(precision.into())).then_some(digits)
 }
@@ -176,7 +181,7 @@ fn brought_together(mut exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
 /// Whether coercion made a decimal of a float that is not written, or that no such decimal is.
 fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
     let Some((inner, precision, scale)) = decimal_cast(expr) else { return false };
-    if scale < FLOAT_SCALE || !inner.get_type(schema).is_ok_and(|of| of.is_floating()) {
+    if !is_coerced(expr, schema) || !inner.get_type(schema).is_ok_and(|of| of.is_floating()) {
         return false;
     }
     let varies =
@@ -190,35 +195,51 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
 
 /// A number as a double: not as the decimal that coercion made of it.
 fn as_float(expr: Expr, schema: &DFSchema) -> Expr {
-    let of_text = |text: &str| text.parse::<f64>().ok();
-    let float = match &expr {
-        Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) => {
-            let scale = u8::try_from(*scale).unwrap_or(0);
-            of_text(&WrittenDecimal { digits: *digits, precision: 38, scale }.to_string())
-        }
-        // A number of many digits comes as a text.
-        Expr::Cast(Cast { expr, .. }) => match &**expr {
-            Expr::Literal(text, _) => text.try_as_str().flatten().and_then(of_text),
-            _ => None,
-        },
-        _ => None,
-    };
-    if let Some(float) = float {
-        return lit(float);
+    if let Some(decimal) = digits_of(&expr) {
+        // What is written is read as it is: its digits may be too many for a division.
+        return match decimal.to_string().parse::<f64>() {
+            Ok(float) => lit(float),
+            Err(_) => cast(expr, DataType::Float64),
+        };
     }
-    match decimal_cast(&expr).and_then(|(inner, ..)| inner.get_type(schema).ok()) {
-        Some(DataType::Float64) => uncast(expr, schema),
-        Some(of) if of.is_decimal() => as_float(uncast(expr, schema), schema),
-        _ => cast(uncast(expr, schema), DataType::Float64),
+    if !is_coerced(&expr, schema) {
+        return cast(expr, DataType::Float64);
+    }
+    let inner = uncast(expr, schema);
+    match inner.get_type(schema) {
+        Ok(DataType::Float64) => inner,
+        Ok(of) if of.is_decimal() => as_float(inner, schema),
+        _ => cast(inner, DataType::Float64),
+    }
+}
+
+/// The digits of a decimal that is written: a literal, or a number of many digits, which comes as a text within a cast that holds it.
+fn digits_of(expr: &Expr) -> Option<WrittenDecimal> {
+    if let Expr::Literal(ScalarValue::Decimal128(Some(digits), precision, scale), _) = expr {
+        return Some(WrittenDecimal { digits: *digits, precision: *precision, scale: u8::try_from(*scale).ok()? });
+    }
+    let (inner, precision, scale) = decimal_cast(expr)?;
+    let Expr::Literal(text, _) = inner else { return None };
+    let written = written_decimal(text.try_as_str()??)?;
+    ((written.precision, i16::from(written.scale)) == (precision, scale.into())).then_some(written)
+}
+
+/// Whether a decimal may be what coercion made of another number: a cast that rounds was written.
+fn is_coerced(expr: &Expr, schema: &DFSchema) -> bool {
+    let Some((inner, _, scale)) = decimal_cast(expr) else { return false };
+    match inner.get_type(schema) {
+        Ok(DataType::Decimal128(_, of)) => scale >= of,
+        Ok(of) if of.is_floating() => scale >= FLOAT_SCALE,
+        Ok(of) => of.is_integer(),
+        Err(_) => false,
     }
 }
 
 /// A number without the cast that made a decimal of it.
 fn uncast(expr: Expr, schema: &DFSchema) -> Expr {
-    let is_number =
-        decimal_cast(&expr).is_some_and(|(inner, ..)| inner.get_type(schema).is_ok_and(|of| of.is_numeric()));
+    let is_coerced = is_coerced(&expr, schema);
     match expr {
-        Expr::Cast(Cast { expr, .. }) if is_number => *expr,
+        Expr::Cast(Cast { expr, .. }) if is_coerced => *expr,
         expr => expr,
     }
 }
@@ -226,6 +247,10 @@ fn uncast(expr: Expr, schema: &DFSchema) -> Expr {
 /// The scale of a cast that leaves fewer digits before the point than there may be.
 fn narrowed_to(expr: &Expr, schema: &DFSchema) -> Option<i8> {
     let (inner, precision, scale) = decimal_cast(expr)?;
+    // Coercion leaves digits out only where it has no more.
+    if precision != DECIMAL128_MAX_PRECISION || !is_coerced(expr, schema) {
+        return None;
+    }
     let whole = match inner.get_type(schema).ok()? {
         DataType::Decimal128(precision, scale) => i16::from(precision) - i16::from(scale),
         _ if matches!(inner, Expr::Literal(..)) => return None,
@@ -357,6 +382,27 @@ mod tests {
         assert_eq!(runtime().block_on(rows(&context(), outer)), Ok(vec![vec![Some(1)]]));
         let having = "SELECT count(*) AS n FROM (SELECT sum(p) AS s FROM (SELECT CAST('99999.99' AS DECIMAL(10, 2)) AS p) a HAVING sum(p) = 99999.99) q";
         assert_eq!(runtime().block_on(rows(&context(), having)), Ok(vec![vec![Some(1)]]));
+    }
+
+    #[test]
+    fn casts_that_are_written_round_what_is_compared() {
+        let from = "0.123 AS f, 0.12 AS g, CAST('1.2345' AS DECIMAL(12, 4)) AS p, CAST('1.23' AS DECIMAL(8, 2)) AS q, \
+            CAST('1.00000000004' AS DECIMAL(38, 20)) AS z, CAST('1' AS DECIMAL(38, 10)) AS w, CAST('0.5' AS DECIMAL(38, 38)) AS t";
+        for (expr, expected) in [
+            ("f = CAST('0.123' AS DECIMAL(10, 2))", 0),
+            ("g = CAST('0.123' AS DECIMAL(10, 2))", 1),
+            ("g = CAST(f AS DECIMAL(38, 2))", 1),
+            ("f = CAST(f AS DECIMAL(38, 2))", 0),
+            ("g IN (CAST(f AS DECIMAL(10, 2)), q)", 1),
+            ("CAST(p AS DECIMAL(8, 2)) = q", 1),
+            ("w = CAST(z AS DECIMAL(38, 10))", 1),
+            ("w = z", 0),
+            ("CAST(t AS DECIMAL(38, 0)) = w", 1),
+            ("t < w", 1),
+            ("CAST(0.4999999999999999 AS DECIMAL(38, 0)) = 0", 1),
+        ] {
+            assert_eq!(is_true(expr, from), Ok(Some(expected)), "{expr}");
+        }
     }
 
     proptest! {
