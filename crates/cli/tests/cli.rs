@@ -61,6 +61,27 @@ const ROWS: &str = "CREATE TABLE t (a BIGINT, b TEXT, c DOUBLE); \
      INSERT INTO t VALUES (1, 'one', 0.5), (2, 'two, \"quoted\"', 1e300), (3, NULL, NULL), (4, 'ü' || chr(10) || 'x', -2.25)";
 
 #[test]
+fn a_pipe_runs_what_has_come_before_more_comes() {
+    let (_scratch, dir) = scratch();
+    let mut child = command(&["sql", &dir, "--format", "csv"]).spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answer = || answers.next().unwrap().unwrap();
+    pipe.write_all(b"CREATE TABLE t (a BIGINT);\nINSERT INTO t VALUES (1);\nSELECT count(*) AS n\nFROM t;\n").unwrap();
+    assert_eq!([answer(), answer()], ["n", "1"]);
+    // A statement that has begun waits for its end, a transaction is no reason to wait.
+    pipe.write_all(b"BEGIN;\nINSERT INTO t VALUES (2);\nSELECT count(*) AS m").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    pipe.write_all(b" FROM t;\n").unwrap();
+    assert_eq!([answer(), answer()], ["m", "2"]);
+    pipe.write_all(b"COMMIT;\n\\timing on\nSELECT nope;\nSELECT 3;\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("statement 8 (SELECT nope): there is no column nope"), "{}", stderr(&output));
+    assert_eq!(good(&["sql", &dir, "--format", "csv"], "SELECT count(*) AS n FROM t"), "n\n2\n");
+}
+
+#[test]
 fn an_error_in_a_script_says_which_statement_it_is() {
     let (scratch, dir) = scratch();
     let script = scratch.path().join("bad.sql");

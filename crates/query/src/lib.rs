@@ -22,6 +22,7 @@ mod session;
 mod skipping;
 mod system;
 mod table;
+mod windows;
 
 pub use alluvia_access::LogIn;
 pub use alluvia_snapshot::ProducerMark;

@@ -1,7 +1,7 @@
 //! `alluvia sql`: statements in, answers out.
 //!
 //! Interactive when standard input is a terminal; otherwise statements are read from -c, -f or the pipe, the first error
-//! stops the run, and only answers go to standard output. Statements run in a database of this process or at a server: see
+//! stops the run, and only answers go to standard output. A pipe is read as it comes ([`pipe`]). Statements run in a database of this process or at a server: see
 //! [`connection`].
 //!
 //! Invariants:
@@ -16,6 +16,7 @@ mod ending;
 mod interrupt;
 mod meta;
 mod output;
+mod pipe;
 mod refine;
 mod script;
 mod statement;
@@ -32,11 +33,12 @@ use clap::{Args, ValueEnum};
 use complete::{Highlight, Names, Statements};
 use connection::PlaceArgs;
 use meta::Meta;
+use pipe::{Next, Pipe};
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
     Reedline, ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,
 };
-use script::{Piece, pieces};
+use script::{Cutter, Piece, pieces};
 use statement::Statement;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -146,30 +148,54 @@ impl Shell {
         if std::io::stdin().is_terminal() {
             return self.interactive().await;
         }
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
         self.stdin_is_script = true;
         self.begun = Some(0);
+        if !self.format.is_file() {
+            return self.piped().await;
+        }
+        // Whether its answers come to one file is seen at its end.
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
         self.foresee(std::slice::from_ref(&text))?;
         self.script(&text).await.map(drop)
+    }
+
+    /// Runs the script in standard input as it comes: what has ended is run where it pauses, as a text of its own.
+    async fn piped(&mut self) -> Result<()> {
+        let (mut pipe, mut cutter) = (Pipe::of(std::io::stdin()), Cutter::default());
+        loop {
+            let pieces = match pipe.next().await? {
+                Next::Line(line) => cutter.feed(&line),
+                Next::Pause => cutter.pause().into_iter().collect(),
+                Next::End => return self.piece(cutter.finish()).await.map(drop),
+            };
+            for piece in pieces {
+                if self.piece(piece).await? {
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Runs every statement and every backslash command of a text, in order; the first error ends it, and a syntax error
     /// refuses all statements up to the next command, or of half a megabyte of a longer text. Returns whether `\q` ended it.
     async fn script(&mut self, text: &str) -> Result<bool> {
         for piece in pieces(text) {
-            match piece {
-                Piece::Sql(sql) => self.statements(&sql).await?,
-                Piece::From(line, sql) => {
-                    let ran = self.statements(&sql).await;
-                    ran.map_err(|error| error.at(format_args!("what follows from line {line} on")))?;
-                }
-                Piece::Command(line) => {
-                    if self.meta(line).await? {
-                        return Ok(true);
-                    }
-                }
+            if self.piece(piece).await? {
+                return Ok(true);
             }
+        }
+        Ok(false)
+    }
+
+    async fn piece(&mut self, piece: Piece) -> Result<bool> {
+        match piece {
+            Piece::Sql(sql) => self.statements(&sql).await?,
+            Piece::From(line, sql) => {
+                let ran = self.statements(&sql).await;
+                ran.map_err(|error| error.at(format_args!("what follows from line {line} on")))?;
+            }
+            Piece::Command(line) => return self.meta(&line).await,
         }
         Ok(false)
     }
@@ -181,7 +207,7 @@ impl Shell {
         for piece in texts.iter().flat_map(|text| pieces(text)) {
             let sql = match piece {
                 Piece::Sql(sql) | Piece::From(_, sql) => sql,
-                Piece::Command(line) => match Meta::parse(line) {
+                Piece::Command(line) => match Meta::parse(&line) {
                     Ok(Meta::Sql(sql) | Meta::Copy(sql)) => sql,
                     Ok(Meta::Format(other)) => {
                         format = other;

@@ -1,4 +1,8 @@
-//! A script, cut into statements and backslash commands.
+//! A script, cut into statements and backslash commands: as a whole, or line by line as it comes.
+//!
+//! Invariants:
+//! - Pieces are cut between statements: where one begins, what stands before it has ended.
+//! - However a script is fed, its pieces have its lines in order, none twice.
 
 use super::ending::Ending;
 
@@ -7,45 +11,85 @@ use super::ending::Ending;
 const PART_BYTES: usize = 512 << 10;
 /// Empty lines that stand before statements, at most.
 const LINES_MAX: usize = 100_000;
+/// The same behind a pause: who writes a statement at a time writes many.
+const LINES_MAX_PAUSED: usize = 100;
 
 /// A part of a script.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum Piece {
     /// Statements, behind as many empty lines as stand before them: errors name the line of the whole text.
     Sql(String),
     /// The same of a long text, from this line on: errors name lines counted from there.
     From(usize, String),
     /// A line that is a backslash command.
-    Command(&'a str),
+    Command(String),
 }
 
 /// The pieces of a script, in order.
-pub fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let (mut pieces, mut ending, mut lines) = (Vec::new(), Ending::default(), 0);
-    let (mut pending, mut start) = (Piece::Sql(String::new()), 0);
-    for line in text.split_inclusive('\n') {
-        lines += 1;
-        let is_command = ending.has_ended() && line.trim_start().starts_with('\\');
-        if let (false, Piece::Sql(sql) | Piece::From(_, sql)) = (is_command, &mut pending) {
-            ending.feed(line);
-            sql.push_str(line);
-            if sql.len() - start < PART_BYTES || !ending.has_ended() {
-                continue;
-            }
+pub fn pieces(text: &str) -> Vec<Piece> {
+    let mut cutter = Cutter::default();
+    let mut pieces: Vec<Piece> = text.split_inclusive('\n').flat_map(|line| cutter.feed(line)).collect();
+    pieces.push(cutter.finish());
+    pieces
+}
+
+/// Cuts a script that comes line by line.
+pub struct Cutter {
+    ending: Ending,
+    lines: usize,
+    /// Statements whose piece has not ended.
+    pending: Piece,
+    /// Bytes of empty lines at its beginning.
+    start: usize,
+}
+
+impl Default for Cutter {
+    fn default() -> Cutter {
+        Cutter { ending: Ending::default(), lines: 0, pending: Piece::Sql(String::new()), start: 0 }
+    }
+}
+
+impl Cutter {
+    /// The pieces that end with the next line; only the last line of a script may lack its end.
+    pub fn feed(&mut self, line: &str) -> Vec<Piece> {
+        self.lines += 1;
+        if self.ending.has_ended() && line.trim_start().starts_with('\\') {
+            return vec![self.cut(LINES_MAX), Piece::Command(line.to_owned())];
         }
+        self.ending.feed(line);
+        if let Piece::Sql(sql) | Piece::From(_, sql) = &mut self.pending {
+            sql.push_str(line);
+        }
+        let is_long = self.pending_bytes() >= PART_BYTES && self.ending.has_ended();
         // Line numbers go on as long as that takes little.
-        let next = match lines {
-            0..=LINES_MAX if is_command => Piece::Sql("\n".repeat(lines)),
-            _ => Piece::From(lines + 1, String::new()),
-        };
-        start = if let Piece::Sql(lines) = &next { lines.len() } else { 0 };
-        pieces.push(std::mem::replace(&mut pending, next));
-        if is_command {
-            pieces.push(Piece::Command(line));
+        if is_long { vec![self.cut(0)] } else { Vec::new() }
+    }
+
+    /// The statements that have ended, where the script pauses behind a line.
+    pub fn pause(&mut self) -> Option<Piece> {
+        (self.pending_bytes() > 0 && self.ending.has_ended()).then(|| self.cut(LINES_MAX_PAUSED))
+    }
+
+    /// What is left at the end.
+    pub fn finish(self) -> Piece {
+        self.pending
+    }
+
+    fn pending_bytes(&self) -> usize {
+        match &self.pending {
+            Piece::Sql(sql) | Piece::From(_, sql) => sql.len() - self.start,
+            Piece::Command(_) => 0,
         }
     }
-    pieces.push(pending);
-    pieces
+
+    /// Ends the piece. The next one begins with empty lines for those before it, if they are not more than so many.
+    fn cut(&mut self, lines_max: usize) -> Piece {
+        let lines = self.lines;
+        let next =
+            if lines <= lines_max { Piece::Sql("\n".repeat(lines)) } else { Piece::From(lines + 1, String::new()) };
+        self.start = if lines <= lines_max { lines } else { 0 };
+        std::mem::replace(&mut self.pending, next)
+    }
 }
 
 #[cfg(test)]
@@ -57,7 +101,7 @@ mod tests {
         let text = "SELECT '\n\\q\n';\n\\timing\nSELECT 2";
         let wanted = [
             Piece::Sql("SELECT '\n\\q\n';\n".to_owned()),
-            Piece::Command("\\timing\n"),
+            Piece::Command("\\timing\n".to_owned()),
             Piece::Sql("\n\n\n\nSELECT 2".to_owned()),
         ];
         assert_eq!(pieces(text), wanted);
@@ -74,12 +118,34 @@ mod tests {
             Piece::Sql(whole(4)),
             Piece::From(9, whole(4)),
             Piece::From(17, whole(1)),
-            Piece::Command("\\timing\n"),
+            Piece::Command("\\timing\n".to_owned()),
             Piece::Sql(format!("{}SELECT 1;", "\n".repeat(19))),
         ];
         assert!(found == wanted, "{:?}", found.iter().map(|piece| format!("{piece:.40?}")).collect::<Vec<_>>());
         // A command behind very many lines.
         let text = format!("{}\\timing\nSELECT 1;", "\n".repeat(LINES_MAX));
         assert_eq!(pieces(&text).pop(), Some(Piece::From(LINES_MAX + 2, "SELECT 1;".to_owned())));
+    }
+
+    #[test]
+    fn a_pause_ends_a_piece_where_a_statement_has_ended() {
+        let mut cutter = Cutter::default();
+        assert_eq!(cutter.pause(), None);
+        assert_eq!(cutter.feed("SELECT 1;\n"), []);
+        assert_eq!(cutter.pause(), Some(Piece::Sql("SELECT 1;\n".to_owned())));
+        assert_eq!(cutter.pause(), None);
+        assert_eq!(cutter.feed("SELECT '\n"), []);
+        assert_eq!(cutter.pause(), None);
+        assert_eq!(cutter.feed("\\q';\n"), []);
+        assert_eq!(cutter.pause(), Some(Piece::Sql("\nSELECT '\n\\q';\n".to_owned())));
+        for _ in 3..LINES_MAX_PAUSED {
+            cutter.feed("\n");
+        }
+        cutter.feed("SELECT 2;\n");
+        cutter.pause();
+        cutter.feed("SELECT 3;\n");
+        assert_eq!(cutter.pause(), Some(Piece::Sql(format!("{}SELECT 3;\n", "\n".repeat(LINES_MAX_PAUSED)))));
+        cutter.feed("SELECT 4");
+        assert_eq!(cutter.finish(), Piece::From(LINES_MAX_PAUSED + 2, "SELECT 4".to_owned()));
     }
 }

@@ -23,6 +23,7 @@ pub(crate) mod plain_insert;
 mod positions;
 mod refuse;
 mod released;
+mod remainders;
 mod repeated;
 pub(crate) mod rewriting;
 pub(crate) mod roles;

@@ -90,8 +90,10 @@ fn role_of(plan: &Arc<dyn ExecutionPlan>) -> Role {
             _ => Role::Keeps { at_most: sort.fetch().map(|rows| rows as u64) },
         };
     }
-    if plan.is::<WindowAggExec>() {
-        return Role::Keeps { at_most: None };
+    if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        // Whole partitions are given as they come (`windows`).
+        let has_partitions = window.window_expr().first().is_some_and(|window| !window.partition_by().is_empty());
+        return if has_partitions { Role::Passes { as_many: true } } else { Role::Keeps { at_most: None } };
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return role_of_aggregate(aggregate, plan);

@@ -19,6 +19,7 @@ use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
 use crate::session::progress::CancelToken;
 use crate::session::stoppable_joins::StoppableJoins;
+use crate::windows::WindowsInRuns;
 use alluvia_types::{Error, Result};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -122,6 +123,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     let chosen = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |at| at + 1);
     physical.insert(chosen, Arc::new(JoinSidesLessKnown));
     physical.insert(0, Arc::new(JoinSidesLessKnown));
+    physical.push(Arc::new(WindowsInRuns::default()));
     physical.push(Arc::new(StoppableJoins));
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))

@@ -1,0 +1,262 @@
+//! A window over runs of its input.
+//!
+//! Invariants:
+//! - To whoever looks at the plan it is the operator itself: name, text, children, metrics, and what it is downcast to are the operator's.
+//! - Its properties are the operator's: rows come in the same order and partitions.
+
+use super::feed::Feed;
+use super::shape::Shape;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements,
+    PlanProperties, ReplaceChildrenOptions, StatisticsArgs,
+};
+use futures::{TryStreamExt, stream};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// The operator, which is begun anew with each run.
+#[derive(Debug)]
+pub(super) struct RunsExec {
+    /// As it was planned.
+    window: Arc<dyn ExecutionPlan>,
+    shape: Shape,
+    run_bytes: usize,
+    over_run: Arc<OverRun>,
+}
+
+impl RunsExec {
+    /// A window of this shape, whose runs end with the partition in which they reach `run_bytes`.
+    pub(super) fn over(window: Arc<dyn ExecutionPlan>, shape: Shape, run_bytes: usize) -> Result<Arc<RunsExec>> {
+        let over_run = Arc::new(OverRun::of(&window)?);
+        Ok(Arc::new(RunsExec { window, shape, run_bytes, over_run }))
+    }
+
+    /// The same over another form of the operator.
+    fn of(&self, window: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let shape = Shape::of(&window).unwrap_or_else(|| self.shape.clone());
+        Ok(RunsExec::over(window, shape, self.run_bytes)?)
+    }
+}
+
+impl DisplayAs for RunsExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.window.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for RunsExec {
+    fn name(&self) -> &str {
+        self.window.name()
+    }
+
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(self.window.as_ref())
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.window.schema()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.window.properties()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.window.input_distribution_requirements()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.window.maintains_input_order()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.window.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        each: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.window.apply_expressions(each)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.of(Arc::clone(&self.window).replace_children(children, options)?)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.of(Arc::clone(&self.window).reset_state()?)
+    }
+
+    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
+        self.of(self.window.with_new_state(state)?).ok()
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.window.children().first().map(|input| input.execute(partition, Arc::clone(&context)));
+        let input = input.unwrap_or_else(|| Err(DataFusionError::Internal("a window has no input".into())))?;
+        let memory = MemoryConsumer::new(format!("{}[{partition}]", self.name())).register(context.memory_pool());
+        let feed = Arc::new(Mutex::new(Feed::new(self.shape.clone(), input, self.run_bytes, memory)));
+        let rows = context.session_config().batch_size().div_ceil(2);
+        let runs = Runs { feed, partition, context, rows, over_run: Arc::clone(&self.over_run), made: None, run: None };
+        let batches = stream::try_unfold(runs, |mut runs| async { Ok(runs.next().await?.map(|batch| (batch, runs))) });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.over_run.window.metrics()
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.window.child_stats_requests(partition)
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        self.window.statistics_from_inputs(inputs, args)
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.window.fetch()
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        self.window.cardinality_effect()
+    }
+}
+
+/// One partition of the plan while it runs.
+struct Runs {
+    feed: Arc<Mutex<Feed>>,
+    over_run: Arc<OverRun>,
+    partition: usize,
+    context: Arc<TaskContext>,
+    /// Rows that a batch has at least, where as many are there.
+    rows: usize,
+    run: Option<SendableRecordBatchStream>,
+    /// What the operator has given and we have not.
+    made: Option<RecordBatch>,
+}
+
+impl Runs {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(made) = self.made.take() {
+                let (batch, rest) = self.feed.lock().take(&made, self.rows)?;
+                self.made = rest;
+                return Ok(Some(batch));
+            }
+            let run = match &mut self.run {
+                Some(run) => run,
+                None if !self.feed.lock().begin_run()? => return Ok(None),
+                None => self.run.insert(self.over_run.begin(&self.feed, self.partition, &self.context)?),
+            };
+            match run.try_next().await? {
+                Some(made) => self.made = Some(made).filter(|made| made.num_rows() > 0),
+                None => self.run = None,
+            }
+        }
+    }
+}
+
+/// The operator over a run.
+#[derive(Debug)]
+struct OverRun {
+    window: Arc<dyn ExecutionPlan>,
+    input: Arc<RunExec>,
+}
+
+impl OverRun {
+    fn of(window: &Arc<dyn ExecutionPlan>) -> Result<OverRun> {
+        let properties = window.children().first().map(|input| Arc::clone(input.properties()));
+        let properties = properties.ok_or_else(|| DataFusionError::Internal("a window has no input".into()))?;
+        let input = Arc::new(RunExec { properties, handed: Mutex::default(), turn: Mutex::default() });
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+        let window = Arc::clone(window).replace_children(vec![Arc::clone(&input) as _], options)?;
+        Ok(OverRun { window, input })
+    }
+
+    fn begin(
+        &self,
+        feed: &Arc<Mutex<Feed>>,
+        partition: usize,
+        context: &Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let feed = Arc::clone(feed);
+        let batches = stream::poll_fn(move |cx| feed.lock().poll_given(cx));
+        let batches = Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), batches));
+        // A plan may be executed more than once: each takes what is its own.
+        let _turn = self.input.turn.lock();
+        *self.input.handed.lock() = Some(batches);
+        self.window.execute(partition, Arc::clone(context))
+    }
+}
+
+/// The input of the operator over a run: what is handed to it.
+struct RunExec {
+    properties: Arc<PlanProperties>,
+    /// For the operator that is executed next, by whoever has the turn.
+    handed: Mutex<Option<SendableRecordBatchStream>>,
+    turn: Mutex<()>,
+}
+
+impl fmt::Debug for RunExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl DisplayAs for RunExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl ExecutionPlan for RunExec {
+    fn name(&self) -> &str {
+        "RunExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _each: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let handed = self.handed.lock().take();
+        handed.ok_or_else(|| DataFusionError::Internal(format!("no run of partition {partition}")))
+    }
+}
