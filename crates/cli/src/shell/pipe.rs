@@ -1,6 +1,6 @@
 //! Standard input as it comes.
 //!
-//! Invariant: lines come whole and in order; none is kept back because more may follow.
+//! Invariant: lines come whole and in order. One whose end has come is not kept back because more may follow.
 
 use super::interrupt;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -13,6 +13,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
@@ -59,6 +60,7 @@ impl OptimizerRule for SimplifyKeepingNulls {
             Ok(hidden)
         })?;
         let simplified = self.0.rewrite(hidden.data, config)?;
+        let simplified = simplified.transform_data(|plan| Ok(known_of_themselves(plan)))?;
         if !is_any_hidden {
             return Ok(simplified);
         }
@@ -74,6 +76,30 @@ impl OptimizerRule for SimplifyKeepingNulls {
         })?;
         Ok(Transformed::new_transformed(shown.data, changed))
     }
+}
+
+/// Says of what a filter compares with itself that it is not NULL, where it is of rows around a subquery: joining the two takes `a = a` for
+/// true (DataFusion's `find_join_exprs`). The rule itself says so of what was written so, and not of what it makes of `a IN (a)`.
+fn known_of_themselves(plan: LogicalPlan) -> Transformed<LogicalPlan> {
+    let LogicalPlan::Filter(mut filter) = plan else { return Transformed::no(plan) };
+    let is_itself = |expr: &Expr| match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => left == right && left.contains_outer(),
+        _ => false,
+    };
+    if !split_conjunction(&filter.predicate).into_iter().any(is_itself) {
+        return Transformed::no(LogicalPlan::Filter(filter));
+    }
+    let parts = split_conjunction(&filter.predicate).into_iter().cloned().map(|expr| match expr {
+        expr if is_itself(&expr) => match expr {
+            Expr::BinaryExpr(BinaryExpr { left, .. }) => Expr::IsNotNull(left),
+            other => other,
+        },
+        other => other,
+    });
+    if let Some(predicate) = conjunction(parts) {
+        filter.predicate = predicate;
+    }
+    Transformed::yes(LogicalPlan::Filter(filter))
 }
 
 /// A list of values, or a comparison that may become part of one.

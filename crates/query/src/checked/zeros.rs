@@ -4,9 +4,10 @@
 //! - Whatever is looked for among floats is found where it is zero and the list has a zero, whichever sign either has: a list with one of
 //!   the zeros has both, and so has a CASE that compares one value with several. `NOT IN` is false where `IN` is true.
 //! - `nullif(a, b)` of floats is NULL where `a = b` is true.
+//! - Windows have one partition for both, and rows with either are peers.
 //!
 //! `=`, groups and joins of DataFusion 55.2 take the zeros for equal. Its lists that stay lists, its CASE of one
-//! value and its `nullif` look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
+//! value, its `nullif` and its windows look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
 //! constants, lists are looked at when types are known, and again at the end.
 
 use super::expressions::{changed, each_named};
@@ -68,6 +69,10 @@ fn tells_zeros(expr: &Expr) -> bool {
         Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => {
             when_then_expr.iter().any(|(when, _)| reads_a_column(when))
         }
+        Expr::WindowFunction(window) => {
+            let keys = window.params.partition_by.iter();
+            keys.chain(window.params.order_by.iter().map(|key| &key.expr)).any(reads_a_column)
+        }
         _ => false,
     };
     compares || lacks_zero(expr)
@@ -110,6 +115,17 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 }
                 None => Transformed::no(Expr::Case(Case { expr: Some(of), when_then_expr, else_expr })),
             }
+        }
+        Expr::WindowFunction(mut window) => {
+            let keys = window.params.partition_by.iter_mut();
+            let mut is_changed = false;
+            for key in keys.chain(window.params.order_by.iter_mut().map(|key| &mut key.expr)) {
+                if let Some(float) = float_of(key).filter(|_| reads_a_column(key)) {
+                    *key = unsigned(std::mem::take(key), &float)?;
+                    is_changed = true;
+                }
+            }
+            Transformed::new_transformed(Expr::WindowFunction(window), is_changed)
         }
         other => Transformed::no(other),
     })

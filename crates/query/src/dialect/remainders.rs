@@ -27,11 +27,22 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
 
 /// What is divided, and by what. Calls with anything else in them are left to planning, which knows no such function.
 fn sides_of(expr: &Expr) -> Option<(&Expr, &Expr)> {
-    let Expr::Function(Function { name, args: FunctionArguments::List(list), over, filter, .. }) = expr else {
+    let Expr::Function(Function {
+        name,
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group,
+    }) = expr
+    else {
         return None;
     };
-    let is_plain = over.is_none() && filter.is_none() && list.duplicate_treatment.is_none() && list.clauses.is_empty();
-    let is_mod = parts_of(name).ok()? == ["mod"];
+    let is_plain = within_group.is_empty() && list.duplicate_treatment.is_none() && list.clauses.is_empty();
+    let name = parts_of(name).ok()?;
+    let is_mod = name == ["mod"] || name == ["pg_catalog", "mod"];
     match list.args.as_slice() {
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), FunctionArg::Unnamed(FunctionArgExpr::Expr(by))]
             if is_plain && is_mod =>

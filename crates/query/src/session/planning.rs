@@ -10,10 +10,10 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, GroupingSetsOfUnknownRows,
-    HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
-    NumbersTogether, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
-    WrittenBytes,
+    BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, FiltersOfTheirColumns,
+    GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText,
+    LosslessCasts, MomentsTogether, NumbersTogether, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls,
+    SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -91,6 +91,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.insert(coerced, Arc::new(WrittenBytes));
     analyzers.insert(coerced, Arc::new(MomentsTogether));
     analyzers.insert(coerced, Arc::new(ListedText));
+    analyzers.push(Arc::new(TypesFromAround));
     analyzers.push(Arc::new(NumbersTogether));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
@@ -118,6 +119,9 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     optimizers.push(Arc::new(EqualZeros));
     optimizers.push(Arc::new(HeldConstants));
     let mut physical = PhysicalOptimizer::new().rules;
+    for rule in physical.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
+        *rule = Arc::new(FiltersOfTheirColumns(Arc::clone(rule)));
+    }
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
     // Before the first rule, and where it is known which side of a join is probed.
     let chosen = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |at| at + 1);
@@ -239,6 +243,7 @@ mod tests {
         };
         let mut expected = names(&plain);
         let physical = expected.len() - plain.physical_optimizers().len();
+        expected.push(WindowsInRuns::default().name().to_owned());
         expected.push(StoppableJoins.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
         let chosen = expected.iter().position(|name| name == "join_selection").unwrap();
@@ -256,6 +261,7 @@ mod tests {
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced + 1, NumbersTogether.name().to_owned());
+        expected.insert(coerced + 1, TypesFromAround.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
         expected.insert(coerced, MomentsTogether.name().to_owned());

@@ -1,60 +1,103 @@
 //! Arrays of views with the buffers of their own rows.
+//!
+//! Views may be in lists and structs. In other types that have parts they are left as they are.
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray};
-use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
+use arrow::array::{
+    Array, ArrayRef, AsArray, GenericByteViewArray, GenericListArray, OffsetSizeTrait, StructArray, new_null_array,
+};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, Field, StringViewType};
 use datafusion::common::Result;
 use std::sync::Arc;
 
-/// Whether values of a type are views into buffers that arrays share.
-pub(super) fn is_view(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8View | DataType::BinaryView)
+/// Whether values of a type are, or have, views into buffers that arrays share.
+pub(super) fn has_views(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => true,
+        DataType::List(item) | DataType::LargeList(item) => has_views(item.data_type()),
+        DataType::Struct(parts) => parts.iter().any(|part| has_views(part.data_type())),
+        _ => false,
+    }
 }
 
-/// The array, in one buffer of what its own rows refer to. One that is nearly so is given back as it is.
-pub(super) fn compact(array: &ArrayRef) -> ArrayRef {
+/// The array, with one buffer of what its own rows refer to. What is nearly so already is not copied.
+pub(super) fn compact(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
-        DataType::Utf8View => compact_views(array, array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => compact_views(array, array.as_byte_view::<BinaryViewType>()),
-        _ => Arc::clone(array),
+        DataType::Utf8View => Ok(compact_views(array, array.as_byte_view::<StringViewType>())),
+        DataType::BinaryView => Ok(compact_views(array, array.as_byte_view::<BinaryViewType>())),
+        DataType::List(item) if has_views(item.data_type()) => compact_list(array.as_list::<i32>()),
+        DataType::LargeList(item) if has_views(item.data_type()) => compact_list(array.as_list::<i64>()),
+        DataType::Struct(parts) if has_views(array.data_type()) => {
+            let columns = array.as_struct().columns().iter().map(compact).collect::<Result<_>>()?;
+            let nulls = array.nulls().cloned();
+            Ok(Arc::new(StructArray::try_new_with_length(parts.clone(), columns, nulls, array.len())?))
+        }
+        _ => Ok(Arc::clone(array)),
     }
 }
 
 fn compact_views<T: ByteViewType>(array: &ArrayRef, views: &GenericByteViewArray<T>) -> ArrayRef {
     let kept = views.data_buffers().iter().map(|buffer| buffer.capacity()).sum::<usize>();
-    // What is hardly more than it has to be is not copied.
     let is_compact = views.data_buffers().len() <= 1 && kept <= 2 * views.total_buffer_bytes_used();
     if is_compact { Arc::clone(array) } else { Arc::new(views.gc()) }
 }
 
-/// As many empty values as the array has rows.
-pub(super) fn emptied(array: &ArrayRef) -> ArrayRef {
+fn compact_list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Result<ArrayRef> {
+    let (DataType::List(item) | DataType::LargeList(item)) = list.data_type() else {
+        return Ok(Arc::new(list.clone()));
+    };
+    let items = compact(&items_of(list))?;
+    let offsets = OffsetBuffer::from_lengths(list.offsets().lengths());
+    Ok(Arc::new(GenericListArray::<O>::try_new(Arc::clone(item), offsets, items, list.nulls().cloned())?))
+}
+
+/// The items of a list's own rows.
+fn items_of<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> ArrayRef {
+    let offsets = list.offsets();
+    let (first, last) = (offsets[0].as_usize(), offsets[offsets.len() - 1].as_usize());
+    list.values().slice(first, last - first)
+}
+
+/// As many values that take no room as the array of a field has rows; the array itself, if there is no such value.
+pub(super) fn emptied(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     fn empty<T: ByteViewType>(rows: usize) -> Result<ArrayRef> {
         // A view of nothing is zero.
         let views = ScalarBuffer::from(vec![0_u128; rows]);
         Ok(Arc::new(GenericByteViewArray::<T>::try_new(views, vec![], None)?))
     }
-    let emptied = match array.data_type() {
+    match array.data_type() {
         DataType::Utf8View => empty::<StringViewType>(array.len()),
         DataType::BinaryView => empty::<BinaryViewType>(array.len()),
-        _ => return Arc::clone(array),
-    };
-    emptied.unwrap_or_else(|_| Arc::clone(array))
+        other if field.is_nullable() => Ok(new_null_array(other, array.len())),
+        _ => Ok(Arc::clone(array)),
+    }
 }
 
-/// Bytes of an array's rows beside its views.
-pub(super) fn beside_views(array: &ArrayRef) -> usize {
+/// Bytes of what the views of an array's rows refer to.
+pub(super) fn bytes_of_views(array: &ArrayRef) -> usize {
     match array.data_type() {
         DataType::Utf8View => array.as_byte_view::<StringViewType>().total_buffer_bytes_used(),
         DataType::BinaryView => array.as_byte_view::<BinaryViewType>().total_buffer_bytes_used(),
+        DataType::List(_) => bytes_of_views(&items_of(array.as_list::<i32>())),
+        DataType::LargeList(_) => bytes_of_views(&items_of(array.as_list::<i64>())),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(bytes_of_views).sum(),
         _ => 0,
     }
 }
 
-/// Bytes of an array's rows.
+/// Bytes of an array's rows, with what views refer to. What arrays share beside that, as the values of a dictionary, counts for none of them.
 pub(super) fn bytes_of(array: &ArrayRef) -> usize {
-    let data = array.to_data();
-    // Of views this is the views alone.
-    let own = data.get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size());
-    own + beside_views(array)
+    let parts = match array.data_type() {
+        DataType::List(_) => array.len() * size_of::<i32>() + bytes_of(&items_of(array.as_list::<i32>())),
+        DataType::LargeList(_) => array.len() * size_of::<i64>() + bytes_of(&items_of(array.as_list::<i64>())),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(bytes_of).sum(),
+        DataType::Dictionary(keys, _) => array.len() * keys.primitive_width().unwrap_or_default(),
+        _ => {
+            let data = array.to_data();
+            // Of views this is the views alone.
+            let own = data.get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size());
+            own + bytes_of_views(array)
+        }
+    };
+    parts + array.nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
 }

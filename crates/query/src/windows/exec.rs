@@ -12,7 +12,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -37,16 +37,16 @@ pub(super) struct RunsExec {
 }
 
 impl RunsExec {
-    /// A window of this shape, whose runs end with the partition in which they reach `run_bytes`.
-    pub(super) fn over(window: Arc<dyn ExecutionPlan>, shape: Shape, run_bytes: usize) -> Result<Arc<RunsExec>> {
+    /// A window, whose runs end with the partition in which they reach `run_bytes`; any other operator is given back as it is.
+    pub(super) fn over(window: Arc<dyn ExecutionPlan>, run_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(shape) = Shape::of(&window) else { return Ok(window) };
         let over_run = Arc::new(OverRun::of(&window)?);
         Ok(Arc::new(RunsExec { window, shape, run_bytes, over_run }))
     }
 
     /// The same over another form of the operator.
     fn of(&self, window: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        let shape = Shape::of(&window).unwrap_or_else(|| self.shape.clone());
-        Ok(RunsExec::over(window, shape, self.run_bytes)?)
+        RunsExec::over(window, self.run_bytes)
     }
 }
 
@@ -71,6 +71,10 @@ impl ExecutionPlan for RunsExec {
 
     fn properties(&self) -> &Arc<PlanProperties> {
         self.window.properties()
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        self.window.required_input_ordering()
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
@@ -182,14 +186,14 @@ impl Runs {
 #[derive(Debug)]
 struct OverRun {
     window: Arc<dyn ExecutionPlan>,
-    input: Arc<RunExec>,
+    input: Arc<HandedExec>,
 }
 
 impl OverRun {
     fn of(window: &Arc<dyn ExecutionPlan>) -> Result<OverRun> {
         let properties = window.children().first().map(|input| Arc::clone(input.properties()));
         let properties = properties.ok_or_else(|| DataFusionError::Internal("a window has no input".into()))?;
-        let input = Arc::new(RunExec { properties, handed: Mutex::default(), turn: Mutex::default() });
+        let input = Arc::new(HandedExec { properties, handed: Mutex::default(), turn: Mutex::default() });
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
         let window = Arc::clone(window).replace_children(vec![Arc::clone(&input) as _], options)?;
         Ok(OverRun { window, input })
@@ -212,28 +216,28 @@ impl OverRun {
 }
 
 /// The input of the operator over a run: what is handed to it.
-struct RunExec {
+struct HandedExec {
     properties: Arc<PlanProperties>,
     /// For the operator that is executed next, by whoever has the turn.
     handed: Mutex<Option<SendableRecordBatchStream>>,
     turn: Mutex<()>,
 }
 
-impl fmt::Debug for RunExec {
+impl fmt::Debug for HandedExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl DisplayAs for RunExec {
+impl DisplayAs for HandedExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl ExecutionPlan for RunExec {
+impl ExecutionPlan for HandedExec {
     fn name(&self) -> &str {
-        "RunExec"
+        "HandedExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

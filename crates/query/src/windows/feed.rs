@@ -3,9 +3,9 @@
 //! Invariants:
 //! - Each row of the input is given once, in its order, and waits until the operator has given its row.
 //! - A run ends with its input or between two partitions.
-//! - What waits and what the operator may keep is counted before it is given.
+//! - What waits and what the operator may keep of its input is counted before it is given; what it makes of it is not.
 
-use super::shape::Shape;
+use super::shape::{Keys, Shape};
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::concat;
 use datafusion::common::{DataFusionError, Result};
@@ -22,7 +22,8 @@ pub(super) struct Feed {
     /// What begins the next run.
     next: Option<RecordBatch>,
     waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
+    /// Of the row that was given last in this run.
+    last_keys: Option<Keys>,
     /// What the operator may keep beside what waits.
     kept_bytes: usize,
     run_bytes: usize,
@@ -51,7 +52,7 @@ impl Feed {
             input,
             next: None,
             waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            last_keys: None,
             kept_bytes: 0,
             run_bytes,
             is_run_over: false,
@@ -65,21 +66,30 @@ impl Feed {
         if self.is_run_over {
             return Poll::Ready(None);
         }
-        let batch = match self.next.take() {
-            Some(batch) => Ok(batch),
-            None => match ready!(self.input.poll_next_unpin(cx)) {
-                Some(batch) => batch.and_then(|batch| self.shape.compacted(batch)),
-                None => {
-                    (self.is_run_over, self.is_input_over) = (true, true);
-                    return Poll::Ready(None);
-                }
-            },
-        };
-        Poll::Ready(Some(batch.and_then(|batch| self.give(batch))))
+        loop {
+            let batch = match self.next.take() {
+                Some(batch) => Ok(batch),
+                None => match ready!(self.input.poll_next_unpin(cx)) {
+                    Some(batch) => batch.and_then(|batch| self.shape.compacted(batch)),
+                    None => {
+                        (self.is_run_over, self.is_input_over) = (true, true);
+                        return Poll::Ready(None);
+                    }
+                },
+            };
+            match batch.and_then(|batch| self.give(batch)).transpose() {
+                Some(given) => return Poll::Ready(Some(given)),
+                None if self.is_run_over => return Poll::Ready(None),
+                // Joins that find nothing give batches without rows.
+                None => {}
+            }
+        }
     }
 
-    fn give(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        let ends_at = if self.kept_bytes < self.run_bytes { None } else { self.shape.last_partition(&batch)? };
+    /// What goes through the operator of the rows of a batch that are of this run; `None` if there are none.
+    fn give(&mut self, batch: RecordBatch) -> Result<Option<RecordBatch>> {
+        let is_long = self.kept_bytes >= self.run_bytes;
+        let ends_at = if is_long { self.shape.last_partition(&batch, self.last_keys.as_ref())? } else { None };
         let batch = match ends_at {
             Some(rows) => {
                 self.is_run_over = true;
@@ -88,16 +98,16 @@ impl Feed {
             }
             None => batch,
         };
+        if batch.num_rows() == 0 {
+            return Ok(None);
+        }
         let given = self.shape.given(&batch)?;
-        // The operator holds what waits as well: as its input, and of each partition.
-        let (own, through) = (self.shape.bytes(&batch), self.shape.bytes(&given));
-        let waiting = Waiting { columns: self.shape.waiting(&batch), rows: batch.num_rows(), bytes: own + 2 * through };
-        let kept = self.shape.kept_bytes(&given, through);
-        self.memory.try_grow(waiting.bytes + kept)?;
+        let (bytes, kept) = self.shape.held_bytes(&batch, &given);
+        self.memory.try_grow(bytes + kept)?;
         self.kept_bytes += kept;
-        self.waiting_bytes += waiting.bytes;
-        self.waiting.push_back(waiting);
-        Ok(given)
+        self.last_keys = self.shape.last_keys(&batch)?;
+        self.waiting.push_back(Waiting { columns: self.shape.waiting(&batch), rows: batch.num_rows(), bytes });
+        Ok(Some(given))
     }
 
     /// The first rows of what the operator gave, with what waited for them, and the other rows.
@@ -111,7 +121,6 @@ impl Feed {
             let freed = if taken == first.rows { first.bytes } else { first.bytes / first.rows * taken };
             first.columns.iter_mut().for_each(|column| *column = column.slice(taken, first.rows - taken));
             (first.rows, first.bytes) = (first.rows - taken, first.bytes - freed);
-            self.waiting_bytes -= freed;
             self.memory.try_shrink(freed)?;
             if first.rows == 0 {
                 self.waiting.pop_front();
@@ -132,7 +141,7 @@ impl Feed {
             return Err(internal("gave fewer rows than it was given"));
         }
         self.memory.free();
-        (self.kept_bytes, self.waiting_bytes) = (0, 0);
+        (self.kept_bytes, self.last_keys) = (0, None);
         self.is_run_over = self.is_input_over;
         Ok(!self.is_input_over)
     }

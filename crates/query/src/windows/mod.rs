@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Rows and their order are what DataFusion's operator gives for the whole input.
 //! - The operator sees *runs*: whole partitions, one after another. It is begun anew where a run ends, and so holds a run at most.
-//! - What a run may hold is counted to the query's memory before it is held.
+//! - What a run may hold of its input is counted to the query's memory before it is held.
 //! - Texts are *compact*, as they go in and as they come out: an array has the buffers of its own rows, and no others.
 //! - Texts that no window reads do not go through the operator. They wait beside it for their rows.
 //!
@@ -19,17 +19,16 @@ mod shape;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use exec::RunsExec;
-use shape::Shape;
 use std::sync::Arc;
 
 /// Bytes that a run may hold before it ends with its partition. Large enough that beginning anew costs nothing beside it.
 const RUN_BYTES: usize = 16 << 20;
 
-/// The rule. It must come after those that look for windows by their input.
+/// The rule. It must come once, after those that look at windows and what is below them.
 #[derive(Debug)]
 pub(crate) struct WindowsInRuns {
     run_bytes: usize,
@@ -47,11 +46,7 @@ impl PhysicalOptimizerRule for WindowsInRuns {
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let in_runs = plan.transform_up(|plan| match Shape::of(&plan) {
-            Some(shape) => Ok(Transformed::yes(RunsExec::over(plan, shape, self.run_bytes)? as Arc<dyn ExecutionPlan>)),
-            None => Ok(Transformed::no(plan)),
-        })?;
-        Ok(in_runs.data)
+        plan.transform_up(|plan| RunsExec::over(plan, self.run_bytes).map(Transformed::yes)).data()
     }
 
     fn schema_check(&self) -> bool {

@@ -1,9 +1,9 @@
 //! What a window takes: which columns go through it, and where its runs may end.
 
-use super::compact::{beside_views, bytes_of, compact, emptied, is_view};
+use super::compact::{bytes_of, bytes_of_views, compact, emptied, has_views};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::partition;
-use arrow::datatypes::SchemaRef;
+use arrow::compute::{concat, partition};
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
@@ -12,13 +12,17 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 use std::sync::Arc;
 
+/// What partitions of rows are told apart by: an array for each expression.
+pub(super) type Keys = Vec<ArrayRef>;
+
 /// Of one operator.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Columns of the input that are views, in their order.
+    /// Columns of the input that have views, in their order.
     views: Vec<View>,
     /// What partitions are told apart by, where each comes at one piece; empty where none may end a run.
     partition_by: Vec<Arc<dyn PhysicalExpr>>,
+    input_columns: usize,
     /// Whether the operator takes in all before it gives a row.
     takes_all: bool,
 }
@@ -40,7 +44,9 @@ impl Shape {
             }
         };
         let partition_by = windows.first().filter(|_| is_sorted).map_or(&[][..], |window| window.partition_by());
-        Some(Shape { views: views_of(&input.schema(), windows), partition_by: partition_by.to_vec(), takes_all })
+        let (schema, partition_by) = (input.schema(), partition_by.to_vec());
+        let input_columns = schema.fields().len();
+        Some(Shape { views: views_of(&schema, windows), partition_by, input_columns, takes_all })
     }
 
     /// Columns of texts that the operator reads.
@@ -51,12 +57,15 @@ impl Shape {
 
     /// The batch with compact texts.
     pub(super) fn compacted(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        self.with_views(batch, |_, array| compact(array))
+        self.with_views(batch, |_, array, _| compact(array))
     }
 
     /// What goes through the operator: texts that it does not read are empty.
     pub(super) fn given(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        self.with_views(batch.clone(), |view, array| if view.is_read { Arc::clone(array) } else { emptied(array) })
+        self.with_views(batch.clone(), |view, array, field| match view.is_read {
+            true => Ok(Arc::clone(array)),
+            false => emptied(array, field),
+        })
     }
 
     /// The columns that wait beside the operator.
@@ -66,49 +75,70 @@ impl Shape {
 
     /// The rows that the operator gave, with the columns that waited for them.
     pub(super) fn together(&self, made: RecordBatch, waiting: Vec<ArrayRef>) -> Result<RecordBatch> {
-        let mut waiting = waiting.into_iter();
-        self.with_views(made, |_, array| waiting.next().unwrap_or_else(|| Arc::clone(array)))
-    }
-
-    fn with_views(&self, batch: RecordBatch, mut each: impl FnMut(View, &ArrayRef) -> ArrayRef) -> Result<RecordBatch> {
-        if self.views.is_empty() {
-            return Ok(batch);
+        let (schema, mut columns, rows) = made.into_parts();
+        for (view, waited) in self.views.iter().zip(waiting) {
+            columns[view.column] = waited;
         }
-        let (schema, mut columns, rows) = batch.into_parts();
-        for view in &self.views {
-            columns[view.column] = each(*view, &columns[view.column]);
+        for result in &mut columns[self.input_columns..] {
+            *result = compact(result)?;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
 
-    /// Where the last partition of a batch begins, if another one comes before it and runs may end.
-    pub(super) fn last_partition(&self, batch: &RecordBatch) -> Result<Option<usize>> {
-        if self.partition_by.is_empty() || batch.num_rows() < 2 {
-            return Ok(None);
+    fn with_views(
+        &self,
+        batch: RecordBatch,
+        mut each: impl FnMut(View, &ArrayRef, &Field) -> Result<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        if self.views.is_empty() {
+            return Ok(batch);
         }
-        let keys = self.partition_by.iter().map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
-        let ranges = partition(&keys.collect::<Result<Vec<_>>>()?)?.ranges();
-        Ok(ranges.last().map(|last| last.start).filter(|start| *start > 0))
+        let (schema, mut columns, rows) = batch.into_parts();
+        for view in &self.views {
+            columns[view.column] = each(*view, &columns[view.column], schema.field(view.column))?;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
 
-    /// Bytes of a batch's rows.
-    pub(super) fn bytes(&self, batch: &RecordBatch) -> usize {
-        batch.columns().iter().map(bytes_of).sum()
+    /// Where the last partition of a batch begins behind the rows before it, whose last keys these are; `None` if it goes on from there, and
+    /// where no partition may end a run.
+    pub(super) fn last_partition(&self, batch: &RecordBatch, before: Option<&Keys>) -> Result<Option<usize>> {
+        let Some(before) = before.filter(|_| batch.num_rows() > 0) else { return Ok(None) };
+        let keys = self.keys(batch)?;
+        let behind = before.iter().zip(&keys).map(|(before, own)| concat(&[before.as_ref(), own.as_ref()]));
+        let ranges = partition(&behind.collect::<std::result::Result<Vec<_>, _>>()?)?.ranges();
+        Ok(ranges.last().filter(|last| last.start > 0).map(|last| last.start - 1))
     }
 
-    /// Bytes that the operator may keep of what it is given until its run ends, of `bytes` in all.
-    pub(super) fn kept_bytes(&self, given: &RecordBatch, bytes: usize) -> usize {
+    /// The keys of a batch's last row; `None` where no partition may end a run.
+    pub(super) fn last_keys(&self, batch: &RecordBatch) -> Result<Option<Keys>> {
+        let last = batch.num_rows().checked_sub(1).filter(|_| !self.partition_by.is_empty());
+        last.map(|last| self.keys(&batch.slice(last, 1))).transpose()
+    }
+
+    fn keys(&self, batch: &RecordBatch) -> Result<Keys> {
+        self.partition_by.iter().map(|key| key.evaluate(batch)?.into_array(batch.num_rows())).collect()
+    }
+
+    /// Bytes that are held until the operator has given the rows of a batch, as it was and as it goes through, and bytes that it may keep
+    /// until its run ends.
+    pub(super) fn held_bytes(&self, batch: &RecordBatch, given: &RecordBatch) -> (usize, usize) {
+        let waiting: usize = self.views.iter().map(|view| bytes_of(batch.column(view.column))).sum();
+        let through: usize = given.columns().iter().map(bytes_of).sum();
+        // The batches and what they are put together to; or as its input, and of each partition.
+        let operator = 2 * through;
         if self.takes_all {
-            // The batches, and what they are put together to.
-            return 2 * bytes;
+            return (waiting, operator);
         }
-        self.views.iter().filter(|view| view.is_read).map(|view| beside_views(given.column(view.column))).sum()
+        let read = self.views.iter().filter(|view| view.is_read);
+        (waiting + operator, read.map(|view| bytes_of_views(given.column(view.column))).sum())
     }
 }
 
 fn views_of(schema: &SchemaRef, windows: &[Arc<dyn WindowExpr>]) -> Vec<View> {
-    let columns = schema.fields().iter().enumerate().filter(|(_, field)| is_view(field.data_type()));
+    let columns = schema.fields().iter().enumerate().filter(|(_, field)| has_views(field.data_type()));
     let columns: Vec<usize> = columns.map(|(column, _)| column).collect();
     if columns.is_empty() {
         return Vec::new();

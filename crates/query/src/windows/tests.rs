@@ -1,15 +1,16 @@
 //! Windows in runs beside the same windows over all at once.
 
+use super::shape::Shape;
 use super::*;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::common::DataFusionError;
 use datafusion::datasource::MemTable;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::collect;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{SessionConfig, SessionContext, col};
 use proptest::prelude::*;
 
 const WINDOWS: [&str; 16] = [
@@ -40,7 +41,9 @@ fn table(rows: &[Row], rows_of_batch: usize) -> MemTable {
         Field::new("t", DataType::Utf8View, true),
         Field::new("u", DataType::Utf8View, true),
     ]));
-    let batches = rows.chunks(rows_of_batch).map(|rows| {
+    // Where rows come from joins, there are batches without any.
+    let chunks = rows.chunks(rows_of_batch).chain([&rows[..0]]);
+    let batches = chunks.map(|rows| {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
             Arc::new(rows.iter().map(|row| Some(row.1)).collect::<Int64Array>()),
@@ -89,7 +92,7 @@ proptest! {
 
     #[test]
     fn windows_in_runs_give_what_windows_give(
-        rows in prop::collection::vec((prop::option::weighted(0.8, 0..4_i64), 0..9_i64, text(), text()), 1..60),
+        rows in prop::collection::vec((prop::option::weighted(0.8, 0..4_i64), 0..9_i64, text(), text()), 0..60),
         batch_size in prop::sample::select(vec![1_usize, 2, 3, 7, 64]),
         run_bytes in prop::sample::select(vec![0_usize, 1, 500, RUN_BYTES]),
         one in prop::sample::select(&WINDOWS[..]),
@@ -123,20 +126,46 @@ fn many_rows(rows: usize) -> Vec<Row> {
 #[tokio::test]
 async fn a_run_is_counted_and_ends_with_its_partition() {
     let rows = many_rows(20_000);
-    // What is sorted would be counted, too: the table is not in the order that is asked for by itself.
-    let of_partitions = "SELECT sum(n) OVER (PARTITION BY k), t FROM (SELECT 1 AS k, n, t FROM r)";
-    let in_all = "SELECT sum(n) OVER (), t FROM r";
-    let runs = "SELECT sum(c) FROM (SELECT count(*) OVER (PARTITION BY k ORDER BY n) AS c, t FROM r)";
-    let context = context(&rows, 512, 8 << 20);
-    for sql in [of_partitions, in_all] {
-        let error = rows_of(&context, sql, Some(1 << 20)).await.expect_err("rows of one partition of 20,000");
-        assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{error}");
-        assert!(error.to_string().contains("WindowAggExec"), "{error}");
+    for (partition_by, batch_size) in [("k", 512), ("k", 100), ("k", 1000), ("n", 1)] {
+        let context = context(&rows, batch_size, 2 << 20);
+        // Sorts would be counted, too.
+        let (k, n) = (col("k").sort(true, false), col("n").sort(true, false));
+        let ordered = table(&rows, batch_size).with_sort_order(vec![vec![k, n.clone()], vec![n]]);
+        context.register_table("ordered", Arc::new(ordered)).expect("a table");
+        let of_one = "SELECT sum(n) OVER (PARTITION BY k), t FROM (SELECT 1 AS k, n, t FROM r)";
+        for sql in [of_one, "SELECT sum(n) OVER (), t FROM r"] {
+            let error = rows_of(&context, sql, Some(1 << 18)).await.expect_err("rows of one partition of 20,000");
+            assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{error}");
+            assert!(error.to_string().contains("WindowAggExec"), "{error}");
+        }
+        let windows = format!("SELECT sum(n) OVER (PARTITION BY {partition_by}) AS s, t FROM ordered");
+        let sql = format!("SELECT sum(s), max(t) FROM ({windows})");
+        let counted = whole(&rows_of(&context, &sql, Some(1 << 18)).await.expect("runs fit"));
+        let rows_of_partition = if partition_by == "k" { 100 } else { 1 };
+        let expected = rows_of_partition * (0..20_000_i64).sum::<i64>();
+        assert_eq!(counted.column(0).as_primitive::<Int64Type>().value(0), expected);
+        assert_eq!(context.runtime_env().memory_pool.reserved(), 0);
     }
-    let counted = rows_of(&context, runs, Some(1 << 20)).await.expect("runs fit");
-    let counted = whole(&counted).column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0);
-    assert_eq!(counted, 200 * 5050);
-    assert_eq!(context.runtime_env().memory_pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn what_has_no_rows_has_none() {
+    let context = context(&[], 4, 1 << 20);
+    for window in WINDOWS {
+        let sql = format!("SELECT *, {window} FROM r");
+        let found = rows_of(&context, &sql, Some(0)).await.expect("no rows");
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 0);
+    }
+}
+
+#[tokio::test]
+async fn texts_within_lists_are_compact_and_counted_by_their_rows() {
+    let context = context(&many_rows(300), 2, 4 << 20);
+    let lists = "SELECT n, k, make_array(t, u) AS l, named_struct('t', t) AS s FROM r";
+    let sums = (0..5).map(|at| format!("sum(n) OVER (ORDER BY n, k + {at}) AS c{at}")).collect::<Vec<_>>().join(", ");
+    let sql = format!("SELECT *, lag(l) OVER (ORDER BY n DESC) FROM (SELECT *, {sums} FROM ({lists}))");
+    let apart = rows_of(&context, &sql, Some(1 << 10)).await.expect("rows");
+    assert_eq!(whole(&apart), whole(&rows_of(&context, &sql, None).await.expect("rows")));
 }
 
 #[tokio::test]
