@@ -2,7 +2,7 @@
 //!
 //! Invariant: the rows are those of the input, in its partitions; what is still told of them is true.
 //!
-//! For mends of what DataFusion concludes wrongly: see [`super::grouping_sets`], [`super::join_sides`] and [`super::pushed_filters`].
+//! For mends of what DataFusion concludes wrongly: see [`super::grouping_sets`] and [`super::join_sides`].
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -31,8 +31,6 @@ pub(super) enum StillKnown {
     EqualColumns,
     /// All but their order.
     AllButOrder,
-    /// All; but no filter from above reaches them.
-    AllButFilters,
 }
 
 /// Its input's rows.
@@ -54,10 +52,6 @@ impl LessKnownExec {
             StillKnown::EqualColumns => {
                 (of_columns(input.equivalence_properties()), input.output_partitioning().clone())
             }
-            StillKnown::AllButFilters => {
-                let (input, properties) = (Arc::clone(input), Arc::clone(input.properties()));
-                return Arc::new(LessKnownExec { input, known, properties });
-            }
             StillKnown::AllButOrder => {
                 let mut all = input.equivalence_properties().clone();
                 all.clear_orderings();
@@ -67,12 +61,6 @@ impl LessKnownExec {
         let properties =
             PlanProperties::new(equivalences, partitioning, input.pipeline_behavior(), input.boundedness());
         Arc::new(LessKnownExec { input: Arc::clone(input), known, properties: Arc::new(properties) })
-    }
-
-    /// What is kept from filters by this operator, if it is one that does.
-    pub(super) fn without_filters(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
-        let kept = plan.downcast_ref::<LessKnownExec>()?;
-        (kept.known == StillKnown::AllButFilters).then_some(&kept.input)
     }
 }
 
@@ -112,7 +100,6 @@ impl ExecutionPlan for LessKnownExec {
             StillKnown::Nothing => "UnknownRowsExec",
             StillKnown::EqualColumns => "UnknownValuesExec",
             StillKnown::AllButOrder => "UnknownOrderExec",
-            StillKnown::AllButFilters => "UnfilteredExec",
         }
     }
 
@@ -148,14 +135,14 @@ impl ExecutionPlan for LessKnownExec {
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
         match self.known {
             StillKnown::Nothing => vec![ChildStats::Skip],
-            _ => vec![ChildStats::At(partition)],
+            StillKnown::EqualColumns | StillKnown::AllButOrder => vec![ChildStats::At(partition)],
         }
     }
 
     fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
         match (self.known, inputs) {
-            (StillKnown::Nothing, _) | (_, []) => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
-            (_, [input, ..]) => Ok(Arc::clone(input)),
+            (StillKnown::EqualColumns | StillKnown::AllButOrder, [input]) => Ok(Arc::clone(input)),
+            _ => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
         }
     }
 
@@ -165,9 +152,6 @@ impl ExecutionPlan for LessKnownExec {
         above: Vec<Arc<dyn PhysicalExpr>>,
         _config: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        if self.known == StillKnown::AllButFilters {
-            return Ok(FilterDescription::all_unsupported(&above, &self.children()));
-        }
         FilterDescription::from_children(above, &self.children())
     }
 

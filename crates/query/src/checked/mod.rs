@@ -48,6 +48,7 @@ mod testing;
 mod texts;
 mod together;
 mod truncated;
+mod unfiltered;
 mod zeros;
 mod zone_forms;
 mod zones;

@@ -83,7 +83,9 @@ impl OptimizerRule for SimplifyKeepingNulls {
 fn known_of_themselves(plan: LogicalPlan) -> Transformed<LogicalPlan> {
     let LogicalPlan::Filter(mut filter) = plan else { return Transformed::no(plan) };
     let is_itself = |expr: &Expr| match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => left == right && left.contains_outer(),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            left == right && left.contains_outer() && !left.is_volatile()
+        }
         _ => false,
     };
     if !split_conjunction(&filter.predicate).into_iter().any(is_itself) {

@@ -4,7 +4,7 @@
 //! - Whatever is looked for among floats is found where it is zero and the list has a zero, whichever sign either has: a list with one of
 //!   the zeros has both, and so has a CASE that compares one value with several. `NOT IN` is false where `IN` is true.
 //! - `nullif(a, b)` of floats is NULL where `a = b` is true.
-//! - Windows have one partition for both, and rows with either are peers.
+//! - Windows over floats have one partition for both, and rows with either are peers.
 //!
 //! `=`, groups and joins of DataFusion 55.2 take the zeros for equal. Its lists that stay lists, its CASE of one
 //! value, its `nullif` and its windows look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other

@@ -87,11 +87,11 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     }
     let mut analyzers = Analyzer::new().rules;
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
+    analyzers.insert(coerced, Arc::new(TypesFromAround));
     analyzers.insert(coerced, Arc::new(RoundedFloats));
     analyzers.insert(coerced, Arc::new(WrittenBytes));
     analyzers.insert(coerced, Arc::new(MomentsTogether));
     analyzers.insert(coerced, Arc::new(ListedText));
-    analyzers.push(Arc::new(TypesFromAround));
     analyzers.push(Arc::new(NumbersTogether));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
@@ -261,7 +261,7 @@ mod tests {
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced + 1, NumbersTogether.name().to_owned());
-        expected.insert(coerced + 1, TypesFromAround.name().to_owned());
+        expected.insert(coerced, TypesFromAround.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
         expected.insert(coerced, MomentsTogether.name().to_owned());

@@ -37,9 +37,14 @@ pub(super) fn compact(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 fn compact_views<T: ByteViewType>(array: &ArrayRef, views: &GenericByteViewArray<T>) -> ArrayRef {
-    let kept = views.data_buffers().iter().map(|buffer| buffer.capacity()).sum::<usize>();
-    let is_compact = views.data_buffers().len() <= 1 && kept <= 2 * views.total_buffer_bytes_used();
-    if is_compact { Arc::clone(array) } else { Arc::new(views.gc()) }
+    let (kept, used) = (kept_bytes(views), views.total_buffer_bytes_used());
+    // Rows may have one text together: what is copied is never more than what it takes the place of.
+    let is_worth_it = kept > 2 * used || views.data_buffers().len() > 1 && used <= kept;
+    if is_worth_it { Arc::new(views.gc()) } else { Arc::clone(array) }
+}
+
+fn kept_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+    views.data_buffers().iter().map(|buffer| buffer.capacity()).sum()
 }
 
 fn compact_list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Result<ArrayRef> {
@@ -73,11 +78,16 @@ pub(super) fn emptied(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     }
 }
 
+/// Bytes of what views refer to: no text more often than it is there.
+fn referred_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+    views.total_buffer_bytes_used().min(kept_bytes(views))
+}
+
 /// Bytes of what the views of an array's rows refer to.
 pub(super) fn bytes_of_views(array: &ArrayRef) -> usize {
     match array.data_type() {
-        DataType::Utf8View => array.as_byte_view::<StringViewType>().total_buffer_bytes_used(),
-        DataType::BinaryView => array.as_byte_view::<BinaryViewType>().total_buffer_bytes_used(),
+        DataType::Utf8View => referred_bytes(array.as_byte_view::<StringViewType>()),
+        DataType::BinaryView => referred_bytes(array.as_byte_view::<BinaryViewType>()),
         DataType::List(_) => bytes_of_views(&items_of(array.as_list::<i32>())),
         DataType::LargeList(_) => bytes_of_views(&items_of(array.as_list::<i64>())),
         DataType::Struct(_) => array.as_struct().columns().iter().map(bytes_of_views).sum(),
