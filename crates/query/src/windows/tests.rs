@@ -3,7 +3,7 @@
 use super::shape::Shape;
 use super::*;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
-use arrow::compute::concat_batches;
+use arrow::compute::{concat_batches, sort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::common::DataFusionError;
 use datafusion::datasource::MemTable;
@@ -13,21 +13,22 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext, col};
 use proptest::prelude::*;
 
+/// `i` is a key: what depends on the order of rows has it in its order.
 const WINDOWS: [&str; 16] = [
-    "row_number() OVER (PARTITION BY k ORDER BY n, t)",
+    "row_number() OVER (PARTITION BY k ORDER BY n, i)",
     "sum(n) OVER (PARTITION BY k)",
     "sum(n) OVER (ORDER BY n)",
     "sum(n) OVER (PARTITION BY t)",
     "count(*) OVER ()",
-    "max(t) OVER (PARTITION BY k ORDER BY n, t ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
-    "lag(t, 2) OVER (ORDER BY n, t)",
-    "lead(t) OVER (PARTITION BY k ORDER BY n, t)",
-    "first_value(t) OVER (PARTITION BY k ORDER BY n, t)",
-    "last_value(t) OVER (PARTITION BY k ORDER BY n, t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+    "max(t) OVER (PARTITION BY k ORDER BY n, i ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
+    "lag(t, 2) OVER (ORDER BY n, i)",
+    "lead(t) OVER (PARTITION BY k ORDER BY t, i)",
+    "first_value(t) OVER (PARTITION BY k ORDER BY n, i)",
+    "last_value(t) OVER (PARTITION BY k ORDER BY n, i ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
     "sum(n) FILTER (WHERE t > 'm') OVER (PARTITION BY k)",
     "count(*) FILTER (WHERE u IS NULL) OVER (ORDER BY n)",
-    "sum(n) FILTER (WHERE u > 'p') OVER (PARTITION BY k ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
-    "ntile(3) OVER (PARTITION BY k ORDER BY n, t)",
+    "sum(n) FILTER (WHERE u > 'p') OVER (PARTITION BY k ORDER BY n, i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "ntile(3) OVER (PARTITION BY k ORDER BY t, i)",
     "sum(n) OVER (PARTITION BY k ORDER BY n RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
     "percent_rank() OVER (PARTITION BY k, t ORDER BY n)",
 ];
@@ -36,6 +37,7 @@ type Row = (Option<i64>, i64, Option<String>, Option<String>);
 
 fn table(rows: &[Row], rows_of_batch: usize) -> MemTable {
     let schema = Arc::new(Schema::new(vec![
+        Field::new("i", DataType::Int64, false),
         Field::new("k", DataType::Int64, true),
         Field::new("n", DataType::Int64, false),
         Field::new("t", DataType::Utf8View, true),
@@ -43,8 +45,10 @@ fn table(rows: &[Row], rows_of_batch: usize) -> MemTable {
     ]));
     // Where rows come from joins, there are batches without any.
     let chunks = rows.chunks(rows_of_batch).chain([&rows[..0]]);
-    let batches = chunks.map(|rows| {
+    let batches = chunks.enumerate().map(|(at, rows)| {
+        let key = |row: usize| (at * rows_of_batch + row) as i64;
         let columns: Vec<ArrayRef> = vec![
+            Arc::new((0..rows.len()).map(|row| Some(key(row))).collect::<Int64Array>()),
             Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
             Arc::new(rows.iter().map(|row| Some(row.1)).collect::<Int64Array>()),
             Arc::new(rows.iter().map(|row| row.2.as_deref()).collect::<StringViewArray>()),
@@ -74,8 +78,12 @@ async fn rows_of(context: &SessionContext, sql: &str, run_bytes: Option<usize>) 
     collect(plan, context.task_ctx()).await
 }
 
-fn whole(batches: &[RecordBatch]) -> RecordBatch {
-    concat_batches(&batches[0].schema(), batches).expect("batches of one schema")
+/// All rows, by their key; `None` if there are none.
+fn whole(batches: &[RecordBatch]) -> Option<RecordBatch> {
+    let batches: Vec<&RecordBatch> = batches.iter().filter(|batch| batch.num_rows() > 0).collect();
+    let whole = concat_batches(&batches.first()?.schema(), batches).expect("batches of one schema");
+    let order = whole.column_by_name("i").map(|key| sort_to_indices(key, None, None).expect("numbers"));
+    order.map(|order| take_record_batch(&whole, &order).expect("rows that are there")).or(Some(whole))
 }
 
 fn text() -> impl Strategy<Value = Option<String>> {
@@ -101,7 +109,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let context = context(&rows, batch_size, usize::MAX);
         // `two` is a window over windows where the partitions differ.
-        let sql = format!("SELECT *, {one} AS one, {other} AS two, row_number() OVER (PARTITION BY u ORDER BY n, t, k) AS three FROM r");
+        let sql = format!("SELECT *, {one} AS one, {other} AS two, row_number() OVER (PARTITION BY u ORDER BY n, i) AS three FROM r");
         let apart = runtime.block_on(rows_of(&context, &sql, Some(run_bytes))).expect("rows");
         let at_once = runtime.block_on(rows_of(&context, &sql, None)).expect("rows");
         prop_assert_eq!(whole(&apart), whole(&at_once));
@@ -140,7 +148,7 @@ async fn a_run_is_counted_and_ends_with_its_partition() {
         }
         let windows = format!("SELECT sum(n) OVER (PARTITION BY {partition_by}) AS s, t FROM ordered");
         let sql = format!("SELECT sum(s), max(t) FROM ({windows})");
-        let counted = whole(&rows_of(&context, &sql, Some(1 << 18)).await.expect("runs fit"));
+        let counted = whole(&rows_of(&context, &sql, Some(1 << 18)).await.expect("runs fit")).expect("a row");
         let rows_of_partition = if partition_by == "k" { 100 } else { 1 };
         let expected = rows_of_partition * (0..20_000_i64).sum::<i64>();
         assert_eq!(counted.column(0).as_primitive::<Int64Type>().value(0), expected);
@@ -160,8 +168,8 @@ async fn what_has_no_rows_has_none() {
 
 #[tokio::test]
 async fn texts_within_lists_are_compact_and_counted_by_their_rows() {
-    let context = context(&many_rows(300), 2, 4 << 20);
-    let lists = "SELECT n, k, make_array(t, u) AS l, named_struct('t', t) AS s FROM r";
+    let context = context(&many_rows(300), 2, 32 << 20);
+    let lists = "SELECT i, n, k, make_array(t, u) AS l, named_struct('t', t) AS s FROM r";
     let sums = (0..5).map(|at| format!("sum(n) OVER (ORDER BY n, k + {at}) AS c{at}")).collect::<Vec<_>>().join(", ");
     let sql = format!("SELECT *, lag(l) OVER (ORDER BY n DESC) FROM (SELECT *, {sums} FROM ({lists}))");
     let apart = rows_of(&context, &sql, Some(1 << 10)).await.expect("rows");
@@ -182,13 +190,13 @@ async fn texts_that_no_window_reads_wait_beside_it() {
         found.map(|_| read.expect("a window")).expect("a plan")
     };
     assert_eq!(read("row_number() OVER (PARTITION BY k ORDER BY n)").await, [] as [usize; 0]);
-    assert_eq!(read("row_number() OVER (PARTITION BY t ORDER BY n)").await, [2]);
-    assert_eq!(read("row_number() OVER (PARTITION BY k ORDER BY u)").await, [3]);
-    assert_eq!(read("max(u) OVER (PARTITION BY k)").await, [3]);
+    assert_eq!(read("row_number() OVER (PARTITION BY t ORDER BY n)").await, [3]);
+    assert_eq!(read("row_number() OVER (PARTITION BY k ORDER BY u)").await, [4]);
+    assert_eq!(read("max(u) OVER (PARTITION BY k)").await, [4]);
     assert_eq!(read("sum(n) OVER (PARTITION BY k)").await, [] as [usize; 0]);
     assert_eq!(read("sum(n) OVER (ORDER BY n ROWS 3 PRECEDING)").await, [] as [usize; 0]);
     // What a FILTER reads is not told.
-    assert_eq!(read("sum(n) FILTER (WHERE t > 'a') OVER (PARTITION BY k)").await, [2, 3]);
-    assert_eq!(read("sum(n) FILTER (WHERE t > 'a') OVER (ORDER BY n ROWS 3 PRECEDING)").await, [2, 3]);
-    assert_eq!(read("sum(n) FILTER (WHERE t = ' filter: None }') OVER (PARTITION BY k)").await, [2, 3]);
+    assert_eq!(read("sum(n) FILTER (WHERE t > 'a') OVER (PARTITION BY k)").await, [3, 4]);
+    assert_eq!(read("sum(n) FILTER (WHERE t > 'a') OVER (ORDER BY n ROWS 3 PRECEDING)").await, [3, 4]);
+    assert_eq!(read("sum(n) FILTER (WHERE t = ' filter: None }') OVER (PARTITION BY k)").await, [3, 4]);
 }
