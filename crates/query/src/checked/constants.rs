@@ -5,12 +5,12 @@
 //!
 //! DataFusion 55.2 pushes a condition below an aggregate if all its columns are groups, which is so of no columns. The simplifier makes
 //! most such conditions true or false before, but not those that come to be within the same rule: `x = 1` of a table that is joined to
-//! the left of nothing is `NULL = 1`.
+//! the left of nothing is `NULL = 1`, and `min(a) = 1 AND min(a) = 2` is false.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -30,8 +30,11 @@ impl OptimizerRule for PushDownKeepingConstants {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if !is_of_aggregate(&plan) {
-            return self.0.rewrite(plan, config);
+        match aggregate_below(&plan) {
+            None => return self.0.rewrite(plan, config),
+            // Nothing that reads a column may pass it, and what reads none must not.
+            Some(aggregate) if gives_rows_of_none(aggregate) => return Ok(Transformed::no(plan)),
+            Some(_) => {}
         }
         // DataFusion's rule would make one of filters that lie on one another by itself, and not ask here again.
         let (mut conditions, mut input) = (Vec::new(), Arc::new(plan));
@@ -57,8 +60,16 @@ impl OptimizerRule for PushDownKeepingConstants {
     }
 }
 
-/// Whether it is a filter of an aggregate, or of filters of one.
-fn is_of_aggregate(plan: &LogicalPlan) -> bool {
-    let LogicalPlan::Filter(filter) = plan else { return false };
-    matches!(*filter.input, LogicalPlan::Aggregate(_)) || is_of_aggregate(&filter.input)
+/// The aggregate of which it is a filter, or a filter of filters.
+fn aggregate_below(plan: &LogicalPlan) -> Option<&Aggregate> {
+    let LogicalPlan::Filter(filter) = plan else { return None };
+    match filter.input.as_ref() {
+        LogicalPlan::Aggregate(aggregate) => Some(aggregate),
+        below => aggregate_below(below),
+    }
+}
+
+/// Whether it may have a group that is there without rows.
+fn gives_rows_of_none(aggregate: &Aggregate) -> bool {
+    aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
 }

@@ -7,12 +7,13 @@ use super::observe::{Observation, Observer};
 use super::predicate::Predicate;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Int64Type, SchemaRef, UInt32Type};
+use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef, UInt32Type};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::CastExpr;
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use datafusion::physical_plan::coalesce::{LimitedBatchCoalescer, PushBatchStatus};
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, apply_expression_roots};
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
@@ -44,7 +45,7 @@ pub(crate) struct Watch {
 pub(crate) struct ScanFilterExec {
     predicate: Predicate,
     watch: Option<Watch>,
-    /// The same filter in the planner's words; it has the input, and which columns are left of it.
+    /// The same filter in the planner's words, or less of it; it has the input, and which columns are left of it.
     filter: FilterExec,
     fetch: Option<usize>,
     metrics: ExecutionPlanMetricsSet,
@@ -58,10 +59,30 @@ impl ScanFilterExec {
         input: Arc<dyn ExecutionPlan>,
         columns: usize,
     ) -> Result<ScanFilterExec> {
-        let filter =
-            FilterExecBuilder::new(predicate.whole(), input).apply_projection(Some((0..columns).collect()))?.build()?;
+        let schema = input.schema();
+        let foreseen = predicate.parts().iter().filter(|part| !cuts_values(part, &schema)).cloned();
+        let filter = FilterExecBuilder::new(conjunction(foreseen), input);
+        let filter = filter.apply_projection(Some((0..columns).collect()))?.build()?;
         Ok(ScanFilterExec { predicate, watch, filter, fetch: None, metrics: ExecutionPlanMetricsSet::new() })
     }
+}
+
+/// Whether a condition is of values of which a cast cuts something off. DataFusion 55.2 takes the bounds of what is left for wider than those
+/// of what there was (of `ts::date <= d`, whole days), and refuses to plan what has more than all rows: it foresees without them.
+fn cuts_values(condition: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let cuts = |expr: &Arc<dyn PhysicalExpr>| {
+        let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(false) };
+        let (from, to) = (cast.expr().data_type(schema)?, cast.cast_type());
+        Ok(match (&from, to) {
+            (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => from != to,
+            (DataType::Timestamp(..), _) => true,
+            (DataType::Decimal128(_, from), DataType::Decimal128(_, to) | DataType::Decimal256(_, to)) => from > to,
+            (DataType::Decimal128(..) | DataType::Decimal256(..), _) => !to.is_floating(),
+            (from, to) => from.is_floating() && (!to.is_floating() || to.primitive_width() < from.primitive_width()),
+        })
+    };
+    // What has no type is foreseen by as little.
+    condition.exists(cuts).unwrap_or(true)
 }
 
 impl DisplayAs for ScanFilterExec {
@@ -69,7 +90,7 @@ impl DisplayAs for ScanFilterExec {
         if matches!(t, DisplayFormatType::TreeRender) {
             return self.filter.fmt_as(t, f);
         }
-        write!(f, "ScanFilterExec: {}", self.filter.predicate())?;
+        write!(f, "ScanFilterExec: {}", self.predicate.whole())?;
         let columns: Vec<String> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
         write!(f, ", projection=[{}]", columns.join(", "))?;
         self.fetch.map_or(Ok(()), |fetch| write!(f, ", fetch={fetch}"))
