@@ -41,6 +41,7 @@ mod rounding;
 mod series;
 mod simplify;
 mod sizes;
+mod skipped_rows;
 mod subqueries;
 mod sum;
 #[cfg(test)]
@@ -68,6 +69,7 @@ pub(crate) use pushed_filters::FiltersOfTheirColumns;
 pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
+pub(crate) use skipped_rows::OrdersOfSkippedRows;
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
 pub(crate) use together::MomentsTogether;

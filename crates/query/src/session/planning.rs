@@ -12,8 +12,8 @@
 use crate::checked::{
     BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, FiltersOfTheirColumns,
     GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText,
-    LosslessCasts, MomentsTogether, NumbersTogether, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls,
-    SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
+    LosslessCasts, MomentsTogether, NumbersTogether, OrdersOfSkippedRows, PushDownKeepingConstants, RoundedFloats,
+    SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
 };
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
@@ -123,6 +123,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
         *rule = Arc::new(FiltersOfTheirColumns(Arc::clone(rule)));
     }
     physical.insert(0, Arc::new(GroupingSetsOfUnknownRows));
+    physical.insert(0, Arc::new(OrdersOfSkippedRows));
     // Before the first rule, and where it is known which side of a join is probed.
     let chosen = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |at| at + 1);
     physical.insert(chosen, Arc::new(JoinSidesLessKnown));
@@ -248,6 +249,7 @@ mod tests {
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
         let chosen = expected.iter().position(|name| name == "join_selection").unwrap();
         expected.insert(chosen + 1, JoinSidesLessKnown.name().to_owned());
+        expected.insert(physical, OrdersOfSkippedRows.name().to_owned());
         expected.insert(physical, JoinSidesLessKnown.name().to_owned());
         expected.insert(physical, "held_constants true".to_owned());
         expected.insert(physical, "equal_zeros true".to_owned());
