@@ -3,9 +3,10 @@
 //! Invariant: rows that are skipped are the first in the order that the statement says, whatever is read of the others.
 //!
 //! DataFusion 55.2 takes out the sort below an OFFSET without a LIMIT where the column that it sorts by is not read any more
-//! (`SELECT max(id) FROM (SELECT id, t FROM s ORDER BY t OFFSET 5) x`): nobody seems to want its order. Here somebody does, until the
-//! rules are done.
+//! (`SELECT max(id) FROM (SELECT id, t FROM s ORDER BY t OFFSET 5) x`): nobody seems to want its order. And it puts a sort that is above such
+//! an OFFSET below it. Here somebody wants the order until the rules are done, and what is above does not know of it.
 
+use super::less_known::{LessKnownExec, StillKnown};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -28,14 +29,21 @@ impl PhysicalOptimizerRule for OrdersOfSkippedRows {
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| match plan.downcast_ref::<GlobalLimitExec>() {
+        let kept = plan.transform_up(|plan| match plan.downcast_ref::<GlobalLimitExec>() {
             Some(limit) if limit.skip() > 0 && limit.fetch().is_none() => {
                 let input = wanted(limit.input())?;
-                replace_children_if_necessary(plan, vec![input]).map(Transformed::yes)
+                let limit = replace_children_if_necessary(plan, vec![input])?;
+                Ok(Transformed::yes(LessKnownExec::over(&limit, StillKnown::AllButOrder)))
             }
             _ => Ok(Transformed::no(plan)),
+        });
+        let kept = kept.data()?;
+        // The order of all rows is the statement's own.
+        Ok(if kept.is::<LessKnownExec>() {
+            kept.children().first().map_or(kept.clone(), |&last| Arc::clone(last))
+        } else {
+            kept
         })
-        .data()
     }
 
     fn schema_check(&self) -> bool {
