@@ -130,9 +130,6 @@ class Round:
         self.rng = random.Random(seed)
         self.tables = [Table(self.rng, name) for name in ("r", "s", "t")]
         self.settings = {name: self.rng.choice(values) for name, values in SETTINGS.items()}
-        if max(len(table.rows) for table in self.tables) > 1000 and self.settings["batch_size"] == "3":
-            # What a batch takes beside its rows, some 2 KB, is counted nowhere: joins of thousands would take all memory.
-            self.settings["batch_size"] = "64"
         self.parts = {table.name: self.split(table.rows) for table in self.tables}
         self.load(self.tables, self.parts)
         for name, setting in self.settings.items():

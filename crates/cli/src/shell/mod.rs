@@ -1,8 +1,8 @@
 //! `alluvia sql`: statements in, answers out.
 //!
 //! Interactive when standard input is a terminal; otherwise statements are read from -c, -f or the pipe, the first error
-//! stops the run, and only answers go to standard output. A pipe is read as it comes ([`pipe`]), unless its answers are one file. Statements run in a database of this process or at a server: see
-//! [`connection`].
+//! stops the run, and only answers go to standard output. A pipe is read as it comes ([`pipe`]), unless its answers are one
+//! file. Statements run in a database of this process or at a server: see [`connection`].
 //!
 //! Invariants:
 //! - Statements and backslash commands run in the order in which they stand. A command is a line that begins with a backslash
