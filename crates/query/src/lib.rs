@@ -9,12 +9,14 @@
 
 mod answer;
 mod checked;
+mod compact;
 pub mod copy;
 mod dialect;
 mod engine;
 pub mod forms;
 mod pg_catalog;
 mod pipelines;
+mod posing;
 mod rights;
 mod rule;
 mod sample;

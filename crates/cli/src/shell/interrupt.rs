@@ -43,6 +43,7 @@ mod tests {
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     }
 
+    /// The only test that listens: Ctrl-C is one for all that this process runs.
     #[tokio::test]
     async fn what_is_pressed_while_nobody_listens_is_heard_once() {
         assert!(timeout(Duration::from_millis(10), pressed()).await.is_err());

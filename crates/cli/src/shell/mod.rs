@@ -164,7 +164,13 @@ impl Shell {
     async fn piped(&mut self) -> Result<()> {
         let (mut pipe, mut cutter) = (Pipe::of(std::io::stdin()), Cutter::default());
         loop {
-            let pieces = match pipe.next().await? {
+            let next = tokio::select! {
+                next = pipe.next() => next?,
+                () = interrupt::pressed() => {
+                    return Err(Error::new(ErrorKind::Cancelled, "interrupted while waiting for statements"));
+                }
+            };
+            let pieces = match next {
                 Next::Line(line) => cutter.feed(&line),
                 Next::Pause => cutter.pause().into_iter().collect(),
                 Next::End => return self.piece(cutter.finish()).await.map(drop),

@@ -1,9 +1,10 @@
 //! Standard input as it comes.
 //!
-//! Invariant: lines come whole and in order. One whose end has come is not kept back because more may follow.
+//! Invariants:
+//! - Lines come whole and in order. One whose end has come is not kept back because more may follow.
+//! - Who stops waiting for the next line loses nothing of it.
 
-use super::interrupt;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, Result};
 use std::io::Read;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -59,7 +60,7 @@ impl Pipe {
         Pipe { reads, rest: Vec::new(), at: 0, paused: true }
     }
 
-    /// The next line, the beginning of a pause, or the end. Ctrl-C is an error.
+    /// The next line, the beginning of a pause, or the end.
     pub async fn next(&mut self) -> Result<Next> {
         let mut seen = self.at;
         loop {
@@ -67,14 +68,8 @@ impl Pipe {
                 return self.line(seen + end + 1);
             }
             seen = self.rest.len();
-            let read = tokio::select! {
-                read = async {
-                    if self.paused { Some(self.reads.recv().await) } else { timeout(PAUSE, self.reads.recv()).await.ok() }
-                } => read,
-                () = interrupt::pressed() => {
-                    return Err(Error::new(ErrorKind::Cancelled, "interrupted while waiting for statements"));
-                }
-            };
+            let next = self.reads.recv();
+            let read = if self.paused { Some(next.await) } else { timeout(PAUSE, next).await.ok() };
             match read {
                 None => {
                     self.paused = true;

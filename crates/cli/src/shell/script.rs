@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(cutter.pause(), None);
         assert_eq!(cutter.feed("\\q';\n"), []);
         assert_eq!(cutter.pause(), Some(Piece::Sql("\nSELECT '\n\\q';\n".to_owned())));
-        for _ in 3..LINES_MAX_PAUSED {
+        for _ in 4..LINES_MAX_PAUSED {
             cutter.feed("\n");
         }
         cutter.feed("SELECT 2;\n");

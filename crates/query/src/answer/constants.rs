@@ -10,9 +10,9 @@
 
 use super::conditions::{is_plain_time, without_zone};
 use super::predicate::literal_of;
-use super::recognise::call_of;
 use super::statement::Literal;
 use crate::dialect::names::name_of;
+use crate::dialect::rewriting::call_of;
 use alluvia_space::CalendarUnit;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
 use arrow::compute::kernels::cast_utils::{

@@ -42,7 +42,7 @@ pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_mem
 pub(crate) use mapped::{Ordinals, Side};
 pub(crate) use members::MemberPredicate;
 pub(crate) use predicate::conjunction;
-pub(crate) use recognise::{call_of, recognise, select_alone};
+pub(crate) use recognise::{recognise, select_alone};
 pub(crate) use refine::{Refined, Refining, may_refine, refine};
 pub(crate) use run::{Asking, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};

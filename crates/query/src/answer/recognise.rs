@@ -8,9 +8,10 @@ use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
 use crate::dialect::Sureness;
 use crate::dialect::names::{PUBLIC, name_of};
+use crate::dialect::rewriting::call_of;
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName,
-    OrderBy, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, Value,
+    self, Expr, GroupByExpr, Ident, LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, TableFactor, Value,
 };
 
 /// The statement, if it is one that the index may answer.
@@ -303,38 +304,6 @@ fn group_of(expr: &Expr, scope: &Scope) -> Option<Group> {
         }
         _ => None,
     }
-}
-
-/// A function's name and its plain arguments; `None` of any other call.
-pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
-    let Function {
-        name,
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group,
-    } = function
-    else {
-        return None;
-    };
-    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !within_group.is_empty() {
-        return None;
-    }
-    let [part] = name.0.as_slice() else { return None };
-    let name = name_of(part.as_ident()?);
-    let mut arguments = Vec::with_capacity(list.args.len());
-    for argument in &list.args {
-        match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => arguments.push(expr),
-            // count(*) has no argument.
-            FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" && list.args.len() == 1 => {}
-            _ => return None,
-        }
-    }
-    Some((name, arguments))
 }
 
 fn aggregate_of(expr: &Expr, scope: &Scope) -> Option<Item> {

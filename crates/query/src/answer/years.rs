@@ -4,9 +4,9 @@
 //! that are not written with four digits, and numbers that are not whole, are left to the planner.
 
 use super::predicate::{Columns, literal_of};
-use super::recognise::call_of;
 use super::statement::{Condition, Literal, Test};
 use super::texts::operator;
+use crate::dialect::rewriting::call_of;
 use datafusion::logical_expr::Operator;
 use datafusion::sql::sqlparser::ast::{DateTimeField, Expr};
 

@@ -1,11 +1,8 @@
 //! `mod(a, b)`, PostgreSQL's other spelling of `a % b`.
 
-use super::names::parts_of;
-use super::rewriting::rewrite;
+use super::rewriting::{call_of, rewrite};
 use alluvia_types::Result;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Whether a statement of these tokens may have one.
@@ -27,28 +24,10 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
 
 /// What is divided, and by what. Calls with anything else in them are left to planning, which knows no such function.
 fn sides_of(expr: &Expr) -> Option<(&Expr, &Expr)> {
-    let Expr::Function(Function {
-        name,
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group,
-    }) = expr
-    else {
-        return None;
-    };
-    let is_plain = within_group.is_empty() && list.duplicate_treatment.is_none() && list.clauses.is_empty();
-    let name = parts_of(name).ok()?;
-    let is_mod = name == ["mod"] || name == ["pg_catalog", "mod"];
-    match list.args.as_slice() {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), FunctionArg::Unnamed(FunctionArgExpr::Expr(by))]
-            if is_plain && is_mod =>
-        {
-            Some((of, by))
-        }
+    let Expr::Function(function) = expr else { return None };
+    let (name, arguments) = call_of(function)?;
+    match arguments[..] {
+        [of, by] if name == "mod" => Some((of, by)),
         _ => None,
     }
 }

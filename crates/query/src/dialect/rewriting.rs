@@ -5,6 +5,7 @@
 //!   first ([`name_items`]).
 //! - Parts are changed before what they are part of.
 
+use super::names::name_of;
 use super::visit::{visit, visit_mut};
 use alluvia_types::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -62,6 +63,38 @@ pub(crate) fn call_with(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// A function's name and its plain arguments; `None` of any other call.
+pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
+    let Function {
+        name,
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group,
+    } = function
+    else {
+        return None;
+    };
+    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !within_group.is_empty() {
+        return None;
+    }
+    let [part] = name.0.as_slice() else { return None };
+    let name = name_of(part.as_ident()?);
+    let mut arguments = Vec::with_capacity(list.args.len());
+    for argument in &list.args {
+        match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => arguments.push(expr),
+            // count(*) has no argument.
+            FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" && list.args.len() == 1 => {}
+            _ => return None,
+        }
+    }
+    Some((name, arguments))
 }
 
 struct Rewrite<'a> {

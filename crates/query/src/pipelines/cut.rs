@@ -6,9 +6,9 @@
 //! - An operator that is not known by its type passes rows on: what is wrong about that is a share, and no row.
 
 use super::estimate::{Input, Operator, Role};
-use super::exec::MeteredExec;
 use super::meter::Meter;
 use super::source::Parts;
+use crate::posing::PosingExec;
 use crate::rule::is_index_answer;
 use datafusion::common::Result;
 use datafusion::common::stats::Precision;
@@ -66,7 +66,7 @@ fn cut_from(
         if children.is_empty() { Arc::clone(plan) } else { replace_children_if_necessary(Arc::clone(plan), children)? };
     let meter = counted.then(|| Meter::new(plan.output_partitioning().partition_count()));
     let metered: Arc<dyn ExecutionPlan> = match &meter {
-        Some(meter) => Arc::new(MeteredExec::new(with_children, Arc::clone(meter))),
+        Some(meter) => Arc::new(PosingExec::new(with_children, Arc::clone(meter))),
         None => with_children,
     };
     Ok((metered, Operator { role, meter, foreseen, inputs }))

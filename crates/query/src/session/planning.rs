@@ -15,6 +15,7 @@ use crate::checked::{
     LosslessCasts, MomentsTogether, NumbersTogether, OrdersOfSkippedRows, PushDownKeepingConstants, RoundedFloats,
     SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
 };
+use crate::compact::CompactTexts;
 use crate::session::errors::wrap;
 use crate::session::guard::{LargeStack, guarded};
 use crate::session::progress::CancelToken;
@@ -130,6 +131,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     physical.insert(0, Arc::new(JoinSidesLessKnown));
     physical.push(Arc::new(WindowsInRuns::default()));
     physical.push(Arc::new(StoppableJoins));
+    physical.push(Arc::new(CompactTexts));
     builder
         .with_analyzer_rules(all(analyzers, |rule| Arc::new(rule) as _))
         .with_optimizer_rules(all(optimizers, |rule| Arc::new(rule) as _))
@@ -246,6 +248,7 @@ mod tests {
         let physical = expected.len() - plain.physical_optimizers().len();
         expected.push(WindowsInRuns::default().name().to_owned());
         expected.push(StoppableJoins.name().to_owned());
+        expected.push(CompactTexts.name().to_owned());
         expected.insert(physical, GroupingSetsOfUnknownRows.name().to_owned());
         let chosen = expected.iter().position(|name| name == "join_selection").unwrap();
         expected.insert(chosen + 1, JoinSidesLessKnown.name().to_owned());

@@ -23,7 +23,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The rule. It must be the last one: others look into filters.
+/// The rule. It must come after those that look into filters.
 #[derive(Debug)]
 pub(crate) struct StoppableJoins;
 

@@ -1,150 +1,63 @@
-//! A window over runs of its input.
-//!
-//! Invariants:
-//! - To whoever looks at the plan it is the operator itself: name, text, children, metrics, and what it is downcast to are the operator's.
-//! - Its properties are the operator's: rows come in the same order and partitions.
+//! A window over runs of its input, in the place of the window.
 
 use super::feed::Feed;
 use super::shape::Shape;
+use crate::posing::{InPlace, PosingExec};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements,
-    PlanProperties, ReplaceChildrenOptions, StatisticsArgs,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{TryStreamExt, stream};
 use parking_lot::Mutex;
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// The operator, which is begun anew with each run.
+/// A window, whose runs end with the partition in which they reach `run_bytes`; any other operator is given back as it is.
+pub(super) fn in_runs(operator: Arc<dyn ExecutionPlan>, run_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(shape) = Shape::of(&operator) else { return Ok(operator) };
+    let in_runs = InRuns { shape, run_bytes, over_run: Arc::new(OverRun::of(&operator)?) };
+    Ok(Arc::new(PosingExec::new(operator, in_runs)))
+}
+
+/// The operator is begun anew with each run.
 #[derive(Debug)]
-pub(super) struct RunsExec {
-    /// As it was planned.
-    window: Arc<dyn ExecutionPlan>,
+struct InRuns {
     shape: Shape,
     run_bytes: usize,
     over_run: Arc<OverRun>,
 }
 
-impl RunsExec {
-    /// A window, whose runs end with the partition in which they reach `run_bytes`; any other operator is given back as it is.
-    pub(super) fn over(window: Arc<dyn ExecutionPlan>, run_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(shape) = Shape::of(&window) else { return Ok(window) };
-        let over_run = Arc::new(OverRun::of(&window)?);
-        Ok(Arc::new(RunsExec { window, shape, run_bytes, over_run }))
+impl InPlace for InRuns {
+    fn of(&self, window: &Arc<dyn ExecutionPlan>) -> Result<InRuns> {
+        let shape = Shape::of(window).ok_or_else(|| DataFusionError::Internal("a window became none".into()))?;
+        Ok(InRuns { shape, run_bytes: self.run_bytes, over_run: Arc::new(OverRun::of(window)?) })
     }
 
-    /// The same over another form of the operator.
-    fn of(&self, window: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        RunsExec::over(window, self.run_bytes)
-    }
-}
-
-impl DisplayAs for RunsExec {
-    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.window.fmt_as(format, f)
-    }
-}
-
-impl ExecutionPlan for RunsExec {
-    fn name(&self) -> &str {
-        self.window.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.window.as_ref())
-    }
-
-    fn schema(&self) -> SchemaRef {
-        self.window.schema()
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.window.properties()
-    }
-
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        self.window.required_input_ordering()
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.window.input_distribution_requirements()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.window.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.window.children()
-    }
-
-    fn apply_expressions(
+    fn execute(
         &self,
-        each: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.window.apply_expressions(each)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.of(Arc::clone(&self.window).replace_children(children, options)?)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
-    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.of(Arc::clone(&self.window).reset_state()?)
-    }
-
-    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        self.of(self.window.with_new_state(state)?).ok()
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = self.window.children().first().map(|input| input.execute(partition, Arc::clone(&context)));
+        window: &Arc<dyn ExecutionPlan>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let input = window.children().first().map(|input| input.execute(partition, Arc::clone(&context)));
         let input = input.unwrap_or_else(|| Err(DataFusionError::Internal("a window has no input".into())))?;
-        let memory = MemoryConsumer::new(format!("{}[{partition}]", self.name())).register(context.memory_pool());
+        let memory = MemoryConsumer::new(format!("{}[{partition}]", window.name())).register(context.memory_pool());
         let feed = Arc::new(Mutex::new(Feed::new(self.shape.clone(), input, self.run_bytes, memory)));
         let rows = context.session_config().batch_size().div_ceil(2);
         let runs = Runs { feed, partition, context, rows, over_run: Arc::clone(&self.over_run), made: None, run: None };
         let batches = stream::try_unfold(runs, |mut runs| async { Ok(runs.next().await?.map(|batch| (batch, runs))) });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(window.schema(), batches)))
     }
 
-    fn metrics(&self) -> Option<MetricsSet> {
+    fn metrics(&self, _window: &Arc<dyn ExecutionPlan>) -> Option<MetricsSet> {
         self.over_run.window.metrics()
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.window.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        self.window.statistics_from_inputs(inputs, args)
-    }
-
-    fn fetch(&self) -> Option<usize> {
-        self.window.fetch()
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        self.window.cardinality_effect()
     }
 }
 

@@ -12,7 +12,6 @@
 //! waits (with the frame of `OVER (ORDER BY ...)`, always); and what it gives refers to all of them, so that each window over a window
 //! multiplies the list of buffers.
 
-mod compact;
 mod exec;
 mod feed;
 mod shape;
@@ -22,7 +21,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use exec::RunsExec;
+use exec::in_runs;
 use std::sync::Arc;
 
 /// Bytes that a run may hold before it ends with its partition. Large enough that beginning anew costs nothing beside it.
@@ -46,7 +45,7 @@ impl PhysicalOptimizerRule for WindowsInRuns {
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| RunsExec::over(plan, self.run_bytes).map(Transformed::yes)).data()
+        plan.transform_up(|plan| in_runs(plan, self.run_bytes).map(Transformed::yes)).data()
     }
 
     fn schema_check(&self) -> bool {

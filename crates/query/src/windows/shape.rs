@@ -1,6 +1,6 @@
 //! What a window takes: which columns go through it, and where its runs may end.
 
-use super::compact::{bytes_of, bytes_of_views, compact, emptied, has_views};
+use crate::compact::{bytes_of, bytes_of_views, compact, emptied, has_views};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{concat, partition};
 use arrow::datatypes::{Field, SchemaRef};

@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use std::sync::Arc;
 
 /// Whether values of a type are, or have, views into buffers that arrays share.
-pub(super) fn has_views(data_type: &DataType) -> bool {
+pub(crate) fn has_views(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => true,
         DataType::List(item) | DataType::LargeList(item) => has_views(item.data_type()),
@@ -20,8 +20,20 @@ pub(super) fn has_views(data_type: &DataType) -> bool {
     }
 }
 
+/// How many buffers the views of an array refer to, or those of its largest part.
+pub(super) fn buffers_of(array: &ArrayRef) -> usize {
+    match array.data_type() {
+        DataType::Utf8View => array.as_string_view().data_buffers().len(),
+        DataType::BinaryView => array.as_binary_view().data_buffers().len(),
+        DataType::List(_) => buffers_of(array.as_list::<i32>().values()),
+        DataType::LargeList(_) => buffers_of(array.as_list::<i64>().values()),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(buffers_of).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// The array, with one buffer of what its own rows refer to. What is nearly so already is not copied.
-pub(super) fn compact(array: &ArrayRef) -> Result<ArrayRef> {
+pub(crate) fn compact(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Utf8View => Ok(compact_views(array, array.as_byte_view::<StringViewType>())),
         DataType::BinaryView => Ok(compact_views(array, array.as_byte_view::<BinaryViewType>())),
@@ -64,7 +76,7 @@ fn items_of<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> ArrayRef {
 }
 
 /// As many values that take no room as the array of a field has rows; the array itself, if there is no such value.
-pub(super) fn emptied(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+pub(crate) fn emptied(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     fn empty<T: ByteViewType>(rows: usize) -> Result<ArrayRef> {
         // A view of nothing is zero.
         let views = ScalarBuffer::from(vec![0_u128; rows]);
@@ -84,7 +96,7 @@ fn referred_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
 }
 
 /// Bytes of what the views of an array's rows refer to.
-pub(super) fn bytes_of_views(array: &ArrayRef) -> usize {
+pub(crate) fn bytes_of_views(array: &ArrayRef) -> usize {
     match array.data_type() {
         DataType::Utf8View => referred_bytes(array.as_byte_view::<StringViewType>()),
         DataType::BinaryView => referred_bytes(array.as_byte_view::<BinaryViewType>()),
@@ -96,7 +108,7 @@ pub(super) fn bytes_of_views(array: &ArrayRef) -> usize {
 }
 
 /// Bytes of an array's rows, with what views refer to. What arrays share beside that, as the values of a dictionary, counts for none of them.
-pub(super) fn bytes_of(array: &ArrayRef) -> usize {
+pub(crate) fn bytes_of(array: &ArrayRef) -> usize {
     let parts = match array.data_type() {
         DataType::List(_) => array.len() * size_of::<i32>() + bytes_of(&items_of(array.as_list::<i32>())),
         DataType::LargeList(_) => array.len() * size_of::<i64>() + bytes_of(&items_of(array.as_list::<i64>())),
