@@ -10,6 +10,7 @@ use std::process::Command;
 /// What each room may depend on; the arrows of docs/ARCHITECTURE.md. Test-only dependencies are free.
 const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
+    ("allocator", &[]),
     ("space", &["types"]),
     ("storage", &["types"]),
     ("log", &["types", "storage"]),
@@ -35,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "types",
+            "allocator",
             "access",
             "client",
             "space",
@@ -47,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("bench", &["types", "space", "storage", "snapshot", "query", "node"]),
+    ("bench", &["types", "allocator", "space", "storage", "snapshot", "query", "node"]),
 ];
 
 /// Calls that only the named rooms may make, and what to do instead. `clippy.toml` bans the common ones by type; this

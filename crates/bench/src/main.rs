@@ -24,13 +24,11 @@ mod tpch;
 mod trials;
 mod wire;
 
+use alluvia_allocator::keep_freed_memory;
 use alluvia_node::raise_open_files_max;
 use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What goes wrong in a benchmark ends it.
 pub type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -95,6 +93,7 @@ impl Places {
 }
 
 fn main() -> ExitCode {
+    keep_freed_memory();
     raise_open_files_max();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
     let runtime = runtime.expect("the machine can start threads");

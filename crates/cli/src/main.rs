@@ -21,6 +21,7 @@ mod shell;
 mod target;
 mod verify;
 
+use alluvia_allocator::keep_freed_memory;
 use alluvia_node::{Database, DatabaseOptions, parse_bytes, raise_open_files_max};
 use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -35,9 +36,6 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// An analytical database for data that is still arriving.
 #[derive(Parser)]
@@ -117,6 +115,7 @@ const STOPPED_WORK: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    keep_freed_memory();
     raise_open_files_max();
     let is_server = matches!(cli.command, Command::Serve(_));
     if !is_server {

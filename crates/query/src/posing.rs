@@ -1,10 +1,9 @@
 //! Operators that stand in for others.
 //!
 //! Invariants:
-//! - To whoever looks at the plan it is the operator itself: name, text, children, properties, metrics, and what it is downcast to are the
-//!   operator's, so that `EXPLAIN ANALYZE` shows the plan as it was planned.
-//! - It holds nothing that the operator would not hold, and is dropped with the plan: what a join keeps of its table counts as long as
-//!   its operator lives.
+//! - To whoever looks at the plan it is the operator itself: name, text, children, properties, and what it is downcast to are the operator's,
+//!   so that `EXPLAIN ANALYZE` shows the plan as it was planned. So are its metrics, but where what is done in its place has measured.
+//! - It holds no rows, and is dropped with the plan: what a join keeps of its table counts as long as its operator lives.
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;

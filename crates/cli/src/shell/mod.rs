@@ -165,6 +165,7 @@ impl Shell {
         let (mut pipe, mut cutter) = (Pipe::of(std::io::stdin()), Cutter::default());
         loop {
             let next = tokio::select! {
+                biased;
                 next = pipe.next() => next?,
                 () = interrupt::pressed() => {
                     return Err(Error::new(ErrorKind::Cancelled, "interrupted while waiting for statements"));

@@ -15,6 +15,7 @@
 //! integers and floats are added and decimals divided, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
 
 mod arithmetic;
+mod bare_distinct;
 mod bytea;
 mod casts;
 mod constants;
@@ -50,11 +51,13 @@ mod texts;
 mod together;
 mod truncated;
 mod unfiltered;
+mod unions;
 mod zeros;
 mod zone_forms;
 mod zones;
 
 pub(crate) use arithmetic::CheckedArithmetic;
+pub(crate) use bare_distinct::BareDistinct;
 pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
@@ -73,6 +76,7 @@ pub(crate) use skipped_rows::OrdersOfSkippedRows;
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
 pub(crate) use together::MomentsTogether;
+pub(crate) use unions::NamesOfUnions;
 pub(crate) use zeros::{EqualZeros, with_both};
 
 use datafusion::common::Result;

@@ -5,9 +5,10 @@
 //!   the zeros has both, and so has a CASE that compares one value with several. `NOT IN` is false where `IN` is true.
 //! - `nullif(a, b)` of floats is NULL where `a = b` is true.
 //! - Windows over floats have one partition for both, and rows with either are peers.
+//! - What aggregates DISTINCT floats has one of both; not where they are in lists or structs.
 //!
 //! `=`, groups and joins of DataFusion 55.2 take the zeros for equal. Its lists that stay lists, its CASE of one
-//! value, its `nullif` and its windows look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
+//! value, its `nullif`, its windows and its DISTINCT beside other aggregates look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
 //! constants, lists are looked at when types are known, and again at the end.
 
 use super::expressions::{changed, each_named};
@@ -15,7 +16,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::optimizer::analyzer::AnalyzerRule;
@@ -71,19 +72,33 @@ fn tells_zeros(expr: &Expr) -> bool {
         }
         Expr::WindowFunction(window) => {
             let keys = window.params.partition_by.iter();
-            keys.chain(window.params.order_by.iter().map(|key| &key.expr)).any(reads_a_column)
+            let is_told = keys.chain(window.params.order_by.iter().map(|key| &key.expr)).any(reads_a_column);
+            is_told || window.params.distinct && window.params.args.iter().any(reads_a_column)
+        }
+        Expr::AggregateFunction(AggregateFunction { params, .. }) => {
+            params.distinct && params.args.iter().any(reads_a_column)
         }
         _ => false,
     };
     compares || lacks_zero(expr)
 }
 
-/// `nullif(a, b)` of floats, and lists and CASE whose floats are of columns: zero is added to all that is compared, which is nothing but the
+/// `nullif(a, b)` of floats, lists and CASE whose floats are of columns, keys of windows, and what is aggregated DISTINCT: zero is added to all that is compared, which is nothing but the
 /// one zero for both. What is compared stays in its one place, so that nesting does not multiply it.
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let float_of = |of: &Expr| match of.get_type(schema) {
         Ok(float @ (DataType::Float32 | DataType::Float64)) => Some(float),
         _ => None,
+    };
+    let each_unsigned = |exprs: &mut dyn Iterator<Item = &mut Expr>| -> Result<bool> {
+        let mut is_changed = false;
+        for expr in exprs {
+            if let Some(float) = float_of(expr).filter(|_| reads_a_column(expr)) {
+                *expr = unsigned(std::mem::take(expr), &float)?;
+                is_changed = true;
+            }
+        }
+        Ok(is_changed)
     };
     Ok(match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "nullif" => {
@@ -117,15 +132,16 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
         }
         Expr::WindowFunction(mut window) => {
-            let keys = window.params.partition_by.iter_mut();
-            let mut is_changed = false;
-            for key in keys.chain(window.params.order_by.iter_mut().map(|key| &mut key.expr)) {
-                if let Some(float) = float_of(key).filter(|_| reads_a_column(key)) {
-                    *key = unsigned(std::mem::take(key), &float)?;
-                    is_changed = true;
-                }
-            }
+            let params = &mut window.params;
+            let keys = params.partition_by.iter_mut().chain(params.order_by.iter_mut().map(|key| &mut key.expr));
+            let is_changed = each_unsigned(&mut keys.chain(params.args.iter_mut().filter(|_| params.distinct)))?;
             Transformed::new_transformed(Expr::WindowFunction(window), is_changed)
+        }
+        Expr::AggregateFunction(mut aggregate) if aggregate.params.distinct => {
+            let AggregateFunctionParams { args, order_by, .. } = &mut aggregate.params;
+            // What array_agg(DISTINCT x ORDER BY x) is ordered by must be what it has.
+            let is_changed = each_unsigned(&mut args.iter_mut().chain(order_by.iter_mut().map(|key| &mut key.expr)))?;
+            Transformed::new_transformed(Expr::AggregateFunction(aggregate), is_changed)
         }
         other => Transformed::no(other),
     })

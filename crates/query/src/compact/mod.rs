@@ -124,7 +124,8 @@ mod tests {
             "SELECT a.t, b.t AS u FROM (SELECT * FROM r ORDER BY t DESC LIMIT 70) a JOIN r b ON a.t <= b.t WHERE b.t < a.t || 'x'",
             "SELECT a.t, b.t AS u FROM (SELECT * FROM r ORDER BY t LIMIT 9) a CROSS JOIN (SELECT * FROM r ORDER BY t LIMIT 9) b",
         ] {
-            let planned = async || context.sql(sql).await.expect("a query").create_physical_plan().await.expect("a plan");
+            let planned =
+                async || context.sql(sql).await.expect("a query").create_physical_plan().await.expect("a plan");
             let plan = planned().await;
             let text = |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).indent(true).to_string();
             // Of a plan of its own: plans may share their lowest joins, and a join runs once.

@@ -65,7 +65,7 @@ pub(crate) fn call_with(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
     })
 }
 
-/// A function's name and its plain arguments; `None` of any other call.
+/// The name of a function, which may be of `pg_catalog`, and its plain arguments; `None` of any other call.
 pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
     let Function {
         name,
@@ -83,7 +83,11 @@ pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
     if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !within_group.is_empty() {
         return None;
     }
-    let [part] = name.0.as_slice() else { return None };
+    let part = match name.0.as_slice() {
+        [part] => part,
+        [schema, part] if name_of(schema.as_ident()?) == "pg_catalog" => part,
+        _ => return None,
+    };
     let name = name_of(part.as_ident()?);
     let mut arguments = Vec::with_capacity(list.args.len());
     for argument in &list.args {

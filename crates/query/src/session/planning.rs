@@ -10,10 +10,11 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros, FiltersOfTheirColumns,
-    GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText,
-    LosslessCasts, MomentsTogether, NumbersTogether, OrdersOfSkippedRows, PushDownKeepingConstants, RoundedFloats,
-    SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
+    BareDistinct, BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros,
+    FiltersOfTheirColumns, GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls,
+    KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether, NamesOfUnions, NumbersTogether, OrdersOfSkippedRows,
+    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround,
+    WrittenBytes,
 };
 use crate::compact::CompactTexts;
 use crate::session::errors::wrap;
@@ -100,8 +101,10 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.push(Arc::new(EqualZeros));
     analyzers.push(Arc::new(CheckedArithmetic));
     analyzers.push(Arc::new(CountedFunctions));
-    // The last: what it makes of subqueries has its types.
+    // What it makes of subqueries has its types.
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
+    analyzers.push(Arc::new(NamesOfUnions));
+    analyzers.push(Arc::new(BareDistinct));
     let mut optimizers = Optimizer::new().rules;
     let ours: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(SimplifyKeepingNulls::default()),
@@ -258,6 +261,8 @@ mod tests {
         expected.insert(physical, "equal_zeros true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
+        expected.insert(coerced + 1, BareDistinct.name().to_owned());
+        expected.insert(coerced + 1, NamesOfUnions.name().to_owned());
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CountedFunctions.name().to_owned());
         expected.insert(coerced + 1, CheckedArithmetic.name().to_owned());
