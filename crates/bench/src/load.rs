@@ -56,30 +56,23 @@ with tempfile.TemporaryDirectory(dir=folder) as scratch:
 pub async fn run(args: LoadArgs) -> Anything<Value> {
     let file = parquet_file(&args.places.data, args.rows)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
-    let (mut sorted, mut merged, mut peer) = (Vec::new(), Vec::new(), Vec::new());
-    let mut version = Value::Null;
-    let (mut opened, mut bytes, mut shares) = (Vec::new(), 0, Value::Null);
     let kinds: &[Has] =
         if args.without { &[Has::Everything, Has::NoLadders, Has::NoIndex] } else { &[Has::Everything] };
-    let mut without = [(Has::NoLadders, Vec::new(), Vec::new()), (Has::NoIndex, Vec::new(), Vec::new())];
+    let mut loaded: Vec<(Has, Vec<f64>, Vec<f64>)> = kinds.iter().map(|&has| (has, Vec::new(), Vec::new())).collect();
+    let (mut peer, mut version) = (Vec::new(), Value::Null);
+    let (mut opened, mut bytes, mut shares) = (Vec::new(), 0, Value::Null);
     for turn in 0..args.turns {
-        // Each is the first in turn: that one touches memory which the system has to clear, and which those behind it find.
-        let (before, first) = kinds.split_at(turn % kinds.len());
-        for &has in first.iter().chain(before) {
+        // Each is the first in turn, so that none always finds the machine as another left it.
+        for at in 0..kinds.len() {
+            let (has, sorted, merged) = &mut loaded[(turn + at) % kinds.len()];
             let scratch = tempfile::tempdir_in(&args.places.data)?;
-            let turned = ours(&args, &file, scratch.path(), has).await?;
+            let turned = ours(&args, &file, scratch.path(), *has).await?;
             eprintln!("turn {turn}: {} sorted {:.2} s, merged {:.2} s", has.name(), turned.sorted, turned.merged);
-            match without.iter_mut().find(|(kind, ..)| *kind == has) {
-                Some((_, sorted, merged)) => {
-                    sorted.push(turned.sorted);
-                    merged.push(turned.merged);
-                }
-                None => {
-                    (bytes, shares) = (turned.bytes, turned.shares);
-                    sorted.push(turned.sorted);
-                    merged.push(turned.merged);
-                    opened.push(turned.opened);
-                }
+            sorted.push(turned.sorted);
+            merged.push(turned.merged);
+            if *has == Has::Everything {
+                (bytes, shares) = (turned.bytes, turned.shares);
+                opened.push(turned.opened);
             }
         }
         if !args.alone {
@@ -92,17 +85,16 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
         }
     }
     let rate = |seconds: f64| args.rows as f64 / seconds;
-    let (sorted, merged, peer) = (median(&mut sorted), median(&mut merged), median(&mut peer));
+    let mut medians = loaded.iter_mut().map(|(has, sorted, merged)| (has.name(), median(sorted), median(merged)));
+    let (_, sorted, merged) = medians.next().ok_or("nothing was loaded")?;
     let mut ratios = json!({});
-    if args.without {
-        for (has, mut others_sorted, mut others_merged) in without {
-            let (others_sorted, others_merged) = (median(&mut others_sorted), median(&mut others_merged));
-            ratios[has.name()] = json!({
-                "sorted_rows_per_s": rate(others_sorted), "merged_rows_per_s": rate(others_merged),
-                "sorted_with_to_without": others_sorted / sorted, "merged_with_to_without": others_merged / merged,
-            });
-        }
+    for (name, others_sorted, others_merged) in medians {
+        ratios[name] = json!({
+            "sorted_rows_per_s": rate(others_sorted), "merged_rows_per_s": rate(others_merged),
+            "sorted_with_to_without": others_sorted / sorted, "merged_with_to_without": others_merged / merged,
+        });
     }
+    let peer = median(&mut peer);
     let source_bytes = std::fs::metadata(&file)?.len();
     Ok(json!({
         "bench": "load",
