@@ -12,7 +12,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
 /// How long freed memory is kept for the next who wants some, in milliseconds. A load, and a join of much, frees and takes as much as it
-/// holds every second: with mimalloc's own second, an eighth of such a load's time goes into pages that the system clears again.
+/// holds every second: with mimalloc's own second, the system clears pages for it that it gave back a moment ago (docs/BENCHMARKS.md, Load).
 const KEPT_MS: c_long = 10_000;
 
 /// Keeps freed memory for ten seconds before the system gets it back, unless the environment says otherwise (`MIMALLOC_PURGE_DELAY`). Is
