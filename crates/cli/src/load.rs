@@ -3,8 +3,10 @@
 //! Invariants:
 //! - It is the shell's COPY with files that are here: what differs at a server is `shell::copying`'s.
 //! - All files of a load are one COPY: one batch, or with `--batch-rows` one numbered sequence of batches.
-//! - Run again, a load is the same COPY, whether the table was there or this created it: else what was loaded in batches would
-//!   not be known again, and be loaded twice.
+//! - Run again, a load in batches is the same COPY, whether the table was there or this created it: else what was loaded would not be known
+//!   again, and be loaded twice.
+//! - Into a table that this creates, nothing is changed to fit the types that were inferred: its COPY is EXACT. One that was there takes
+//!   values as PostgreSQL assigns them, unless a load in batches may have made it.
 //! - Standard input is looked at as a file is, and what was looked at is loaded with the rest of it. A pipe with a name is opened once, and
 //!   loaded in the same way.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
@@ -60,10 +62,10 @@ pub struct LoadArgs {
     /// gzip, zstd or none [default: by the file's first bytes].
     #[arg(long)]
     compression: Option<String>,
-    /// What a bad row does: 'refuse' the load, or 'skip' the row and keep it in a rejects file.
+    /// What a bad row does: 'refuse' the load, or 'skip' the row and keep it in a rejects file (of standard input, only count it).
     #[arg(long, default_value = "refuse")]
     on_error: String,
-    /// Where skipped rows go [default: FILE.rejects; TABLE.rejects beside the first of several files].
+    /// Where skipped rows go [default: FILE.rejects; TABLE.rejects beside the first of several files; nowhere from standard input].
     #[arg(long, value_name = "FILE")]
     rejects: Option<String>,
     /// Loads in batches of so many rows, each atomic; run again to resume, where options for a new table are not applied [default:
@@ -267,28 +269,42 @@ impl Load {
         })
     }
 
-    /// The columns of the table; none if there is no such table.
-    async fn columns(&self) -> Result<Vec<String>> {
-        let columns = format!("SELECT column_name FROM alluvia.columns WHERE table_name = {}", literal(&self.table));
-        let mut names = Vec::new();
+    /// The columns of the table, with their types in SQL; none if there is no such table.
+    async fn columns(&self) -> Result<Vec<(String, String)>> {
+        let table = literal(&self.table);
+        let columns = format!("SELECT column_name, data_type FROM alluvia.columns WHERE table_name = {table}");
+        let mut found = Vec::new();
         for batch in self.connection.sql(&columns).await?.collect().await? {
-            let texts = cast(batch.column(0), &DataType::Utf8View)
-                .map_err(|error| Error::internal(format!("names of columns are no texts: {error}")))?;
-            let texts: &StringViewArray = texts.as_string_view();
-            names.extend((0..texts.len()).map(|row| texts.value(row).to_owned()));
+            let texts = |at: usize| -> Result<Vec<String>> {
+                let texts = cast(batch.column(at), &DataType::Utf8View)
+                    .map_err(|error| Error::internal(format!("names of columns are no texts: {error}")))?;
+                let texts: &StringViewArray = texts.as_string_view();
+                Ok((0..texts.len()).map(|row| texts.value(row).to_owned()).collect())
+            };
+            found.extend(texts(0)?.into_iter().zip(texts(1)?));
         }
-        Ok(names)
+        Ok(found)
     }
 
-    /// The COPY into a table that exists. Where the files name the table's columns it is the one that [`Load::create`] gives.
-    fn existing(&self, columns: &[String], options: CopyOptions, found: Option<Inferred>) -> String {
+    /// The COPY into a table that exists. Where the files name the table's columns it reads them as that of [`Load::create`] does, and in
+    /// batches it is the same, if the table is the one that would be made.
+    fn existing(&self, columns: &[(String, String)], options: CopyOptions, found: Option<Inferred>) -> String {
         let copy = |options: &CopyOptions| {
             format!("COPY {} FROM {}{}", identifier(&self.table), self.source.to_sql(), options.to_sql())
         };
         // What nothing can be found out about is left to COPY, which says what is wrong with it.
         let Some(found) = found else { return copy(&options) };
-        if found.columns.iter().all(|column| columns.contains(&column.name)) {
-            return found.copy_from(&self.table, &self.source);
+        let is_known = |name: &String| columns.iter().any(|(known, _)| known == name);
+        if found.columns.iter().all(|column| is_known(&column.name)) {
+            let own = |(name, sql_type): &(String, String)| {
+                found.columns.iter().any(|column| column.name == *name && column.data_type.sql_name() == *sql_type)
+            };
+            // The table that this would make: an earlier run of a load in batches did, it may be.
+            let is_own = options.batch_rows.is_some() && columns.iter().all(own);
+            return match is_own {
+                true => found.copy_from(&self.table, &self.source),
+                false => found.copy_into_existing(&self.table, &self.source),
+            };
         }
         // A separator that cuts rows into more fields than the table has columns is none.
         let delimiter = found.options.delimiter.filter(|_| found.columns.len() <= columns.len());
@@ -299,6 +315,7 @@ impl Load {
 
     /// Shows the table that was inferred, creates it, and gives the COPY that goes with what was found out.
     async fn create(&self, inferred: &Inferred) -> Result<String> {
+        inferred.check_names()?;
         let mut create = inferred.create_table(&self.table);
         let with: Vec<String> = self.with.iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
         if !with.is_empty() {

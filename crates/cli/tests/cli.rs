@@ -4,6 +4,7 @@
 mod ending;
 mod loads;
 mod remote;
+mod shell;
 mod tour;
 
 use alluvia_node::Database;

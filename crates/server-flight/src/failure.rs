@@ -16,8 +16,8 @@ const MESSAGE_BYTES_MAX: usize = 2_000;
 pub fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
-        | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
+        Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
+        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
         | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
         | TooManyRows | OutOfRange | TooLong | DivisionByZero => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,

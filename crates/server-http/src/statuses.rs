@@ -12,12 +12,11 @@ use std::collections::BTreeSet;
 pub fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition | InvalidValue
-        | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting | Transaction
-        | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | UndefinedParameter | Protocol | Encoding
-        | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero => {
-            StatusCode::BAD_REQUEST
-        }
+        Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
+        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
+        | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | UndefinedParameter
+        | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange
+        | TooLong | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {

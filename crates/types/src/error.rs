@@ -17,6 +17,8 @@ pub enum ErrorKind {
     UndefinedTable,
     /// No such column.
     UndefinedColumn,
+    /// Several tables have a column of that name.
+    AmbiguousColumn,
     /// No such function.
     UndefinedFunction,
     /// Something else that was named does not exist.
@@ -127,10 +129,11 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 56] = [
+    pub const ALL: [ErrorKind; 57] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
+        ErrorKind::AmbiguousColumn,
         ErrorKind::UndefinedFunction,
         ErrorKind::UndefinedObject,
         ErrorKind::UndefinedDatabase,
@@ -193,6 +196,7 @@ impl ErrorKind {
             Syntax => "42601",
             UndefinedTable => "42P01",
             UndefinedColumn => "42703",
+            AmbiguousColumn => "42702",
             UndefinedFunction => "42883",
             UndefinedObject => "42704",
             UndefinedDatabase => "3D000",

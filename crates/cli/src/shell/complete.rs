@@ -2,11 +2,15 @@
 
 use super::connection::{Connection, GOODBYE};
 use super::ending::ends;
+use super::script::is_farewell;
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use nu_ansi_term::{Color, Style};
-use reedline::{Completer, CompletionResult, Highlighter, Span, StyledText, Suggestion, ValidationResult, Validator};
+use reedline::{
+    Completer, CompletionResult, Highlighter, Hinter, History, Span, StyledText, Suggestion, ValidationResult,
+    Validator,
+};
 use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 
@@ -70,12 +74,40 @@ pub struct Statements;
 impl Validator for Statements {
     fn validate(&self, line: &str) -> ValidationResult {
         let text = line.trim();
-        if text.is_empty() || text.starts_with('\\') || ends(text) {
+        if text.is_empty() || text.starts_with('\\') || is_farewell(text) || ends(text) {
             ValidationResult::Complete
         } else {
             ValidationResult::Incomplete
         }
     }
+}
+
+/// How to leave, for who says `exit` within a statement.
+pub struct Leaving;
+
+impl Hinter for Leaving {
+    fn handle(&mut self, line: &str, pos: usize, _: &dyn History, use_ansi_coloring: bool, _cwd: &str) -> String {
+        match hint_of(line) {
+            Some(hint) if pos == line.len() && use_ansi_coloring => Style::new().dimmed().paint(hint).to_string(),
+            Some(hint) if pos == line.len() => hint.to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// It is not for the statement.
+    fn complete_hint(&self) -> String {
+        String::new()
+    }
+
+    fn next_hint_token(&self) -> String {
+        String::new()
+    }
+}
+
+/// What is said of a statement that has begun and whose last line says `exit`.
+fn hint_of(text: &str) -> Option<&'static str> {
+    let (begun, last) = text.trim_end().rsplit_once('\n')?;
+    (is_farewell(last) && !ends(begun)).then_some("  -- a statement has begun: Ctrl-C drops it, then use \\q to leave")
 }
 
 /// Tables, columns and keywords.
@@ -177,5 +209,18 @@ impl Highlighter for Highlight {
             rest = &rest[len..];
         }
         styled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_ends_a_text_of_its_own_and_within_a_statement_it_is_told_how() {
+        let is_complete = |text: &str| matches!(Statements.validate(text), ValidationResult::Complete);
+        assert!(is_complete("exit") && is_complete(" QUIT; ") && !is_complete("SELECT 1\nexit"));
+        assert!(hint_of("SELECT 1\nexit").is_some() && hint_of("SELECT 1\nquit\n").is_some());
+        assert!(hint_of("exit").is_none() && hint_of("SELECT 1\nexits").is_none());
     }
 }

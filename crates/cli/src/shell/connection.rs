@@ -8,9 +8,10 @@
 
 use super::copying::{self, Watched};
 use super::interrupt;
+use super::manner::Sink;
 use super::statement::{Answer, Refining, Statement};
 use crate::target::{ServerArgs, is_url};
-use crate::{OpenArgs, Out, note};
+use crate::{OpenArgs, note};
 use alluvia_client::Target;
 use alluvia_node::Database;
 use alluvia_query::copy::Streams;
@@ -187,6 +188,14 @@ impl Connection {
         }
     }
 
+    /// Where it is, in words.
+    pub fn told(&self) -> String {
+        match self {
+            Connection::Embedded { db, .. } => format!("of this process in {}", db.core().dir().display()),
+            Connection::Remote(remote) => format!("at the server {}", remote.place),
+        }
+    }
+
     /// The statements of a text. What a server is to be asked and cannot be parsed here goes to it as it is.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
         match self {
@@ -203,7 +212,12 @@ impl Connection {
 
     /// Runs a statement; returns when its rows begin to come.
     pub async fn execute(&self, statement: Statement) -> Result<Answer> {
-        let streams = Streams { stdout: Some(Box::new(Out::of_process())), ..Streams::of_process() };
+        self.execute_to(statement, Sink::Out).await
+    }
+
+    /// The same; what `STDOUT` means goes there.
+    pub async fn execute_to(&self, statement: Statement, sink: Sink) -> Result<Answer> {
+        let streams = Streams { stdout: Some(Box::new(sink)), ..Streams::of_process() };
         self.execute_with(statement, streams).await
     }
 

@@ -1,18 +1,32 @@
 //! Backslash commands: lines of their own between statements, typed or in a script.
 
 use super::Format;
+use super::script::is_farewell;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::ValueEnum;
+use std::path::PathBuf;
+
+/// What `\l` asks.
+const DATABASES: &str = "SELECT d.datname AS name, pg_catalog.pg_get_userbyid(d.datdba) AS owner, \
+    pg_catalog.pg_encoding_to_char(d.encoding) AS encoding, d.datcollate AS \"collate\", d.datctype AS ctype \
+    FROM pg_catalog.pg_database d ORDER BY 1";
 
 /// What `\?` prints.
-pub const HELP: &str = "  \\d              list tables
-  \\d NAME         describe a table
+pub const HELP: &str = "  \\d              list tables; so do \\dt, \\d+ and \\dt+
+  \\d NAME         describe a table; so does \\d+ NAME
+  \\l              list the databases, of which there is one
+  \\conninfo       where the shell is connected to
   \\stages         how organised each table is
   \\timing         switch the time of each statement on or off; \\timing on and \\timing off state it
   \\progressive    the same of estimates that get better until the answer
   \\format FORM    table, csv, json, arrow or parquet; without FORM the one in use
+  \\x              switch tables with a column a line on or off; \\x on and \\x off state it
+  \\pset null TEXT what NULL is shown as in tables and CSV; without TEXT the one in use
+  \\o FILE         write the answers that follow to a file; without FILE to standard output again
+  \\i FILE         run the statements of a file
+  \\echo TEXT      write a text to standard output; with -n before it without the end of the line
   \\copy ...       COPY of files of this machine, also at a server: t FROM 'FILE' (...), (SELECT ...) TO 'FILE'
-  \\q              leave
+  \\q              leave; so do exit and quit
 Statements end with ';'. Tab completes, Ctrl-C cancels (a progressive query gives the best so far), Ctrl-D leaves.";
 
 /// A parsed backslash command.
@@ -26,6 +40,18 @@ pub enum Meta {
     Progressive(Option<bool>),
     Format(Format),
     ShowFormat,
+    /// Tables with a column a line: to what; `None` switches it.
+    Expanded(Option<bool>),
+    /// What NULL is shown as; `None` asks.
+    Null(Option<String>),
+    /// Where answers go; `None` is standard output.
+    Output(Option<PathBuf>),
+    /// Runs a file.
+    Include(PathBuf),
+    /// Written as it is.
+    Echo(String),
+    /// Where the shell is connected to.
+    Connected,
     /// Stands for a statement.
     Sql(String),
     /// Stands for a COPY, whose files are this machine's.
@@ -37,30 +63,42 @@ impl Meta {
         if let Some(rest) = line.trim().strip_prefix("\\copy").filter(|rest| !rest.starts_with(is_word_part)) {
             return Ok(Meta::Copy(format!("COPY{rest}")));
         }
+        if let Some(meta) = with_texts(line.trim())? {
+            return Ok(meta);
+        }
         let words = words_of(line.trim().trim_end_matches(';'));
         let (command, arguments) = match words.as_slice() {
             [command, arguments @ ..] => (*command, arguments),
             [] => ("", &[] as &[&str]),
         };
         Ok(match (command, arguments) {
-            ("\\q", []) => Meta::Quit,
+            ("\\q" | "\\quit", []) => Meta::Quit,
+            (word, []) if is_farewell(word) => Meta::Quit,
             ("\\?" | "\\h" | "\\help", []) => Meta::Help,
             ("\\timing", []) => Meta::Timing(None),
             ("\\timing", [argument]) => Meta::Timing(Some(switch(command, argument)?)),
             ("\\progressive", []) => Meta::Progressive(None),
             ("\\progressive", [argument]) => Meta::Progressive(Some(switch(command, argument)?)),
-            ("\\d" | "\\dt", []) => Meta::Sql("SHOW TABLES".to_owned()),
-            ("\\d", [table]) => Meta::Sql(format!("DESCRIBE {table}")),
+            ("\\x", []) => Meta::Expanded(None),
+            ("\\x", [argument]) => Meta::Expanded(Some(switch(command, argument)?)),
+            ("\\conninfo", []) => Meta::Connected,
+            ("\\l" | "\\l+" | "\\list", []) => Meta::Sql(DATABASES.to_owned()),
+            ("\\d" | "\\d+" | "\\dt" | "\\dt+", []) => Meta::Sql("SHOW TABLES".to_owned()),
+            ("\\d" | "\\d+", [table]) => Meta::Sql(format!("DESCRIBE {table}")),
             ("\\stages", []) => Meta::Sql("SELECT * FROM alluvia.stages".to_owned()),
             ("\\format", []) => Meta::ShowFormat,
             ("\\format", [name]) => Meta::Format(Format::from_str(name, true).map_err(|_| {
                 Error::new(ErrorKind::InvalidSetting, format!("there is no format '{name}'"))
                     .with_hint("table, csv, json, arrow or parquet")
             })?),
-            ("\\d" | "\\timing" | "\\progressive" | "\\format", [_, more @ ..]) => {
+            ("\\d" | "\\d+" | "\\timing" | "\\progressive" | "\\format" | "\\x", [_, more @ ..]) => {
                 return Err(superfluous(command, "one argument", more));
             }
-            ("\\q" | "\\?" | "\\h" | "\\help" | "\\dt" | "\\stages", more) => {
+            (
+                "\\q" | "\\quit" | "\\?" | "\\h" | "\\help" | "\\dt" | "\\dt+" | "\\stages" | "\\conninfo" | "\\l"
+                | "\\l+" | "\\list",
+                more,
+            ) => {
                 return Err(superfluous(command, "no argument", more));
             }
             _ => {
@@ -69,6 +107,76 @@ impl Meta {
             }
         })
     }
+}
+
+/// The commands whose arguments are texts and files: what is in single quotes is one argument.
+fn with_texts(line: &str) -> Result<Option<Meta>> {
+    let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let command = command.trim_end_matches(';');
+    if command == "\\echo" {
+        let given = texts_of(command, rest)?;
+        let is_part = given.first().is_some_and(|first| first == "-n");
+        let text = given[usize::from(is_part)..].join(" ");
+        return Ok(Some(Meta::Echo(if is_part { text } else { format!("{text}\n") })));
+    }
+    if !matches!(command, "\\i" | "\\include" | "\\o" | "\\out" | "\\pset") {
+        return Ok(None);
+    }
+    let given = texts_of(command, rest.trim_end_matches(';'))?;
+    let given: Vec<&str> = given.iter().map(String::as_str).collect();
+    Ok(Some(match (command, given.as_slice()) {
+        ("\\i" | "\\include", [file]) => Meta::Include(path_of(file)),
+        ("\\i" | "\\include", []) => {
+            return Err(Error::new(ErrorKind::Syntax, format!("{command} is followed by no file"))
+                .with_hint(format!("write {command} FILE; a name with spaces stands in single quotes")));
+        }
+        ("\\o" | "\\out", []) => Meta::Output(None),
+        ("\\o" | "\\out", [file]) if !file.starts_with('|') => Meta::Output(Some(path_of(file))),
+        ("\\o" | "\\out", [file, ..]) if file.starts_with('|') => {
+            return Err(Error::new(ErrorKind::NotSupported, format!("{command} writes to files, and not to programs"))
+                .with_hint("pipe the output of alluvia sql itself"));
+        }
+        ("\\pset", [] | ["null"]) => Meta::Null(None),
+        ("\\pset", ["null", text]) => Meta::Null(Some((*text).to_owned())),
+        ("\\pset", ["null", _, more @ ..]) => return Err(superfluous("\\pset null", "one argument", more)),
+        ("\\pset", [name, ..]) => {
+            return Err(Error::new(ErrorKind::InvalidSetting, format!("\\pset knows null, and not '{name}'"))
+                .with_hint("\\x and \\format set other things of the output"));
+        }
+        (_, more) => return Err(superfluous(command, "one argument", more.get(1..).unwrap_or(&[]))),
+    }))
+}
+
+/// The arguments of a line, as psql takes them: two quotes within single quotes stand for one.
+fn texts_of(command: &str, rest: &str) -> Result<Vec<String>> {
+    let (mut texts, mut text, mut is_open) = (Vec::new(), None::<String>, false);
+    let mut chars = rest.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' if is_open && chars.peek() == Some(&'\'') => {
+                chars.next();
+                text.get_or_insert_with(String::new).push('\'');
+            }
+            '\'' => {
+                is_open = !is_open;
+                text.get_or_insert_with(String::new);
+            }
+            c if c.is_whitespace() && !is_open => texts.extend(text.take()),
+            c => text.get_or_insert_with(String::new).push(c),
+        }
+    }
+    if is_open {
+        return Err(Error::new(ErrorKind::Syntax, format!("a single quote behind {command} is not closed"))
+            .with_hint("within single quotes two of them stand for one"));
+    }
+    texts.extend(text);
+    Ok(texts)
+}
+
+/// A file, as psql names it: `~` is the home directory.
+fn path_of(file: &str) -> PathBuf {
+    let home = file.strip_prefix("~/").zip(std::env::var_os("HOME"));
+    home.map_or_else(|| PathBuf::from(file), |(rest, home)| PathBuf::from(home).join(rest))
 }
 
 /// The words of a line; white space within double quotes parts none.
@@ -95,8 +203,11 @@ fn superfluous(command: &str, taken: &str, more: &[&str]) -> Error {
     let message = format!("{command} takes {taken}, and this is too much: {}", more.join(" "));
     let error = Error::new(ErrorKind::Syntax, message);
     match command {
-        "\\d" => {
+        "\\d" | "\\d+" => {
             error.with_hint("a name with spaces or capital letters is written in double quotes: \\d \"Two Words\"")
+        }
+        "\\i" | "\\include" | "\\o" | "\\out" | "\\pset null" => {
+            error.with_hint("a name or a text with spaces stands in single quotes")
         }
         _ => error.with_hint("statements stand on lines of their own"),
     }
@@ -156,6 +267,39 @@ mod tests {
             ("\\stages t", "\\stages takes no argument, and this is too much: t"),
             ("\\dt t", "\\dt takes no argument, and this is too much: t"),
             ("\\q now", "\\q takes no argument, and this is too much: now"),
+        ] {
+            assert_eq!(Meta::parse(line).unwrap_err().message(), message, "{line}");
+        }
+    }
+    #[test]
+    fn texts_and_files_stand_in_single_quotes_or_without() {
+        let file = |name: &str| Some(PathBuf::from(name));
+        for (line, wanted) in [
+            ("\\i a.sql;\n", Meta::Include("a.sql".into())),
+            ("\\i 'a b''c.sql'", Meta::Include("a b'c.sql".into())),
+            ("\\o", Meta::Output(None)),
+            ("\\o;", Meta::Output(None)),
+            ("\\o 'two words.csv' ;", Meta::Output(file("two words.csv"))),
+            ("\\pset null", Meta::Null(None)),
+            ("\\pset null '(null)'", Meta::Null(Some("(null)".into()))),
+            ("\\pset null ''", Meta::Null(Some(String::new()))),
+            ("\\echo one   two;\n", Meta::Echo("one two;\n".into())),
+            ("\\echo -n 'one   two'", Meta::Echo("one   two".into())),
+            ("\\echo", Meta::Echo("\n".into())),
+            ("\\x", Meta::Expanded(None)),
+            ("\\x off;", Meta::Expanded(Some(false))),
+            ("\\d+", Meta::Sql("SHOW TABLES".into())),
+            ("\\d+ t", Meta::Sql("DESCRIBE t".into())),
+            ("exit ;", Meta::Quit),
+        ] {
+            assert_eq!(Meta::parse(line).unwrap(), wanted, "{line}");
+        }
+        for (line, message) in [
+            ("\\i", "\\i is followed by no file"),
+            ("\\i a b", "\\i takes one argument, and this is too much: b"),
+            ("\\o |less", "\\o writes to files, and not to programs"),
+            ("\\echo it's", "a single quote behind \\echo is not closed"),
+            ("\\pset border 2", "\\pset knows null, and not 'border'"),
         ] {
             assert_eq!(Meta::parse(line).unwrap_err().message(), message, "{line}");
         }

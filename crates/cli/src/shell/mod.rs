@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - Statements and backslash commands run in the order in which they stand. A command is a line that begins with a backslash
-//!   where no statement is under way: never a line of a literal.
+//!   (or is `exit` or `quit`) where no statement is under way: never a line of a literal.
+//! - Answers go where [`manner`] says; what the shell itself says goes to standard output.
 //! - What is not a command reaches the parser byte for byte.
 
 mod complete;
@@ -14,11 +15,13 @@ mod connection;
 mod copying;
 mod ending;
 mod interrupt;
+mod manner;
 mod meta;
 mod output;
 mod pipe;
 mod refine;
 mod script;
+mod spans;
 mod statement;
 mod whole;
 
@@ -27,12 +30,16 @@ pub use output::{drawn, print};
 pub use statement::Answer;
 
 use crate::{note, say, say_error};
-use alluvia_query::Command;
+use alluvia_query::{Command, DATABASE_NAME};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
-use complete::{Highlight, Names, Statements};
+use complete::{Highlight, Leaving, Names, Statements};
 use connection::PlaceArgs;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use manner::{Manner, Sink};
 use meta::Meta;
+use output::write;
 use pipe::{Next, Pipe};
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
@@ -97,16 +104,22 @@ impl Format {
 /// What the shell remembers between statements.
 pub struct Shell {
     connection: Connection,
-    format: Format,
+    manner: Manner,
     timing: bool,
     /// Standard input is read as SQL, so no statement can read rows from it.
     stdin_is_script: bool,
     /// What standard output has got; nobody counts for a terminal.
     written: Option<Written>,
+    /// What the file of `\o` has got, where answers go to one.
+    aside: Option<Written>,
+    /// Files that run, one within the other.
+    included: usize,
     /// How many statements of a file or a pipe have begun, whose errors say which it is; `None` of what is typed or given with -c.
     begun: Option<usize>,
 }
 
+/// Files that run one within the other, at most: one that runs itself ends here.
+const INCLUDED_MAX: usize = 16;
 /// Characters of a statement that its error shows.
 const SHOWN_CHARS: usize = 60;
 
@@ -114,7 +127,16 @@ pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     let SqlArgs { place, command, file, format, timing, progressive } = args;
     let connection = place.open().await?;
     let written = (!std::io::stdout().is_terminal()).then(Written::default);
-    let mut shell = Shell { connection, format, timing, stdin_is_script: false, written, begun: None };
+    let mut shell = Shell {
+        connection,
+        manner: Manner::of(format),
+        timing,
+        stdin_is_script: false,
+        written,
+        aside: None,
+        included: 0,
+        begun: None,
+    };
     let ran = shell.run(&command, file.as_deref(), progressive).await;
     shell.connection.close().await;
     ran.map(|()| ExitCode::SUCCESS)
@@ -136,21 +158,14 @@ impl Shell {
             return Ok(());
         }
         if let Some(file) = file {
-            let text = std::fs::read_to_string(file).map_err(|error| Error::io(file, "reading", &error))?;
-            let texts = std::slice::from_ref(&text);
-            self.begun = Some(0);
-            let ran = async {
-                self.foresee(texts)?;
-                self.script(&text).await
-            };
-            return ran.await.map(drop).map_err(|error| error.at(file.display()));
+            return self.include(file).await;
         }
         if std::io::stdin().is_terminal() {
             return self.interactive().await;
         }
         self.stdin_is_script = true;
         self.begun = Some(0);
-        if !self.format.is_file() {
+        if !self.manner.format.is_file() {
             return self.piped().await;
         }
         // Whether its answers come to one file is seen at its end.
@@ -158,6 +173,28 @@ impl Shell {
         std::io::stdin().read_to_string(&mut text).map_err(|error| Error::io("standard input", "reading", &error))?;
         self.foresee(std::slice::from_ref(&text))?;
         self.script(&text).await.map(drop)
+    }
+
+    /// Runs a file; its errors name it, and the statement in it. `\q` in it ends it alone.
+    fn include<'a>(&'a mut self, file: &'a Path) -> LocalBoxFuture<'a, Result<()>> {
+        let ran = async move {
+            if self.included >= INCLUDED_MAX {
+                let message = format!("{} files run one within the other: no more than that", self.included);
+                return Err(Error::new(ErrorKind::NotSupported, message).with_hint("let no file run itself with \\i"));
+            }
+            let text = std::fs::read_to_string(file).map_err(|error| Error::io(file, "reading", &error))?;
+            let before = self.begun.replace(0);
+            self.included += 1;
+            let ran = match self.foresee(std::slice::from_ref(&text)) {
+                Ok(()) => self.script(&text).await.map(drop),
+                Err(error) => Err(error),
+            };
+            self.included -= 1;
+            self.begun = before;
+            ran.map_err(|error| error.at(file.display()))
+        };
+        // A file may run another one.
+        ran.boxed_local()
     }
 
     /// Runs the script in standard input as it comes: what has ended is run where it pauses, as a text of its own.
@@ -209,7 +246,7 @@ impl Shell {
 
     /// Refuses texts whose answers would be more than one file, before any of them is run. What cannot be read is refused in its place.
     fn foresee(&self, texts: &[String]) -> Result<()> {
-        let mut format = self.format;
+        let (mut format, mut aside) = (self.manner.format, self.aside);
         let Some(mut written) = self.written.filter(|_| format.is_file()) else { return Ok(()) };
         for piece in texts.iter().flat_map(|text| pieces(text)) {
             let sql = match piece {
@@ -220,26 +257,46 @@ impl Shell {
                         format = other;
                         continue;
                     }
-                    Ok(Meta::Help | Meta::Timing(_) | Meta::Progressive(_) | Meta::ShowFormat) => {
+                    Ok(Meta::Output(file)) => {
+                        aside = file.map(|_| Written::default());
+                        continue;
+                    }
+                    Ok(
+                        Meta::Help
+                        | Meta::Timing(_)
+                        | Meta::Progressive(_)
+                        | Meta::ShowFormat
+                        | Meta::Expanded(_)
+                        | Meta::Null(_)
+                        | Meta::Echo(_)
+                        | Meta::Connected,
+                    ) => {
                         written.admit(Format::Table)?;
                         continue;
                     }
-                    Ok(Meta::Quit) | Err(_) => return Ok(()),
+                    // What another file holds is seen when it runs.
+                    Ok(Meta::Quit | Meta::Include(_)) | Err(_) => return Ok(()),
                 },
             };
             let Ok(statements) = self.connection.parse(&sql) else { return Ok(()) };
             for statement in statements {
                 if statement.writes(format) {
-                    written.admit(format)?;
+                    aside.as_mut().unwrap_or(&mut written).admit(format)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes note of what is about to be written in this form.
+    /// Takes note of an answer that is about to be written in this form.
     fn admit(&mut self, format: Format) -> Result<()> {
-        self.written.as_mut().map_or(Ok(()), |written| written.admit(format))
+        self.aside.as_mut().or(self.written.as_mut()).map_or(Ok(()), |written| written.admit(format))
+    }
+
+    /// Says what is the shell's own: on standard output, wherever answers go.
+    fn tell(&mut self, text: &str) -> Result<()> {
+        self.written.as_mut().map_or(Ok(()), |written| written.admit(Format::Table))?;
+        say(text)
     }
 
     async fn statements(&mut self, sql: &str) -> Result<()> {
@@ -283,20 +340,21 @@ impl Shell {
 
     async fn statement(&mut self, statement: Statement) -> Result<()> {
         let start = Instant::now();
-        let is_foreseen = statement.writes(self.format);
+        let is_foreseen = statement.writes(self.manner.format);
         if is_foreseen {
-            self.admit(self.format)?;
+            self.admit(self.manner.format)?;
         }
-        let Shell { connection, format, written, .. } = self;
+        let Shell { connection, manner, written, aside, .. } = self;
         if statement.command() == Command::Query && connection.is_progressive().await {
-            refine::run(connection, statement, *format).await?;
+            refine::run(connection, statement, manner).await?;
         } else {
+            let written = aside.as_mut().or(written.as_mut());
             let work = async {
-                let answer = connection.execute(statement).await?;
-                if let Some(written) = written.as_mut().filter(|_| !is_foreseen && answer.rows.is_some()) {
-                    written.admit(*format)?;
+                let answer = connection.execute_to(statement, manner.sink.clone()).await?;
+                if let Some(written) = written.filter(|_| !is_foreseen && answer.rows.is_some()) {
+                    written.admit(manner.format)?;
                 }
-                print(answer, *format).await
+                write(answer, manner).await
             };
             connection.cancellable(work).await?;
         }
@@ -309,35 +367,61 @@ impl Shell {
     async fn meta(&mut self, line: &str) -> Result<bool> {
         match Meta::parse(line)? {
             Meta::Quit => return Ok(true),
-            Meta::Help => {
-                self.admit(Format::Table)?;
-                say(&format!("{}\n", meta::HELP))?;
-            }
+            Meta::Help => self.tell(&format!("{}\n", meta::HELP))?,
             Meta::Timing(to) => {
-                self.admit(Format::Table)?;
                 self.timing = to.unwrap_or(!self.timing);
-                say(&format!("Timing is {}.\n", if self.timing { "on" } else { "off" }))?;
+                self.tell(&format!("Timing is {}.\n", on_or_off(self.timing)))?;
             }
             Meta::Progressive(to) => {
-                self.admit(Format::Table)?;
                 let to = match to {
                     Some(to) => to,
                     None => !self.connection.is_progressive().await,
                 };
-                let switched = if to { "on" } else { "off" };
+                let switched = on_or_off(to);
                 self.connection.sql(&format!("SET progressive = {switched}")).await?;
-                say(&format!("Progressive answers are {switched}.\n"))?;
+                self.tell(&format!("Progressive answers are {switched}.\n"))?;
             }
-            Meta::Format(format) => self.format = format,
+            Meta::Expanded(to) => {
+                self.manner.is_expanded = to.unwrap_or(!self.manner.is_expanded);
+                self.tell(&format!("Expanded display is {}.\n", on_or_off(self.manner.is_expanded)))?;
+            }
+            Meta::Null(to) => {
+                if let Some(to) = to {
+                    self.manner.null = to;
+                }
+                self.tell(&format!("Null display is \"{}\".\n", self.manner.null))?;
+            }
+            Meta::Echo(text) => self.tell(&text)?,
+            Meta::Connected => {
+                let (place, user) = (self.connection.told(), self.user().await?);
+                let told = format!("You are connected to database \"{DATABASE_NAME}\" {place} as user \"{user}\".\n");
+                self.tell(&told)?;
+            }
+            Meta::Output(None) => {
+                self.aside = None;
+                self.manner.sink = Sink::Out;
+            }
+            Meta::Output(Some(file)) => {
+                self.manner.sink = Sink::file(&file)?;
+                self.aside = Some(Written::default());
+            }
+            Meta::Include(file) => self.include(&file).await?,
+            Meta::Format(format) => self.manner.format = format,
             Meta::ShowFormat => {
-                self.admit(Format::Table)?;
                 let all: Vec<String> = Format::value_variants().iter().map(|format| format.name()).collect();
-                say(&format!("The format is {}, of {}.\n", self.format.name(), all.join(", ")))?;
+                self.tell(&format!("The format is {}, of {}.\n", self.manner.format.name(), all.join(", ")))?;
             }
             Meta::Sql(sql) => self.statements(&sql).await?,
             Meta::Copy(sql) => self.copy(&sql).await?,
         }
         Ok(false)
+    }
+
+    /// Who the session is.
+    async fn user(&self) -> Result<String> {
+        let batches = self.connection.sql("SELECT current_user").await?.collect().await?;
+        let Some(batch) = batches.iter().find(|batch| batch.num_rows() > 0) else { return Ok(String::new()) };
+        Ok(output::texts("current_user", batch.column(0))?.remove(0).unwrap_or_default())
     }
 
     /// Runs what is typed, until it is enough.
@@ -373,6 +457,10 @@ impl Shell {
     }
 }
 
+fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
+}
+
 /// The beginning of a statement's text, in one line.
 fn beginning_of(sql: &str) -> String {
     let words: Vec<&str> = sql.split_whitespace().take(SHOWN_CHARS).collect();
@@ -397,6 +485,7 @@ fn editor(names: &Names) -> Reedline {
         .with_partial_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_highlighter(Box::new(Highlight))
+        .with_hinter(Box::new(Leaving))
         .with_validator(Box::new(Statements));
     if let Some(file) = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".alluvia_history"))
         && let Ok(history) = FileBackedHistory::with_file(10_000, file)

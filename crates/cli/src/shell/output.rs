@@ -1,8 +1,10 @@
 //! Answers, written in the form asked for.
 
 use super::Format;
+use super::manner::{Manner, Sink};
+use super::spans::{span_texts, spelled, spelled_schema};
 use super::statement::{Answer, Rows};
-use crate::{Out, note, say};
+use crate::note;
 use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatchOptions, StringArray};
@@ -20,17 +22,21 @@ pub const TABLE_ROWS_MAX: usize = 10_000;
 
 /// Writes an answer to standard output, its notices to standard error.
 pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
-    let mut answer = answer.into();
+    write(answer.into(), &Manner::of(format)).await
+}
+
+/// Writes an answer in this manner, its notices to standard error.
+pub async fn write(mut answer: Answer, manner: &Manner) -> Result<()> {
     match answer.rows.take() {
         None => {
-            if format == Format::Table {
-                say(&format!("{}\n", answer.tag))?;
+            if manner.format == Format::Table {
+                manner.sink.say(&format!("{}\n", answer.tag))?;
             }
         }
-        Some(Rows { schema, mut batches }) => match format {
+        Some(Rows { schema, mut batches }) => match manner.format {
             Format::Table if answer.tag == "EXPLAIN" => {
                 while let Some(batch) = batches.next().await {
-                    plan(&batch?)?;
+                    plan(&batch?, manner)?;
                 }
             }
             Format::Table => {
@@ -46,10 +52,10 @@ pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
                 if shown.is_empty() {
                     shown.push(RecordBatch::new_empty(schema));
                 }
-                table(&shown, count)?;
+                table(&shown, count, manner)?;
             }
             _ => {
-                let mut writer = writer(format, schema)?;
+                let mut writer = Written::begin(schema, manner)?;
                 while let Some(batch) = batches.next().await {
                     writer.write(&batch?)?;
                 }
@@ -63,9 +69,9 @@ pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
     Ok(())
 }
 
-/// Writes rows to standard output.
-pub fn print_batches(schema: SchemaRef, batches: &[RecordBatch], format: Format) -> Result<()> {
-    if format == Format::Table {
+/// Writes rows in this manner.
+pub fn write_batches(schema: SchemaRef, batches: &[RecordBatch], manner: &Manner) -> Result<()> {
+    if manner.format == Format::Table {
         let count = batches.iter().map(RecordBatch::num_rows).sum();
         let mut room = TABLE_ROWS_MAX;
         let shown = batches.iter().map(|batch| {
@@ -73,33 +79,94 @@ pub fn print_batches(schema: SchemaRef, batches: &[RecordBatch], format: Format)
             room -= shown.num_rows();
             shown
         });
-        return table(&shown.collect::<Vec<_>>(), count);
+        return table(&shown.collect::<Vec<_>>(), count, manner);
     }
-    let mut writer = writer(format, schema)?;
+    let mut writer = Written::begin(schema, manner)?;
     batches.iter().try_for_each(|batch| writer.write(batch))?;
-    writer.finish().map(|_| ())
+    writer.finish()
 }
 
-/// Prints rows of an answer that has `count` of them.
-pub fn table(shown: &[RecordBatch], count: usize) -> Result<()> {
-    let table = drawn(shown)?;
+/// Writes rows of an answer that has `count` of them.
+pub fn table(shown: &[RecordBatch], count: usize, manner: &Manner) -> Result<()> {
     let rest = match count.saturating_sub(TABLE_ROWS_MAX) {
         0 => String::new(),
         rest => format!(", {rest} of them not shown; use --format csv for all"),
     };
     let noun = if count == 1 { "row" } else { "rows" };
-    say(&format!("{table}\n({count} {noun}{rest})\n"))
+    let counted = format!("({count} {noun}{rest})\n");
+    if !manner.is_expanded {
+        return manner.sink.say(&format!("{}\n{counted}", drawn_with(shown, &manner.null)?));
+    }
+    // As psql has it: records have numbers, so they are counted only where they do not tell.
+    let records = records(shown, &manner.null)?;
+    let counted = if count == 0 || !rest.is_empty() { counted } else { String::new() };
+    manner.sink.say(&format!("{records}{counted}\n"))
+}
+
+/// Rows one below the other, a column a line, as psql has them.
+fn records(rows: &[RecordBatch], null: &str) -> Result<String> {
+    let mut text = String::new();
+    let mut number = 0;
+    for batch in rows {
+        let schema = batch.schema();
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let mut columns = Vec::with_capacity(names.len());
+        for (name, column) in names.iter().zip(batch.columns()) {
+            columns.push(texts(name, column)?);
+        }
+        let name_width = names.iter().map(|name| width(name)).max().unwrap_or(0);
+        let lines = |column: &Vec<Option<String>>, row: usize| -> Vec<String> {
+            column[row].as_deref().unwrap_or(null).split('\n').map(str::to_owned).collect()
+        };
+        for row in 0..batch.num_rows() {
+            number += 1;
+            let values: Vec<Vec<String>> = columns.iter().map(|column| lines(column, row)).collect();
+            let value_width = values.iter().flatten().map(|line| width(line)).max().unwrap_or(0);
+            let title = format!("-[ RECORD {number} ]");
+            let rule = format!("{}+{}", "-".repeat(name_width + 1), "-".repeat(value_width + 1));
+            text.push_str(&title);
+            text.push_str(rule.get(title.len()..).unwrap_or(""));
+            text.push('\n');
+            for (name, lines) in names.iter().zip(&values) {
+                for (at, line) in lines.iter().enumerate() {
+                    let name = if at == 0 { *name } else { "" };
+                    // A '+' behind a line says that its value goes on.
+                    let shown = match at + 1 < lines.len() {
+                        true => format!("{name:name_width$} | {line:value_width$}+"),
+                        false => format!("{name:name_width$} | {line}"),
+                    };
+                    text.push_str(&shown);
+                    text.push('\n');
+                }
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Characters of a text; what pads texts counts them, too.
+fn width(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// Rows as a table.
 pub fn drawn(rows: &[RecordBatch]) -> Result<String> {
+    drawn_with(rows, "")
+}
+
+/// The same, with this for NULL.
+fn drawn_with(rows: &[RecordBatch], null: &str) -> Result<String> {
     let unshown = |error: ArrowError| Error::internal(format!("an answer cannot be shown: {error}"));
     let mut all = Vec::with_capacity(rows.len());
     for batch in rows {
         let (mut fields, mut columns): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             fields.push(Field::new(field.name(), DataType::Utf8, true));
-            columns.push(Arc::new(StringArray::from(texts(field.name(), column)?)));
+            let mut texts = texts(field.name(), column)?;
+            if !null.is_empty() {
+                texts.iter_mut().for_each(|text| *text = Some(text.take().unwrap_or_else(|| null.to_owned())));
+            }
+            columns.push(Arc::new(StringArray::from(texts)));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let schema = Arc::new(Schema::new(fields));
@@ -111,6 +178,9 @@ pub fn drawn(rows: &[RecordBatch]) -> Result<String> {
 /// A column's values as a table has them. One that has no form is an error: in a table of Arrow's own the reason would stand in its
 /// place, as if it were the value.
 pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
+    if let Some(texts) = span_texts(name, column)? {
+        return Ok(texts);
+    }
     let unshown = |error: ArrowError| {
         Error::new(ErrorKind::InvalidValue, format!("a value of column {name} cannot be shown: {error}"))
             .with_hint("leave such values out with WHERE, or use --format arrow or parquet")
@@ -121,25 +191,47 @@ pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
     (0..column.len()).map(|row| text(row).map_err(unshown)).collect()
 }
 
-fn writer(format: Format, schema: SchemaRef) -> Result<ResultWriter<BufWriter<Out>>> {
-    let form = match format {
-        Format::Csv => OutputFormat::Csv,
-        Format::Json => OutputFormat::JsonLines,
-        Format::Arrow => OutputFormat::Arrow,
-        Format::Parquet => OutputFormat::Parquet,
-        Format::Table => unreachable!("tables are printed"),
-    };
-    ResultWriter::new(form, schema, &CopyOptions::default(), BufWriter::new(Out::of_process()))
+/// An answer on its way, in a form that is not a table.
+struct Written {
+    writer: ResultWriter<BufWriter<Sink>>,
+    /// Whether spans of time are written as texts: CSV has no other form for them.
+    is_spelled: bool,
+}
+
+impl Written {
+    fn begin(schema: SchemaRef, manner: &Manner) -> Result<Written> {
+        let form = match manner.format {
+            Format::Csv => OutputFormat::Csv,
+            Format::Json => OutputFormat::JsonLines,
+            Format::Arrow => OutputFormat::Arrow,
+            Format::Parquet => OutputFormat::Parquet,
+            Format::Table => unreachable!("tables are printed"),
+        };
+        let is_spelled = manner.format == Format::Csv;
+        let schema = if is_spelled { spelled_schema(&schema) } else { schema };
+        let null = (is_spelled && !manner.null.is_empty()).then(|| manner.null.clone());
+        let options = CopyOptions { null, ..CopyOptions::default() };
+        let writer = ResultWriter::new(form, schema, &options, BufWriter::new(manner.sink.clone()))?;
+        Ok(Written { writer, is_spelled })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.is_spelled { self.writer.write(&spelled(batch)?) } else { self.writer.write(batch) }
+    }
+
+    fn finish(self) -> Result<()> {
+        self.writer.finish().map(|_| ())
+    }
 }
 
 /// A plan is wider than any terminal: its lines are printed as they are, without a frame.
-fn plan(batch: &RecordBatch) -> Result<()> {
+fn plan(batch: &RecordBatch, manner: &Manner) -> Result<()> {
     let Some(lines) = batch.columns().last() else { return Ok(()) };
     let options = FormatOptions::default();
     let unshown = |error: ArrowError| Error::internal(format!("a plan cannot be shown: {error}"));
     let lines = ArrayFormatter::try_new(lines.as_ref(), &options).map_err(unshown)?;
     for row in 0..batch.num_rows() {
-        say(&format!("{}\n", lines.value(row).try_to_string().map_err(unshown)?.trim_end()))?;
+        manner.sink.say(&format!("{}\n", lines.value(row).try_to_string().map_err(unshown)?.trim_end()))?;
     }
     Ok(())
 }
@@ -171,5 +263,15 @@ mod tests {
         let batch = RecordBatch::try_from_iter_with_nullable([("n", numbers, true), ("text", texts, true)]).unwrap();
         let lines = ["+---+------+", "| n | text |", "+---+------+", "| 7 | x    |", "|   | y    |", "+---+------+"];
         assert_eq!(drawn(&[batch]).unwrap(), lines.join("\n"));
+    }
+    #[test]
+    fn records_have_a_column_a_line_and_null_as_it_is_set() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["x\nlonger than its title", ""]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("n", numbers, true), ("text", texts, true)]).unwrap();
+        let wanted = "-[ RECORD 1 ]---------------\nn    | 7\ntext | x                    +\n     | longer than its title\n\
+                      -[ RECORD 2 ]\nn    | none\ntext | \n";
+        assert_eq!(records(std::slice::from_ref(&batch), "none").unwrap(), wanted);
+        assert!(drawn_with(&[batch], "none").unwrap().contains("| none |"));
     }
 }

@@ -8,7 +8,8 @@
 use super::Format;
 use super::connection::{Connection, Watch};
 use super::interrupt;
-use super::output::{TABLE_ROWS_MAX, print, print_batches, table, texts};
+use super::manner::Manner;
+use super::output::{TABLE_ROWS_MAX, table, texts, write, write_batches};
 use super::statement::{Refining, Statement};
 use alluvia_query::{Bounds, Refinement};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -29,24 +30,24 @@ const ROWS_SHOWN: usize = 20;
 const BAR: u64 = 1_000;
 
 /// Runs a query and shows its refinements; Ctrl-C prints the best so far.
-pub async fn run(connection: &Connection, statement: Statement, format: Format) -> Result<()> {
+pub async fn run(connection: &Connection, statement: Statement, manner: &Manner) -> Result<()> {
     match connection.cancellable(connection.refine(statement)).await? {
-        Refining::Rows(answer) => connection.cancellable(print(answer, format)).await,
+        Refining::Rows(answer) => connection.cancellable(write(answer, manner)).await,
         Refining::Looks(refinements) => {
             let is_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-            let bar = bar(is_seen && format == Format::Table);
+            let bar = bar(is_seen && manner.format == Format::Table);
             // A server is asked how far it is: only for a bar that is seen.
             let watch = (!bar.is_hidden()).then(|| connection.watch());
             let (best, is_whole) = best_of(watch.as_ref(), refinements, &bar).await?;
             bar.finish_and_clear();
             if is_whole {
-                return print_batches(best.rows.schema(), &[best.rows], format);
+                return write_batches(best.rows.schema(), &[best.rows], manner);
             }
-            match format {
-                Format::Table => table(&[with_errors(&best, TABLE_ROWS_MAX)?], best.rows.num_rows())?,
+            match manner.format {
+                Format::Table => table(&[with_errors(&best, TABLE_ROWS_MAX)?], best.rows.num_rows(), manner)?,
                 _ => {
                     let rows = with_bounds(&best)?;
-                    print_batches(rows.schema(), &[rows], format)?;
+                    write_batches(rows.schema(), &[rows], manner)?;
                 }
             }
             Err(Error::new(ErrorKind::Cancelled, stopped(&best)?))

@@ -21,7 +21,7 @@ pub enum Piece {
     Sql(String),
     /// The same of a long text, from this line on: errors name lines counted from there.
     From(usize, String),
-    /// A line that is a backslash command.
+    /// A line that is a backslash command, `exit` or `quit`.
     Command(String),
 }
 
@@ -31,6 +31,12 @@ pub fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = text.split_inclusive('\n').flat_map(|line| cutter.feed(line)).collect();
     pieces.push(cutter.finish());
     pieces
+}
+
+/// Whether a line is `exit` or `quit`, which end the shell where no statement is under way.
+pub(super) fn is_farewell(line: &str) -> bool {
+    let word = line.trim().trim_end_matches(';').trim_end();
+    word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit")
 }
 
 /// Cuts a script that comes line by line.
@@ -52,8 +58,10 @@ impl Default for Cutter {
 impl Cutter {
     /// The pieces that end with the next line; only the last line of a script may lack its end.
     pub fn feed(&mut self, line: &str) -> Vec<Piece> {
+        // Editors of other systems begin files with a byte order mark.
+        let line = if self.lines == 0 { line.strip_prefix('\u{feff}').unwrap_or(line) } else { line };
         self.lines += 1;
-        if self.ending.has_ended() && line.trim_start().starts_with('\\') {
+        if self.ending.has_ended() && (line.trim_start().starts_with('\\') || is_farewell(line)) {
             return vec![self.cut(LINES_MAX), Piece::Command(line.to_owned())];
         }
         self.ending.feed(line);
@@ -106,6 +114,19 @@ mod tests {
         ];
         assert_eq!(pieces(text), wanted);
         assert_eq!(pieces(""), [Piece::Sql(String::new())]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_and_farewells_are_commands_between_statements() {
+        let wanted = [
+            Piece::Sql(String::new()),
+            Piece::Command("\\timing\n".to_owned()),
+            Piece::Sql("\nSELECT '\nexit\n\u{feff}';\n".to_owned()),
+            Piece::Command("Quit ;\n".to_owned()),
+            Piece::Sql("\n\n\n\n\n".to_owned()),
+        ];
+        assert_eq!(pieces("\u{feff}\\timing\nSELECT '\nexit\n\u{feff}';\nQuit ;\n"), wanted);
+        assert!(!is_farewell("exit 1") && !is_farewell("quits"));
     }
 
     #[test]

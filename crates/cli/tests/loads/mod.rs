@@ -1,4 +1,5 @@
-//! `alluvia load` in a directory: what is said about tables that exist, what their names mean, and pipes with names.
+//! `alluvia load` in a directory: what is said about tables that exist, what their names mean, what their inferred types hold, and pipes with
+//! names.
 
 use super::{good, run, scratch, stderr};
 use std::fs;
@@ -141,6 +142,106 @@ fn what_a_file_is_and_its_name_does_not_say_is_told_before_a_table_is_made() {
         assert_eq!(refused.status.code(), Some(1), "{input}");
         assert!(stderr(&refused).contains("standard input holds a JSON array"), "{}", stderr(&refused));
     }
+}
+
+/// What is behind the sample, which ends with 4 MiB.
+#[test]
+fn a_later_value_that_would_be_changed_is_a_bad_row_of_an_inferred_table() {
+    let (scratch, dir) = scratch();
+    let lines = |line: fn(usize) -> String| (0..400_000).map(line).collect::<String>();
+    let csv_rows = lines(|row| format!("{row},2026-01-03\n"));
+    let json_rows = lines(|row| format!("{{\"a\": {row}, \"d\": \"2026-01-03\"}}\n"));
+    assert!(csv_rows.len() > 5 << 20 && json_rows.len() > 5 << 20);
+    let write = |name: &str, rows: &str| {
+        let file = scratch.path().join(name);
+        fs::write(&file, rows).unwrap();
+        file.display().to_string()
+    };
+    let moment = "{\"a\": 1, \"d\": \"2026-01-03 23:59:59\"}\n";
+    for (file, words) in [
+        (write("code.csv", &format!("a,d\n{csv_rows}01234,2026-01-03\n")), "'01234' would be changed to be a BIGINT"),
+        (
+            write("moment.csv", &format!("a,d\n{csv_rows}1,2026-01-03 23:59:59\n")),
+            "'2026-01-03 23:59:59' would be changed to be a DATE",
+        ),
+        (
+            write("moment.ndjson", &format!("{json_rows}{moment}")),
+            "'2026-01-03 23:59:59' would be changed to be a DATE",
+        ),
+    ] {
+        let refused = run(&["load", &dir, "inferred", &file], "");
+        let told = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{file}");
+        assert!(
+            told.contains(words) && told.contains("hint:  the type, which was taken from the first rows"),
+            "{told}"
+        );
+        let skipped = good(&["load", &dir, "inferred", &file, "--on-error", "skip"], "");
+        assert!(skipped.contains(&format!("1 bad row was skipped; it is in {file}.rejects")), "{skipped}");
+        assert_eq!(csv(&dir, "SELECT count(*) AS n FROM inferred"), "n\n400000\n");
+        // Somebody's own table takes it, as PostgreSQL does.
+        csv(&dir, "DROP TABLE inferred; CREATE TABLE inferred (a BIGINT, d DATE)");
+        good(&["load", &dir, "inferred", &file], "");
+        assert_eq!(csv(&dir, "SELECT count(*) AS n FROM inferred"), "n\n400001\n");
+        csv(&dir, "DROP TABLE inferred");
+    }
+}
+
+#[test]
+fn types_hold_the_values_of_all_files() {
+    let (scratch, dir) = scratch();
+    for format in ["parquet", "arrow"] {
+        let write = |name: &str, sql: &str| {
+            let file = scratch.path().join(format!("{name}.{format}"));
+            csv(&dir, &format!("COPY ({sql}) TO '{}'", file.display()));
+        };
+        write("f1", "SELECT 1::int AS i, 1::bigint AS f, 1.5::decimal(8, 1) AS m, '2026-01-03'::date AS d");
+        write(
+            "f2",
+            "SELECT 5000000000 AS i, 2.6::double AS f, 2::int AS m, '2026-01-03 23:59:59'::timestamp AS d, true AS extra",
+        );
+        let all = scratch.path().join(format!("f?.{format}")).display().to_string();
+        let said = good(&["load", &dir, format, &all], "");
+        let made = csv(
+            &dir,
+            &format!(
+                "SELECT column_name, data_type FROM alluvia.columns WHERE table_name = '{format}' ORDER BY position"
+            ),
+        );
+        let types = "i,BIGINT\nf,DOUBLE\nm,\"DECIMAL(11, 1)\"\nd,TIMESTAMP\nextra,BOOLEAN\n";
+        assert!(made.ends_with(types), "{said}{made}");
+        let rows = csv(&dir, &format!("SELECT i, f, m, d FROM {format} ORDER BY i"));
+        assert!(rows.contains("5000000000,2.6,2.0,2026-01-03 23:59:59\n"), "{rows}");
+    }
+    let write = |name: &str, rows: &str| {
+        let file = scratch.path().join(name);
+        fs::write(&file, rows).unwrap();
+        file.display().to_string()
+    };
+    write("ids0.csv", "");
+    write("ids1.csv", "id\n18446744073709551615\n1\n");
+    write("ids2.csv", "id\n18446744073709551614\n");
+    let said = good(&["load", &dir, "ids", &scratch.path().join("ids?.csv").display().to_string()], "");
+    assert!(said.contains("id DECIMAL(38, 0)"), "{said}");
+    let ids = csv(&dir, "SELECT id FROM ids ORDER BY id");
+    assert_eq!(ids, "id\n1\n18446744073709551614\n18446744073709551615\n");
+}
+
+#[test]
+fn a_header_that_has_a_name_twice_is_refused_by_it() {
+    let (scratch, dir) = scratch();
+    let rows = file(scratch.path(), "a,a,b\n1,2,3\n");
+    let found_or_stated: [&[&str]; 2] = [&[], &["--header", "true"]];
+    for header in found_or_stated {
+        let refused = run(&[&["load", dir.as_str(), "twice", &rows][..], header].concat(), "");
+        let told = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{told}");
+        assert!(told.contains("rows.csv: the first line has the name a twice"), "{told}");
+        assert!(told.contains("rename one in the file") && told.contains("--header false"), "{told}");
+        assert!(refused.stdout.is_empty(), "no table is made");
+    }
+    good(&["load", &dir, "twice", &rows, "--header", "false"], "");
+    assert_eq!(csv(&dir, "SELECT count(*) AS n FROM twice"), "n\n2\n");
 }
 
 /// A pipe of this name.

@@ -7,6 +7,7 @@ use alluvia_node::Database;
 use alluvia_snapshot::Store;
 use alluvia_space::TableDef;
 use alluvia_types::{ErrorKind, TableId};
+use arrow::datatypes::SchemaRef;
 use std::path::Path;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -176,4 +177,38 @@ fn what_a_killed_process_spilled_is_gone_when_the_database_is_opened() {
     let db = Database::open(&dir).unwrap();
     assert!(!left.exists());
     block_on(async { assert_eq!(rows(&db.session(), "SELECT 1").await, ["1"]) });
+}
+
+#[test]
+fn columns_of_one_name_are_described_and_shown_as_they_were_written() {
+    let names_of = |schema: &SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<String>>();
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    block_on(async {
+        let session = db.session();
+        session.sql("CREATE TABLE t (a INT, b TEXT) WITH (dimensions = 'b', measures = 'a')").await.unwrap();
+        session.sql("INSERT INTO t VALUES (1, 'x'), (2, 'y'), (4, 'x')").await.unwrap();
+        session.sql("CALL alluvia.merge()").await.unwrap();
+        for (sql, names, first) in [
+            ("SELECT a, a FROM t ORDER BY a", ["a", "a"].as_slice(), "1|1"),
+            ("SELECT *, upper(b) AS b FROM t ORDER BY a", &["a", "b", "b"], "1|x|X"),
+            // The index answers these, as a cuboid the next time.
+            ("SELECT min(a) AS m, max(a) AS m FROM t", &["m", "m"], "1|4"),
+            ("SELECT b AS k, sum(a) AS k FROM t GROUP BY b ORDER BY 1", &["k", "k"], "x|5"),
+        ] {
+            let prepared = session.prepare(sql).unwrap();
+            let described = session.describe(prepared.statement(), &[]).await.unwrap().columns.unwrap();
+            assert_eq!(names_of(&described), names, "{sql}");
+            for _ in 0..3 {
+                for outcome in [session.sql(sql).await, session.execute_prepared(&prepared, &[]).await] {
+                    let rows = outcome.unwrap().rows.unwrap();
+                    assert_eq!(names_of(&rows.schema()), names, "{sql}");
+                }
+                assert_eq!(rows(&session, sql).await[0], first, "{sql}");
+            }
+        }
+        // What another way refused stays refused in its own words.
+        let error = session.sql("SELECT a, a, c FROM t").await.unwrap_err();
+        assert!(error.message().contains("no column c"), "{error}");
+    });
 }

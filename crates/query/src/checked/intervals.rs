@@ -3,11 +3,13 @@
 //! Invariants:
 //! - Months, days and time are each multiplied; what is a part of a month becomes days of thirty to the month, and what is a part of a day
 //!   becomes time, as in PostgreSQL: half of a month is fifteen days. Time is rounded to microseconds.
+//! - A difference of moments is an interval of days and time there ([`super::spans`]).
 //! - What does not fit is an error, and never wraps around.
 //!
 //! DataFusion 55.2 casts the number to an interval. The types of a statement's columns follow from the product, so it is planned where
 //! expressions are planned first.
 
+use super::spans::in_days;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
@@ -35,18 +37,23 @@ pub(super) struct ScaledIntervals;
 
 impl ExprPlanner for ScaledIntervals {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Planned<PlannerResult<RawBinaryExpr>> {
-        let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
+        let is_interval =
+            |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)));
+        let spans = |expr: Expr| match expr.get_type(schema) {
+            Ok(DataType::Duration(_)) => in_days(expr),
+            _ => expr,
+        };
         let is_number = |expr: &Expr| expr.get_type(schema).is_ok_and(|of| of.is_numeric() || of.is_null());
         let RawBinaryExpr { op, left, right } = expr;
         Ok(match op {
             BinaryOperator::Multiply if is_interval(&left) && is_number(&right) => {
-                PlannerResult::Planned(scaled(left, right, false))
+                PlannerResult::Planned(scaled(spans(left), right, false))
             }
             BinaryOperator::Multiply if is_number(&left) && is_interval(&right) => {
-                PlannerResult::Planned(scaled(right, left, false))
+                PlannerResult::Planned(scaled(spans(right), left, false))
             }
             BinaryOperator::Divide if is_interval(&left) && is_number(&right) => {
-                PlannerResult::Planned(scaled(left, right, true))
+                PlannerResult::Planned(scaled(spans(left), right, true))
             }
             op => PlannerResult::Original(RawBinaryExpr { op, left, right }),
         })

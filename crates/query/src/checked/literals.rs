@@ -4,6 +4,7 @@
 //! - Text that a BOOLEAN or a TIMESTAMP is compared with is read by what reads it for INSERT, so whatever can be stored can be asked for.
 //! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN. Functions
 //!   (`NULLIF`) are not asked: what they take is theirs to say.
+//! - A literal that is cast to a TIMESTAMP may do without seconds, as one that is compared with one.
 //! - Text that is no BOOLEAN is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
 //!   and has its error for the rest. So is what INSERT would round, where the other side is finer than what is stored.
 //!
@@ -18,7 +19,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{Cast, InList};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
@@ -61,6 +62,7 @@ fn meets_text(expr: &Expr) -> bool {
         Expr::Between(Between { expr, low, high, .. }) => is_text(expr) || is_text(low) || is_text(high),
         Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => when_then_expr.iter().any(|(when, _)| is_text(when)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_distinction(*op) && (is_text(left) || is_text(right)),
+        Expr::Cast(Cast { expr, field }) => is_text(expr) && matches!(field.data_type(), DataType::Timestamp(..)),
         _ => false,
     }
 }
@@ -70,6 +72,12 @@ fn is_distinction(op: Operator) -> bool {
 }
 
 fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::Cast(Cast { expr: literal, field }) = &expr {
+        return Ok(match read_moment(literal, field.data_type()) {
+            Some(moment) => Transformed::yes(Expr::Literal(moment, None)),
+            None => Transformed::no(expr),
+        });
+    }
     let is_changed = match &mut expr {
         Expr::InList(InList { expr: of, list, .. }) => {
             let mut any = read_beside(of, list.iter(), schema)?;
@@ -153,6 +161,13 @@ fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
         }
         _ => Ok(None),
     }
+}
+
+/// A text that is cast to a TIMESTAMP, of a form that INSERT reads and DataFusion does not: without seconds.
+fn read_moment(literal: &Expr, wanted: &DataType) -> Option<ScalarValue> {
+    let text = text_literal(literal)??;
+    let is_read = ScalarValue::Utf8(Some(text.to_owned())).cast_to(wanted).is_ok();
+    value_of(text, wanted).ok()?.filter(|_| !is_read)
 }
 
 /// Whether a moment has more than six digits behind its point.

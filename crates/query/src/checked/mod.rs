@@ -16,8 +16,10 @@
 
 mod arithmetic;
 mod bare_distinct;
+mod bools;
 mod bytea;
 mod casts;
+mod coalesce;
 mod constants;
 mod decimal_sum;
 mod decimals;
@@ -43,6 +45,7 @@ mod series;
 mod simplify;
 mod sizes;
 mod skipped_rows;
+mod spans;
 mod subqueries;
 mod sum;
 #[cfg(test)]
@@ -73,6 +76,7 @@ pub(crate) use rounding::RoundedFloats;
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use skipped_rows::OrdersOfSkippedRows;
+pub(crate) use spans::ComparedSpans;
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
 pub(crate) use together::MomentsTogether;
@@ -83,13 +87,12 @@ use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions::math::signum;
-use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
 use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone`, `form_by_zone`, `variance`, `every` and `sign`, replaces `date_trunc`, `sum`, `min`, `max`, `generate_series` and `range`, plans
-/// dates with intervals, intervals with numbers and what literals meet, and holds functions to the statement's memory.
+/// Adds `format`, `timezone`, `form_by_zone`, `variance`, `every` and `sign`, replaces `date_trunc`, `coalesce`, `sum`, `min`, `max`, `generate_series` and `range`, plans
+/// dates with intervals, intervals with numbers, spans and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
@@ -99,9 +102,12 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
     state.register_udaf(Arc::new(var_samp_udaf().as_ref().clone().with_aliases(["variance"])))?;
-    state.register_udaf(Arc::new(bool_and_udaf().as_ref().clone().with_aliases(["every"])))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::all()).with_aliases(["every"])))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::any())))?;
     state.register_udf(Arc::new(signum().as_ref().clone().with_aliases(["sign"])))?;
+    state.register_udf(Arc::new(ScalarUDF::from(coalesce::ReadingCoalesce::default())))?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
+    state.register_expr_planner(Arc::new(spans::WrittenSpans))?;
     state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;

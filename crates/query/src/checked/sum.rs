@@ -9,6 +9,7 @@ use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type};
+use datafusion::common::stats::Precision;
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::sum::Sum;
@@ -139,7 +140,9 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn value_from_stats(&self, args: &StatisticsArgs) -> Option<ScalarValue> {
-        self.inner.value_from_stats(args)
+        // DataFusion 55.2 multiplies a constant by the number of rows: of none that is 0, and their sum is NULL.
+        let has_rows = args.statistics.num_rows != Precision::Exact(0);
+        self.inner.value_from_stats(args).filter(|_| has_rows)
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Wanted {
     pub(crate) listed: bool,
     /// How they are listed, for hints.
     how: &'static str,
+    /// Whether their values must be written as inference reads them: `EXACT`.
+    pub(crate) is_exact: bool,
 }
 
 impl Wanted {
@@ -25,7 +27,7 @@ impl Wanted {
     pub(crate) fn new(table: &TableDef, listed: &[String]) -> Result<Wanted> {
         let how = Hints::default().columns;
         if listed.is_empty() {
-            return Ok(Wanted { columns: (0..table.columns.len()).collect(), listed: false, how });
+            return Ok(Wanted { columns: (0..table.columns.len()).collect(), listed: false, how, is_exact: false });
         }
         let mut columns = Vec::new();
         for name in listed {
@@ -36,12 +38,36 @@ impl Wanted {
             }
             columns.push(at);
         }
-        Ok(Wanted { columns, listed: true, how })
+        Ok(Wanted { columns, listed: true, how, is_exact: false })
     }
 
     /// Listed in another way than COPY's.
     pub(crate) fn hinting(self, how: &'static str) -> Wanted {
         Wanted { how, ..self }
+    }
+
+    /// With values that must be written as inference reads them, or need not.
+    pub(crate) fn exactly(self, is_exact: bool) -> Wanted {
+        Wanted { is_exact, ..self }
+    }
+
+    /// Refuses a header whose names are not those of the wanted columns, in their order (`HEADER match`); `place` is where it is.
+    pub(crate) fn check_header<S: AsRef<str>>(&self, table: &TableDef, names: &[S], place: &str) -> Result<()> {
+        let differs = |message: String| {
+            Err(Error::new(ErrorKind::InvalidValue, format!("{place}: {message}"))
+                .with_hint("HEADER match wants the names of the columns in their order; HEADER true goes by the names"))
+        };
+        let columns = self.columns.iter().map(|at| table.columns[*at].name.as_str());
+        for (at, (name, column)) in names.iter().zip(columns.clone()).enumerate() {
+            if name.as_ref() != column {
+                return differs(format!("field {} of the header is {}, and not {column}", at + 1, name.as_ref()));
+            }
+        }
+        if names.len() != columns.len() {
+            let fields = |count: usize| if count == 1 { "1 field".to_owned() } else { format!("{count} fields") };
+            return differs(format!("the header has {}, and {} wanted", fields(names.len()), are(columns.len())));
+        }
+        Ok(())
     }
 
     /// Names of a file's fields, to columns of the table.
@@ -101,6 +127,10 @@ impl Names<'_> {
     }
 }
 
+fn are(count: usize) -> String {
+    if count == 1 { "1 is".to_owned() } else { format!("{count} are") }
+}
+
 /// Names a field that the table lacks, with what is to be done.
 fn no_such_column(table: &TableDef, name: &str, found_in: &str, how: Option<&str>) -> Error {
     let message = format!("table {} has no column {name}, which {found_in} names", table.name);
@@ -139,6 +169,13 @@ mod tests {
         assert_eq!(near.hint(), Some("did you mean City? Or list the columns to load: ?columns=a,b"));
         let not_there = Wanted::new(&table, &["nowhere".into()]).unwrap_err();
         assert_eq!(not_there.hint(), Some("the table's columns are id, Name, name, City"));
+
+        let header = |names: &[&str]| {
+            all.check_header(&table, names, "f.csv, line 1").map_err(|error| error.message().to_owned())
+        };
+        assert_eq!(header(&["id", "Name", "name", "City"]), Ok(()));
+        assert_eq!(header(&["id", "name"]), Err("f.csv, line 1: field 2 of the header is name, and not Name".into()));
+        assert_eq!(header(&["id", "Name"]), Err("f.csv, line 1: the header has 2 fields, and 4 are wanted".into()));
 
         let listed = Wanted::new(&table, &["name".into()]).unwrap();
         assert_eq!(listed.by_name(&table, ["id", "name"].into_iter(), "f").unwrap(), [None, Some(2)]);

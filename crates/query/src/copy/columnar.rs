@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Columns are found by name; a column of the file that the table lacks is an error unless the statement lists columns.
-//! - Types that can never fit are refused before the first row; values that do not fit are bad rows, as in text files.
+//! - Types that can never fit are refused before the first row, and so are, with `EXACT`, those whose values would be changed; values that
+//!   do not fit are bad rows, as in text files.
 //! - Text columns that are levels arrive as dictionaries, as Parquet has them: each distinct value is looked at once.
 //! - What is made at a time of values that rows share is bounded ([`crate::copy::widths`]): a small file may name one value many times.
 //!
@@ -15,6 +16,7 @@ use crate::copy::assign::{Assigner, BadRow, storage_batch, storage_batch_without
 use crate::copy::bind::Wanted;
 use crate::copy::columns::{TextAs, is_level_text};
 use crate::copy::files::InputFile;
+use crate::copy::infer::check_holds;
 use crate::copy::options::OnError;
 use crate::copy::parallel;
 use crate::copy::rows::{Part, Place, Reject};
@@ -186,7 +188,14 @@ impl ColumnarInput {
 
     /// For each field of the file, its column.
     fn bind(&self, schema: &Schema, name: &str) -> Result<Vec<Option<usize>>> {
-        self.wanted.by_name(&self.table, schema.fields().iter().map(|field| field.name().as_str()), name)
+        let names = schema.fields().iter().map(|field| field.name().as_str());
+        let bound = self.wanted.by_name(&self.table, names, name)?;
+        if self.wanted.is_exact {
+            for (field, column) in schema.fields().iter().zip(&bound) {
+                column.map_or(Ok(()), |at| check_holds(&self.table.columns[at], field, name))?;
+            }
+        }
+        Ok(bound)
     }
 
     /// How many rows are read at a time: few, where values are written out as they are read or cast. All threads read as many.
@@ -275,6 +284,7 @@ impl ColumnarInput {
             kind: bad.bad.kind(),
             reason: bad.bad.describe(&bad.shown, &column.sql_type()),
             hint: None,
+            lines: 1,
             raw: raw_row(shares, bad.row),
         }
     }

@@ -5,7 +5,8 @@
 //!   cannot hold an empty text (writers that quote everything mean that).
 //! - A record has exactly as many fields as are expected; a line with nothing on it is passed over, unless one field is expected.
 //! - A header is taken only for what it is: with `HEADER auto`, a first record all of whose fields are names of columns. One that is
-//!   partly that, and whose other fields could be names, is refused. Lines with nothing on them before it are passed over.
+//!   partly that, and whose other fields could be names, is refused; with `HEADER match`, so is one that is not the wanted columns in
+//!   their order. Lines with nothing on them before it are passed over.
 //! - A field of a header that has no name is called by its place, as inference calls it ([`name_at`]): it is found by name as others are,
 //!   wherever the other columns are in the next file.
 //!
@@ -17,7 +18,7 @@ use crate::copy::parallel;
 use crate::copy::records::{
     BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, check_header, check_line_ends, line_ends,
 };
-use crate::copy::rows::{Part, Place, TextRows};
+use crate::copy::rows::{Part, Place, TextRows, Wrong};
 use crate::session::progress::CancelToken;
 use alluvia_space::{DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -45,7 +46,7 @@ impl CsvInput {
         let mut blocks = Blocks::new(text, name, self.dialect.cut(), BLOCK_BYTES);
         let Some(mut first) = blocks.next()? else { return Ok(()) };
         // Where an empty line is no row, and cannot be the header, the file begins after it.
-        let begins_later = self.wanted.columns.len() != 1 || (self.header == Header::Yes && !self.wanted.listed);
+        let begins_later = self.wanted.columns.len() != 1 || (self.header.is_stated() && !self.wanted.listed);
         while begins_later && empty_lines(&first.bytes) == first.bytes.len() {
             let Some(next) = blocks.next()? else { return Ok(()) };
             first = next;
@@ -60,7 +61,7 @@ impl CsvInput {
                 input: self,
                 columns,
                 scanner: self.dialect.scanner(),
-                rows: TextRows::new(&self.table, self.on_error, 8192),
+                rows: TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact),
             };
             move |block: Block| parser.parse(&block)
         };
@@ -99,7 +100,11 @@ impl CsvInput {
             }
         }
         check_header(&first.bytes[start..record.content_end], self.dialect.cut(), name)?;
-        let columns = if self.wanted.listed {
+        let columns = if self.header == Header::Match {
+            let line = first.line + line_ends(&first.bytes[..start]);
+            self.wanted.check_header(&self.table, &names, &format!("{name}, line {line}"))?;
+            self.wanted.columns.clone()
+        } else if self.wanted.listed {
             self.wanted.columns.clone()
         } else {
             let found = self.wanted.by_name(&self.table, names.iter().map(String::as_str), name)?;
@@ -134,7 +139,7 @@ pub(crate) fn name_at(at: usize, text: &str) -> String {
 }
 
 /// Whether a field looks like a column's name: a letter, and then letters, digits, and what joins them.
-fn may_be_name(field: &str) -> bool {
+pub(crate) fn may_be_name(field: &str) -> bool {
     field.starts_with(|first: char| first.is_alphabetic() || first == '_')
         && field.chars().all(|each| each.is_alphanumeric() || matches!(each, '_' | '-' | '.' | ' '))
 }
@@ -185,7 +190,8 @@ impl Parser<'_> {
                 Malformed::Unclosed => format!("field {} opens a quote that is never closed", field + 1),
                 Malformed::TextAfterQuote => format!("field {} has text after its closing quote", field + 1),
             };
-            return self.rows.end_malformed(place, reason, raw);
+            let lines = line_ends(raw) + u64::from(!raw.ends_with(b"\n"));
+            return self.rows.end_malformed(place, Wrong { lines, ..Wrong::from(reason) }, raw);
         }
         if found != expected {
             let fields = |count: usize| if count == 1 { "1 field".to_owned() } else { format!("{count} fields") };
@@ -258,6 +264,64 @@ mod tests {
         assert_eq!(read(&listed, "\r\n\nwhatever,it is\nx,1\n").unwrap().0, [["1", "x"]]);
         let none = input("a TEXT, b TEXT", &[], &CopyOptions { header: Header::No, ..CopyOptions::default() });
         assert_eq!(read(&none, "a,b\n").unwrap().0, [["a", "b"]]);
+    }
+
+    #[test]
+    fn a_header_that_is_to_match_names_the_columns_in_their_order() {
+        let matching = CopyOptions { header: Header::Match, ..CopyOptions::default() };
+        let all = input("a INT, b TEXT", &[], &matching);
+        assert_eq!(read(&all, "\na,b\n1,x\n").unwrap().0, [["1", "x"]]);
+        assert_eq!(read(&all, "").unwrap().0.len(), 0);
+        let listed = input("a INT, b TEXT", &["b", "a"], &matching);
+        assert_eq!(read(&listed, "b,a\nx,1\n").unwrap().0, [["1", "x"]]);
+        for (csv, text, words) in [
+            (&all, "b,a\nx,1\n", "f.csv, line 1: field 1 of the header is b, and not a"),
+            (&all, "\na,B\n1,x\n", "f.csv, line 2: field 2 of the header is B, and not b"),
+            (&all, "a\n1\n", "f.csv, line 1: the header has 1 field, and 2 are wanted"),
+            (&all, "1,x\n", "f.csv, line 1: field 1 of the header is 1, and not a"),
+            (&listed, "a,b\n1,x\n", "f.csv, line 1: field 1 of the header is a, and not b"),
+        ] {
+            let error = read(csv, text).unwrap_err();
+            assert!(error.message() == words && error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_bad_row_of_several_lines_says_how_many() {
+        let csv = input("a TEXT, b TEXT", &[], &CopyOptions { header: Header::No, ..skip() });
+        for (text, lines) in [
+            ("1,x\n2,\"y\n3,z\n4,w\n", 3),
+            ("1,x\n2,\"y\n3,z\n4,w", 3),
+            ("1,x\n2,\"y\n", 1),
+            ("1,x\n\"2\"y,z\n3,w\n", 1),
+            ("1,x\n2,\"y\n3,\"z\",\n", 2),
+            ("1,x\n2\n", 1),
+        ] {
+            let (_, rejects) = read(&csv, text).unwrap();
+            assert_eq!((rejects.len(), rejects[0].place, rejects[0].lines), (1, Place::Line(2), lines), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_would_be_changed_are_bad_where_they_must_be_exact() {
+        let table = "a BIGINT, d DATE";
+        let text = "007,2026-01-03\n-07,2026-01-03\n+7,\n0,2026-01-03 23:59:59\n-7, 2026-01-03 \n";
+        let lenient = input(table, &[], &skip());
+        assert_eq!(read(&lenient, text).unwrap().1, []);
+        let exact = CsvInput { wanted: lenient.wanted.clone().exactly(true), ..lenient };
+        let (rows, rejects) = read(&exact, text).unwrap();
+        assert_eq!(rows, [["-7", "2026-01-03"]]);
+        let reasons: Vec<String> = rejects.iter().map(|reject| reject.refuse("f").message().to_owned()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "f, line 1, column a: '007' would be changed to be a BIGINT",
+                "f, line 2, column a: '-07' would be changed to be a BIGINT",
+                "f, line 3, column a: '+7' would be changed to be a BIGINT",
+                "f, line 4, column d: '2026-01-03 23:59:59' would be changed to be a DATE",
+            ]
+        );
+        assert!(rejects[0].hint.as_deref().unwrap().contains("create the table"), "{rejects:?}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl JsonInput {
                 input: self,
                 names: self.wanted.names(&self.table),
                 order: Vec::new(),
-                rows: TextRows::new(&self.table, self.on_error, 8192),
+                rows: TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact),
             };
             move |block: Block| parser.parse(&block)
         };

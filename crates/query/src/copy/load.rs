@@ -9,7 +9,8 @@
 //! - What becomes of the batches is their [`Destination`]'s: the session's producer numbers one that has no number, an open transaction
 //!   holds its rows, a server commits them.
 //! - URLs come after the files, one after the other, each as the file that it was fetched into.
-//! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails.
+//! - Every row of the files is loaded, or passed over as committed before, or in the rejects file, or the statement fails. Bad rows of
+//!   standard input that no file has are counted, and the first is told.
 //!
 //! The thread that runs this takes parts from the readers, in order, and gives them to their destination; it is the only one that blocks
 //! on that, and the short channels before it bound what is in flight.
@@ -23,11 +24,11 @@ use crate::copy::destination::Destination;
 use crate::copy::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
 use crate::copy::json_array::Elements;
 use crate::copy::json_in::JsonInput;
-use crate::copy::options::{Compression, CopyOptions, Direction, Format, Header, OnError};
+use crate::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
 use crate::copy::output_file::SyncedFile;
 use crate::copy::places::{CopyPlaces, check_url_options, name_of};
 use crate::copy::rejects::Rejects;
-use crate::copy::rows::Part;
+use crate::copy::rows::{Part, Place, Reject};
 use crate::copy::statement::Source;
 use crate::copy::text_in::TextInput;
 use crate::copy::tight::compact;
@@ -40,6 +41,9 @@ use arrow::array::RecordBatch;
 use std::io::Read;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// Bad rows of several lines that are told one by one.
+const SWALLOWED_MAX: usize = 8;
 
 /// One COPY FROM.
 pub(crate) struct LoadJob {
@@ -81,7 +85,9 @@ impl LoadJob {
         self.progress.set_phase(Phase::Running);
         let mut bytes_total: u64 = files.iter().map(|file| file.bytes).sum();
         self.progress.set_bytes_total(bytes_total);
-        let wanted = Wanted::new(&self.entry.def, &self.columns)?.hinting(self.body.hints.columns);
+        let wanted = Wanted::new(&self.entry.def, &self.columns)?
+            .hinting(self.body.hints.columns)
+            .exactly(self.options.is_exact);
         let mut committer = Committer::new(&self, &files, destination)?;
         if self.source == Source::Stdin {
             let stdin = self.stdin.take().ok_or_else(|| {
@@ -175,7 +181,7 @@ impl LoadJob {
                 )
             }
             Format::Text => {
-                let (dialect, header) = (self.options.dialect(file), self.options.header == Header::Yes);
+                let (dialect, header) = (self.options.dialect(file), self.options.header);
                 let text = open_text(bytes, name, packing, &self.progress, &bound)?;
                 TextInput { table, wanted: wanted.clone(), dialect, header, on_error }.read(
                     text,
@@ -216,7 +222,9 @@ impl LoadJob {
             files.iter().map(|file| (file.name(), file.bytes, file.modified_micros)).collect();
         let table = (self.entry.def.id, self.entry.changed_at);
         let same = CopyOptions { on_error: OnError::default(), rejects: None, ..self.options.clone() };
-        let identity = format!("{identities:?} {table:?} {:?} {same:?}", self.columns);
+        // An option that came later leaves the numbers of loads without it what they were: they may have begun before it.
+        let same = format!("{same:?}").replace(", is_exact: false", "");
+        let identity = format!("{identities:?} {table:?} {:?} {same}", self.columns);
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))
     }
@@ -296,11 +304,10 @@ impl Committer {
         match (self.on_error, part.rejects.first()) {
             (OnError::Refuse, Some(first)) => return Err(self.refusal(first.refuse(name))),
             (OnError::Refuse, None) => {}
-            (OnError::Skip, _) => {
+            (OnError::Skip | OnError::Count, _) => {
                 for reject in &part.rejects {
-                    self.rejects.write(name, reject)?;
+                    self.skip(name, reject)?;
                 }
-                self.report.skipped += part.rejects.len() as u64;
             }
         }
         let part_rows = part.rows.num_rows();
@@ -308,6 +315,24 @@ impl Committer {
         // What rows share is in the part once, and written out where they go.
         for range in Pieces::of(part.rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
             self.append(part.rows.slice(range.start, range.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Leaves a bad row out, and has it accounted for.
+    fn skip(&mut self, name: &str, reject: &Reject) -> Result<()> {
+        self.report.skipped += 1;
+        if !self.rejects.write(name, reject)? && self.report.first_skipped.is_none() {
+            self.report.first_skipped = Some(reject.refuse(name).message().to_owned());
+        }
+        // What looks like one row may be most of the file.
+        if reject.lines > 1 && self.report.swallowed.len() < SWALLOWED_MAX {
+            let (Place::Line(from) | Place::Row(from)) = reject.place;
+            self.report.swallowed.push(format!(
+                "{name}, line {from}: the bad row that begins here is {} lines, to line {}, which a quote took in: is it unclosed?",
+                reject.lines,
+                from + reject.lines - 1
+            ));
         }
         Ok(())
     }

@@ -4,7 +4,8 @@
 //! - A COPY without `BATCH_ROWS` is one atomic batch, or joins that of the open transaction: refused, cancelled or failed, it applies
 //!   nothing.
 //! - Every row of the input is loaded or accounted for: by an error that names file, line, column and value, or by the rejects
-//!   file. Nothing is skipped, wrapped, truncated or turned into NULL unasked.
+//!   file, or, of standard input without one, by their number and the first of them. Nothing is skipped, wrapped, truncated or turned into
+//!   NULL unasked.
 //! - Memory is bounded whatever the files' size: readers, parsers and the store are joined by short channels.
 //! - A file or a URL is named by a statement only where its session's [`CopyPlaces`] let it: `roots` and [`Fetch`] are the only ways out.
 //!
@@ -81,7 +82,7 @@ pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
 pub(crate) use tight::{compact, tight_batch};
 pub use values::bytes_of_text;
-pub(crate) use values::{Bad, parse_bool, parse_bytes, parse_decimal, parse_i64, parse_timestamp, shown};
+pub(crate) use values::{Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_i64, parse_timestamp, shown};
 pub use widths::written_bytes;
 pub(crate) use widths::{Widths, pieces};
 
@@ -147,8 +148,12 @@ pub struct CopyContext {
 pub struct CopyReport {
     /// Rows loaded.
     pub rows: u64,
-    /// Rows in the rejects file.
+    /// Bad rows, which are in the rejects file, if there is one.
     pub skipped: u64,
+    /// Where and what the first of them is, where no file has them.
+    pub first_skipped: Option<String>,
+    /// Places of bad rows that took in several lines, with what is to be known of them; the first of many.
+    pub swallowed: Vec<String>,
     /// Batches committed.
     pub batches: u64,
     /// Batches that an earlier run of the same `BATCH_ROWS` load had committed.
@@ -171,12 +176,24 @@ impl CopyReport {
     pub fn notices(&self, numbered: bool) -> Vec<String> {
         let mut notices = Vec::new();
         if self.skipped > 0 {
-            let file = self.rejects_file.as_ref();
-            let place = file.map_or_else(String::new, |file| format!("; they are in {}", file.display()));
-            notices.push(format!("{} bad rows were skipped{place}", self.skipped));
+            let (rows, they) = match self.skipped {
+                1 => ("1 bad row was".to_owned(), "it is"),
+                many => (format!("{many} bad rows were"), "they are"),
+            };
+            let place = match (&self.rejects_file, &self.first_skipped) {
+                (Some(file), _) => format!("; {they} in {}", file.display()),
+                (None, Some(one)) if self.skipped == 1 => format!("; {one}"),
+                (None, Some(first)) => format!("; the first: {first}"),
+                (None, None) => String::new(),
+            };
+            notices.push(format!("{rows} skipped{place}"));
+            notices.extend_from_slice(&self.swallowed);
         }
         match self.committed {
             Some(Committed { version, duplicate: true }) if numbered => notices.push(repeated(version)),
+            _ if self.batches_repeated == 1 => {
+                notices.push("1 batch had been loaded before, and was left out".to_owned());
+            }
             _ if self.batches_repeated > 0 => {
                 notices.push(format!("{} batches had been loaded before, and were left out", self.batches_repeated));
             }

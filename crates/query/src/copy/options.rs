@@ -98,6 +98,15 @@ pub enum Header {
     Yes,
     /// No: fields go to columns by position.
     No,
+    /// Reading: yes, and its names must be those of the wanted columns, in their order.
+    Match,
+}
+
+impl Header {
+    /// Whether the first record is a header for certain.
+    pub(crate) fn is_stated(self) -> bool {
+        matches!(self, Header::Yes | Header::Match)
+    }
 }
 
 /// What becomes of bad rows.
@@ -108,6 +117,8 @@ pub enum OnError {
     Refuse,
     /// Good rows are loaded, bad ones go to the rejects file.
     Skip,
+    /// As `Skip`, and bad ones are only counted: of standard input, where no file is stated for them. It writes none, and needs no right to.
+    Count,
 }
 
 /// Options of one COPY. `Default` is what no options mean.
@@ -117,7 +128,7 @@ pub struct CopyOptions {
     pub format: Option<Format>,
     /// `COMPRESSION auto | none | gzip | zstd`
     pub compression: Compression,
-    /// `HEADER [true | false]`
+    /// `HEADER [true | false | match]`
     pub header: Header,
     /// `DELIMITER`, one byte; a comma, or a tab for `.tsv`.
     pub delimiter: Option<u8>,
@@ -133,6 +144,8 @@ pub struct CopyOptions {
     pub rejects: Option<PathBuf>,
     /// `BATCH_ROWS n`: commit every n rows, so that a load that was interrupted can be resumed.
     pub batch_rows: Option<u64>,
+    /// `EXACT [true | false]`: a value that is not written as inference reads the column's type, and would be changed, makes its row bad.
+    pub is_exact: bool,
 }
 
 /// Options one after the other, none twice: one of two would be ignored.
@@ -169,7 +182,7 @@ pub enum Direction {
     To,
 }
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "FORMAT",
     "COMPRESSION",
     "HEADER",
@@ -181,6 +194,7 @@ const NAMES: [&str; 11] = [
     "ON_ERROR",
     "REJECTS",
     "BATCH_ROWS",
+    "EXACT",
 ];
 
 impl CopyOptions {
@@ -216,10 +230,11 @@ impl CopyOptions {
             }
             "HEADER" => {
                 self.header = match value.map(|value| value.to_ascii_lowercase()).as_deref() {
-                    None | Some("true" | "on" | "yes" | "1" | "match") => Header::Yes,
+                    None | Some("true" | "on" | "yes" | "1") => Header::Yes,
                     Some("false" | "off" | "no" | "0") => Header::No,
                     Some("auto") => Header::Auto,
-                    Some(other) => return Err(bad_value("HEADER", other, "true, false, auto")),
+                    Some("match") => Header::Match,
+                    Some(other) => return Err(bad_value("HEADER", other, "true, false, match, auto")),
                 }
             }
             "DELIMITER" => self.delimiter = Some(one_byte("DELIMITER", text()?)?),
@@ -244,6 +259,13 @@ impl CopyOptions {
                 self.batch_rows = match text()?.parse() {
                     Ok(0) | Err(_) => return Err(bad_value("BATCH_ROWS", text()?, "a whole number from 1 on")),
                     Ok(rows) => Some(rows),
+                }
+            }
+            "EXACT" => {
+                self.is_exact = match value.map(|value| value.to_ascii_lowercase()).as_deref() {
+                    None | Some("true" | "on" | "yes" | "1") => true,
+                    Some("false" | "off" | "no" | "0") => false,
+                    Some(other) => return Err(bad_value("EXACT", other, "true, false")),
                 }
             }
             "FREEZE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" | "DEFAULT" | "LOG_VERBOSITY"
@@ -273,14 +295,16 @@ impl CopyOptions {
                 Header::Auto => None,
                 Header::Yes => Some("HEADER true".to_owned()),
                 Header::No => Some("HEADER false".to_owned()),
+                Header::Match => Some("HEADER match".to_owned()),
             },
             self.delimiter.map(|delimiter| format!("DELIMITER {}", byte(delimiter))),
             self.quote.map(|quote| format!("QUOTE {}", byte(quote))),
             self.escape.map(|escape| format!("ESCAPE {}", byte(escape))),
             self.null.as_ref().map(|null| format!("NULL {}", quoted(null))),
-            (self.on_error == OnError::Skip).then(|| "ON_ERROR skip".to_owned()),
+            (self.on_error != OnError::Refuse).then(|| "ON_ERROR skip".to_owned()),
             self.rejects.as_ref().map(|path| format!("REJECTS {}", quoted(&path.display().to_string()))),
             self.batch_rows.map(|rows| format!("BATCH_ROWS {rows}")),
+            self.is_exact.then(|| "EXACT true".to_owned()),
         ];
         let options: Vec<String> = options.into_iter().flatten().collect();
         if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) }
@@ -293,6 +317,8 @@ impl CopyOptions {
                 ("ON_ERROR", self.on_error != OnError::Refuse),
                 ("REJECTS", self.rejects.is_some()),
                 ("BATCH_ROWS", self.batch_rows.is_some()),
+                ("EXACT", self.is_exact),
+                ("HEADER match", self.header == Header::Match),
             ];
             if let Some((name, _)) = loading_only.iter().find(|(_, given)| *given) {
                 return Err(invalid(format!("COPY option {name} is for COPY ... FROM")));
@@ -315,6 +341,9 @@ impl CopyOptions {
             let message = format!("{name} cannot be written as {}, PostgreSQL's own format", format.name());
             return Err(Error::new(ErrorKind::NotSupported, message)
                 .with_hint("use csv, ndjson, parquet or arrow; PostgreSQL's clients copy to STDOUT in it"));
+        }
+        if self.is_exact && format == Format::Binary {
+            return Err(invalid("COPY option EXACT is not for FORMAT binary, whose values have types of their own"));
         }
         let of_text = matches!(format, Format::Csv | Format::Text);
         let csv_only = [
@@ -458,6 +487,7 @@ mod tests {
             ("ON_ERROR", "panic"),
             ("BATCH_ROWS", "0"),
             ("BATCH_ROWS", "many"),
+            ("EXACT", "roughly"),
         ] {
             assert_eq!(options(&[(name, Some(value))]).unwrap_err().kind(), ErrorKind::InvalidSetting, "{name}");
         }
@@ -465,7 +495,8 @@ mod tests {
         let takes = "COPY option FORMAT cannot be 'xml': it takes csv, ndjson, parquet, arrow, json, text, binary";
         assert_eq!((xml.message(), xml.hint()), (takes, None));
         let header = |value| options(&[("HEADER", Some(value))]).unwrap().header;
-        assert_eq!((header("Yes"), header("no")), (Header::Yes, Header::No));
+        assert_eq!((header("Yes"), header("no"), header("MATCH")), (Header::Yes, Header::No, Header::Match));
+        assert!(options(&[("EXACT", None)]).unwrap().is_exact && !options(&[("EXACT", Some("off"))]).unwrap().is_exact);
         assert!(options(&[("DELIMITER", None)]).is_err());
         assert_eq!(options(&[("DELIMITER", Some("\\t"))]).unwrap().delimiter, Some(b'\t'));
     }
@@ -476,6 +507,11 @@ mod tests {
             options(pairs).unwrap().check(direction, Some(file)).unwrap_err().message().to_owned()
         };
         assert!(refused(&[("BATCH_ROWS", Some("5"))], Direction::To, "a.csv").contains("BATCH_ROWS"));
+        assert!(
+            refused(&[("HEADER", Some("match"))], Direction::To, "a.csv").contains("HEADER match is for COPY ... FROM")
+        );
+        assert!(refused(&[("EXACT", None)], Direction::To, "a.csv").contains("EXACT is for COPY ... FROM"));
+        assert!(refused(&[("FORMAT", Some("binary")), ("EXACT", None)], Direction::From, "a").contains("EXACT"));
         assert!(refused(&[("REJECTS", Some("r"))], Direction::From, "a.csv").contains("ON_ERROR skip"));
         assert!(refused(&[("DELIMITER", Some(";"))], Direction::From, "a.parquet").contains("DELIMITER"));
         assert!(refused(&[("QUOTE", Some(","))], Direction::From, "a.csv").contains("differ"));

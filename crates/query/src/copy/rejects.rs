@@ -5,6 +5,7 @@
 //!   committed, and it gets its name after: a row is never lost, and a COPY that fails leaves no file.
 //! - It never takes the place of a file that is loaded.
 //! - `record` is the row as it was in its file, so that corrected records can be taken from there and loaded.
+//! - Standard input needs none: whoever sends rows may be nobody who writes files here, and has them still. Then they are counted alone.
 
 use crate::copy::csv_out::write_field;
 use crate::copy::files::InputFile;
@@ -27,18 +28,12 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// For a COPY of these files (none: standard input). With `ON_ERROR skip` there must be a place for them.
+    /// For a COPY of these files (none: standard input, or URLs, which need a stated place).
     pub(crate) fn new(options: &CopyOptions, files: &[InputFile], table: &TableDef, roots: &Roots) -> Result<Rejects> {
         let path = match (options.on_error, &options.rejects, files) {
-            (OnError::Refuse, ..) => None,
+            (OnError::Refuse | OnError::Count, ..) => None,
             (OnError::Skip, Some(path), _) => Some(path.clone()),
-            (OnError::Skip, None, []) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidSetting,
-                    "ON_ERROR skip from standard input needs a file for bad rows",
-                )
-                .with_hint("add REJECTS 'file'"));
-            }
+            (OnError::Skip, None, []) => None,
             (OnError::Skip, None, [file]) => Some(beside(&file.path, &file.name())),
             (OnError::Skip, None, [first, ..]) => Some(first.path.with_file_name(format!("{}.rejects", table.name))),
         };
@@ -53,9 +48,9 @@ impl Rejects {
         Ok(Rejects { path, roots: roots.clone(), file: None, dialect, line: Vec::new() })
     }
 
-    /// Adds a row of the file that messages call `name`.
-    pub(crate) fn write(&mut self, name: &str, reject: &Reject) -> Result<()> {
-        let Some(path) = &self.path else { return Err(Error::internal("a row was rejected without a file for it")) };
+    /// Adds a row of the file that messages call `name`. Whether there is a place for it.
+    pub(crate) fn write(&mut self, name: &str, reject: &Reject) -> Result<bool> {
+        let Some(path) = &self.path else { return Ok(false) };
         let failed = |error: std::io::Error| Error::io(path, "writing", &error);
         let file = match &mut self.file {
             Some(file) => file,
@@ -78,7 +73,8 @@ impl Rejects {
             write_field(&mut self.line, field, &self.dialect);
         }
         self.line.push(b'\n');
-        file.write_all(&self.line).map_err(failed)
+        file.write_all(&self.line).map_err(failed)?;
+        Ok(true)
     }
 
     /// The file, if a row was rejected: safe, and without its name yet. No row can come after this.

@@ -6,6 +6,7 @@
 
 use crate::copy::assign::{storage_batch, storage_batch_without};
 use crate::copy::columns::{ColumnBuilder, TextAs, is_level_text};
+use crate::copy::infer::stays_as_written;
 use crate::copy::options::OnError;
 use crate::copy::values::{Bad, shown};
 use alluvia_space::TableDef;
@@ -13,6 +14,10 @@ use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use std::fmt;
 use std::sync::Arc;
+
+/// What is to be done about a value that would be changed.
+const CHANGED_HINT: &str = "the type, which was taken from the first rows and files, is too narrow: create the table with a wider one, such \
+                            as TEXT, or load the other rows with ON_ERROR skip";
 
 /// Where in a file a row is, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -43,6 +48,8 @@ pub(crate) struct Reject {
     pub(crate) reason: String,
     /// What is to be done about it, where that is more than to correct the file.
     pub(crate) hint: Option<String>,
+    /// The lines of a CSV record that is malformed: of more than one, most are others that a quote took in. Else 1.
+    pub(crate) lines: u64,
     /// The record as it is in the file; JSON for a row of a Parquet or Arrow file.
     pub(crate) raw: Vec<u8>,
 }
@@ -67,12 +74,14 @@ pub(crate) struct Wrong {
     pub(crate) kind: ErrorKind,
     pub(crate) reason: String,
     pub(crate) hint: Option<String>,
+    /// See [`Reject::lines`].
+    pub(crate) lines: u64,
 }
 
 impl From<String> for Wrong {
     /// Of the record as a whole, with nothing to say but the reason.
     fn from(reason: String) -> Wrong {
-        Wrong { column: None, kind: ErrorKind::InvalidValue, reason, hint: None }
+        Wrong { column: None, kind: ErrorKind::InvalidValue, reason, hint: None, lines: 1 }
     }
 }
 
@@ -89,6 +98,8 @@ pub(crate) struct TextRows {
     table: Arc<TableDef>,
     builders: Vec<ColumnBuilder>,
     on_error: OnError,
+    /// Whether what would be changed is bad.
+    is_exact: bool,
     /// Rows begun, good or bad.
     rows: usize,
     /// For each column, how many rows have a value in it.
@@ -113,12 +124,18 @@ impl TextRows {
             filled: vec![0; table.columns.len()],
             table: table.clone(),
             on_error,
+            is_exact: false,
             rows: 0,
             filled_now: 0,
             bad_now: None,
             bad_rows: Vec::new(),
             rejects: Vec::new(),
         }
+    }
+
+    /// With values that must be written as inference reads them, or need not.
+    pub(crate) fn exactly(self, is_exact: bool) -> TextRows {
+        TextRows { is_exact, ..self }
     }
 
     /// Whether the current row has a value, or NULL, in this column of the table.
@@ -142,6 +159,12 @@ impl TextRows {
         if let Err(bad) = result {
             self.builders[column].append_null();
             self.bad_now.get_or_insert_with(|| (column, bad, value.map(shown).unwrap_or_default()));
+        } else if self.is_exact
+            && let Some(text) = value
+            && !stays_as_written(self.table.columns[column].data_type, text)
+        {
+            // What was appended goes with the row.
+            self.bad_now.get_or_insert_with(|| (column, Bad::Changed, shown(text)));
         }
     }
 
@@ -167,7 +190,8 @@ impl TextRows {
                     column: Some(column.name.clone()),
                     kind: bad.kind(),
                     reason,
-                    hint: None,
+                    hint: (bad == Bad::Changed).then(|| CHANGED_HINT.to_owned()),
+                    lines: 1,
                     raw: raw.to_vec(),
                 })
             }
@@ -192,6 +216,7 @@ impl TextRows {
             kind: wrong.kind,
             reason: wrong.reason,
             hint: wrong.hint,
+            lines: wrong.lines,
             raw: raw.to_vec(),
         })
     }
@@ -204,7 +229,7 @@ impl TextRows {
     fn reject(&mut self, reject: Reject) -> bool {
         self.bad_rows.push(self.rows - 1);
         self.rejects.push(reject);
-        self.on_error == OnError::Skip
+        self.on_error != OnError::Refuse
     }
 
     /// The rows so far; empty again afterwards.

@@ -5,7 +5,7 @@
 //! PostgreSQL's `[WITH] (name value, ...)` and its older `[WITH] CSV HEADER DELIMITER AS ';'`.
 
 use crate::copy::Streams;
-use crate::copy::options::{CopyOptions, Direction, Written};
+use crate::copy::options::{CopyOptions, Direction, OnError, Written};
 use crate::copy::places::{check_url_options, is_open, is_url, name_of, refuse_url};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};
@@ -124,8 +124,12 @@ pub(crate) fn parse_copy(parser: &mut Parser<'_>) -> Result<CopyStatement> {
             Some(path) => more_files(parser, path)?,
             None => Source::Stdin,
         };
-        let options = parse_options(parser)?;
+        let mut options = parse_options(parser)?;
         if source == Source::Stdin {
+            if options.on_error == OnError::Skip && options.rejects.is_none() {
+                // Whoever sends rows has them still, and may be nobody who writes files here.
+                options.on_error = OnError::Count;
+            }
             options.check(Direction::From, None)?;
         }
         for path in source.patterns() {
@@ -263,7 +267,7 @@ fn syntax(error: ParserError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::options::{Compression, Format, Header, OnError};
+    use crate::copy::options::{Compression, Format, Header};
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
     fn parse(sql: &str) -> Result<CopyStatement> {
@@ -285,6 +289,16 @@ mod tests {
         let CopyStatement::From { source: Source::Stdin, options, .. } = old else { panic!() };
         assert_eq!((options.format, options.delimiter), (Some(Format::Csv), Some(b'\t')));
 
+        for (sql, on_error) in [
+            ("COPY t FROM STDIN (ON_ERROR ignore)", OnError::Count),
+            ("COPY t FROM STDIN (ON_ERROR skip, REJECTS 'bad.csv')", OnError::Skip),
+            ("COPY t FROM 'a.csv' (ON_ERROR skip)", OnError::Skip),
+        ] {
+            let CopyStatement::From { options, .. } = parse(sql).unwrap() else { panic!() };
+            assert_eq!(options.on_error, on_error, "{sql}");
+            assert!(options.to_sql().contains("ON_ERROR skip"));
+        }
+
         let several = parse("COPY t FROM 'a.csv', 'it''s/*', 'c.csv' (HEADER)").unwrap();
         let CopyStatement::From { source, .. } = several else { panic!() };
         assert_eq!(source, Source::Several(vec!["a.csv".into(), "it's/*".into(), "c.csv".into()]));
@@ -305,7 +319,7 @@ mod tests {
     #[test]
     fn options_written_as_sql_are_the_same_options() {
         let sql = "COPY \"t\" FROM 'a''b.csv' (FORMAT csv, COMPRESSION zstd, HEADER false, DELIMITER 'tab', QUOTE '''', \
-                   ESCAPE '\\', NULL 'none', ON_ERROR skip, REJECTS 'x', BATCH_ROWS 9)";
+                   ESCAPE '\\', NULL 'none', ON_ERROR skip, REJECTS 'x', BATCH_ROWS 9, EXACT true)";
         let CopyStatement::From { options, .. } = parse(sql).unwrap() else { panic!() };
         assert!(sql.ends_with(&options.to_sql()), "{}", options.to_sql());
         assert_eq!(CopyOptions::default().to_sql(), "");

@@ -8,7 +8,7 @@
 //! One thread cuts the input into blocks of whole lines; several parse them.
 
 use crate::copy::bind::Wanted;
-use crate::copy::options::{Dialect, OnError};
+use crate::copy::options::{Dialect, Header, OnError};
 use crate::copy::parallel;
 use crate::copy::records::{BLOCK_BYTES, Block, Blocks, Cut};
 use crate::copy::rows::{Part, Place, TextRows};
@@ -24,8 +24,8 @@ pub(crate) struct TextInput {
     pub(crate) table: Arc<TableDef>,
     pub(crate) wanted: Wanted,
     pub(crate) dialect: Dialect,
-    /// Whether the first line is a header, which is passed over.
-    pub(crate) header: bool,
+    /// Whether the first line is a header, which is passed over, or must name the wanted columns.
+    pub(crate) header: Header,
     pub(crate) on_error: OnError,
 }
 
@@ -39,22 +39,40 @@ impl TextInput {
         emit: impl FnMut(Part) -> Result<()>,
     ) -> Result<()> {
         let mut blocks = Blocks::new(text, name, Cut::Lines, BLOCK_BYTES);
-        let mut header = self.header;
+        let mut is_header = self.header.is_stated();
         let produce = move || {
             let mut block = blocks.next()?;
-            if let (true, Some(block)) = (std::mem::take(&mut header), &mut block) {
+            if let (true, Some(block)) = (std::mem::take(&mut is_header), &mut block) {
                 let end = memchr(b'\n', &block.bytes).map_or(block.bytes.len(), |at| at + 1);
+                if self.header == Header::Match {
+                    let line = block.bytes[..end].strip_suffix(b"\n").unwrap_or(&block.bytes[..end]);
+                    self.check_header(line.strip_suffix(b"\r").unwrap_or(line), name)?;
+                }
                 block.bytes.drain(..end);
                 block.line += 1;
             }
             Ok(block)
         };
         let worker = || {
-            let rows = TextRows::new(&self.table, self.on_error, 8192);
+            let rows = TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact);
             let mut parser = Parser { input: self, rows, value: Vec::new() };
             move |block: Block| parser.parse(&block)
         };
         parallel::in_order(parallel::workers(), cancel, produce, worker, emit)
+    }
+
+    fn check_header(&self, line: &[u8], name: &str) -> Result<()> {
+        let (mut names, mut rest, mut value) = (Vec::new(), line, Vec::new());
+        // A backslash at the end is in no name.
+        while let Ok(end) = field_end(rest, self.dialect.delimiter) {
+            unescape(&rest[..end], &mut value);
+            names.push(String::from_utf8_lossy(&value).into_owned());
+            match rest.get(end + 1..) {
+                Some(after) => rest = after,
+                None => break,
+            }
+        }
+        self.wanted.check_header(&self.table, &names, &format!("{name}, line 1"))
     }
 }
 
@@ -199,7 +217,7 @@ mod tests {
             wanted: Wanted::new(&table, &[]).unwrap(),
             table,
             dialect: options.dialect(None),
-            header: false,
+            header: Header::No,
             on_error: OnError::Skip,
         };
         let (mut rows, mut rejects) = (Vec::new(), Vec::new());
@@ -223,6 +241,26 @@ mod tests {
                 .map(|row| row.map(str::to_owned))
         );
         assert_eq!(read("a BYTEA", b"\\\\x00ff\n").0.len(), 1);
+    }
+
+    #[test]
+    fn a_header_that_is_to_match_names_the_columns_in_their_order() {
+        let table = table("a INT, \"b\tc\" TEXT");
+        let dialect = CopyOptions { format: Some(Format::Text), ..CopyOptions::default() }.dialect(None);
+        let wanted = Wanted::new(&table, &[]).unwrap();
+        let input = TextInput { wanted, table, dialect, header: Header::Match, on_error: OnError::Refuse };
+        let read = |text: &str| {
+            let mut rows = Vec::new();
+            let take = |part: Part| {
+                rows.extend(row_texts(&part.rows));
+                Ok(())
+            };
+            let read = input.read(std::io::Cursor::new(text.as_bytes().to_vec()), "f", &CancelToken::new(), take);
+            read.map(|()| rows).map_err(|error| error.message().to_owned())
+        };
+        assert_eq!(read("a\tb\\tc\r\n1\tx\n").unwrap(), [["1", "x"]]);
+        assert_eq!(read("a\n1\tx\n").unwrap_err(), "f, line 1: the header has 1 field, and 2 are wanted");
+        assert_eq!(read("b\ta\n1\tx\n").unwrap_err(), "f, line 1: field 1 of the header is b, and not a");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) enum Bad {
     Utf8,
     /// More characters than the column takes.
     Length,
+    /// Of another form than inference reads the type in, where it must be: it would be changed.
+    Changed,
     /// NULL in a NOT NULL column.
     Null,
 }
@@ -40,7 +42,7 @@ impl Bad {
     /// The kind of error that this is to the user.
     pub(crate) fn kind(self) -> ErrorKind {
         match self {
-            Bad::Form => ErrorKind::InvalidText,
+            Bad::Form | Bad::Changed => ErrorKind::InvalidText,
             Bad::Utf8 => ErrorKind::Encoding,
             Bad::Range => ErrorKind::OutOfRange,
             Bad::Length => ErrorKind::TooLong,
@@ -55,6 +57,7 @@ impl Bad {
             Bad::Range => format!("{shown} is out of range for {type_name}"),
             Bad::Utf8 => format!("{shown} is not valid UTF-8"),
             Bad::Length => format!("{shown} is too long for {type_name}"),
+            Bad::Changed => format!("{shown} would be changed to be a {type_name}"),
             Bad::Null => "NULL in a NOT NULL column".to_owned(),
         }
     }

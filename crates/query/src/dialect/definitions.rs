@@ -96,7 +96,11 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         (create.temporary, "CREATE TEMPORARY TABLE"),
     ];
     if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
-        return Err(not_supported(clause));
+        let error = not_supported(clause);
+        return Err(match *clause {
+            "CREATE TABLE ... LIKE" => error.with_hint("write CREATE TABLE u [WITH (...)] AS SELECT * FROM t LIMIT 0"),
+            _ => error,
+        });
     }
     if create != plain {
         return Err(not_supported("a clause of this CREATE TABLE")
@@ -147,7 +151,7 @@ pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSp
     if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
         return all();
     }
-    let Some(open) = meaning.iter().position(|(_, token)| **token == Token::LParen) else { return all() };
+    let Some(open) = behind_name(&meaning) else { return all() };
     let mut names = Vec::new();
     let mut at = open + 1;
     let close = loop {
@@ -162,12 +166,30 @@ pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSp
             _ => return all(),
         }
     };
-    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) || starts(open - 1, Keyword::WITH) {
+    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) {
         return all();
     }
     let mut rest = tokens[..meaning[open].0].to_vec();
     rest.extend_from_slice(&tokens[meaning[close].0 + 1..]);
     (rest, names)
+}
+
+/// Where the parenthesis directly behind the name of a CREATE TABLE is: one further on is an option's, or part of its query.
+fn behind_name(meaning: &[(usize, &Token)]) -> Option<usize> {
+    let keyword = |at: usize| match meaning.get(at) {
+        Some((_, Token::Word(word))) if word.quote_style.is_none() => Some(word.keyword),
+        _ => None,
+    };
+    let if_not_exists = [Some(Keyword::IF), Some(Keyword::NOT), Some(Keyword::EXISTS)];
+    let mut at = if [2, 3, 4].map(keyword) == if_not_exists { 5 } else { 2 };
+    while let Some((_, Token::Word(_))) = meaning.get(at) {
+        match meaning.get(at + 1) {
+            Some((_, Token::Period)) => at += 2,
+            Some((_, Token::LParen)) => return Some(at + 1),
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Takes over an ALTER TABLE.
@@ -260,8 +282,10 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
             ColumnOption::Comment(_) => "COMMENT",
             _ => "an option",
         };
-        return Err(not_supported(format!("{refused} (on column {name})"))
-            .with_hint("NOT NULL is the only constraint that is kept"));
+        return Err(not_supported(format!("{refused} (on column {name})")).with_hint(match refused {
+            "DEFAULT" | "GENERATED" | "IDENTITY" => "leave it out, and write the value in the INSERT",
+            _ => "NOT NULL is the only constraint that is kept",
+        }));
     }
     let column_type = match &column.data_type {
         ast::DataType::Unspecified => None,

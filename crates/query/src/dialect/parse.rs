@@ -298,7 +298,13 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         other => {
             let text = other.to_string();
             let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));
-            Err(not_supported(words.take(3).collect::<Vec<_>>().join(" ")))
+            let error = not_supported(words.take(3).collect::<Vec<_>>().join(" "));
+            Err(match other {
+                Tree::ShowSchemas { .. } | Tree::ShowDatabases { .. } => {
+                    error.with_hint("there is one database, whose schemas are public and alluvia: SHOW TABLES")
+                }
+                _ => error,
+            })
         }
     }
 }
@@ -327,7 +333,14 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
         ),
     ];
     if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
-        return Err(not_supported(clause));
+        let error = not_supported(clause);
+        return Err(match *clause {
+            "ON CONFLICT" => error.with_hint(
+                "no key is checked; a batch that a producer sends again is applied once: SET producer and producer_sequence",
+            ),
+            "RETURNING" => error.with_hint("a table gives its rows no values of its own: they are the ones inserted"),
+            _ => error,
+        });
     }
     let TableObject::TableName(name) = &insert.table else {
         return Err(not_supported("INSERT into a function or a query"));
@@ -338,7 +351,8 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     let Some(source) = insert.source else {
-        return Err(not_supported("INSERT ... DEFAULT VALUES"));
+        return Err(not_supported("INSERT ... DEFAULT VALUES")
+            .with_hint("columns have no defaults: write INSERT INTO t (a) VALUES (NULL)"));
     };
     let mut source = checked(source)?;
     repeated::tell_apart(&mut source);

@@ -23,8 +23,8 @@ pub(crate) fn not_supported(what: impl std::fmt::Display) -> Error {
 
 /// Statements by their first word: what is refused before it is parsed, and what to do instead.
 const STATEMENTS: &[(&str, &str)] = &[
-    ("UPDATE", "tables are append-only for now"),
-    ("DELETE", "tables are append-only for now"),
+    ("UPDATE", "tables are append-only for now; CREATE TABLE u AS SELECT ... makes a changed copy"),
+    ("DELETE", "tables are append-only for now; CREATE TABLE u AS SELECT ... WHERE ... makes a copy of what stays"),
     ("MERGE", "tables are append-only for now"),
     ("REPLACE", "tables are append-only for now; use INSERT"),
     ("UPSERT", "tables are append-only for now; use INSERT"),
@@ -45,7 +45,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("DETACH", ""),
     ("DO", ""),
     ("EXEC", ""),
-    ("EXECUTE", ""),
+    ("EXECUTE", "a client's driver runs what it has prepared"),
     ("EXPORT", ""),
     ("FLUSH", "use CALL alluvia.flush()"),
     ("IF", ""),
@@ -60,7 +60,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("NOTIFY", ""),
     ("OPEN", ""),
     ("PRAGMA", "settings are changed by SET"),
-    ("PREPARE", ""),
+    ("PREPARE", "a client's driver prepares statements, with parameters as $1"),
     ("PRINT", ""),
     ("RAISE", ""),
     ("RAISERROR", ""),
@@ -77,6 +77,18 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("WAITFOR", ""),
     ("WHILE", ""),
 ];
+
+/// Kinds of objects that are not built, and what to do instead of creating one.
+const OBJECTS: &[(&str, &str)] = &[
+    ("VIEW", "write its query in WITH name AS (SELECT ...), or keep its rows with CREATE TABLE ... AS"),
+    ("MATERIALIZED", "keep its rows with CREATE TABLE ... AS; CALL alluvia.pin_cuboid keeps the sums of a table"),
+    ("INDEX", "what lets a query skip rows are dimensions: CREATE TABLE ... WITH (dimensions = '...')"),
+    ("SCHEMA", "there is one database; its schemas are public and alluvia"),
+    ("DATABASE", "there is one database; its schemas are public and alluvia"),
+];
+
+/// What to do instead of creating a table for a session.
+const TEMPORARY_HINT: &str = "create a table and drop it afterwards, or write its query in WITH name AS (SELECT ...)";
 
 /// Words between CREATE, ALTER or DROP and the kind of object, which do not name it.
 const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CONCURRENTLY", "LOCAL", "GLOBAL"];
@@ -97,12 +109,52 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
     }
     let Some(kind) = words[1..].iter().find(|word| !FILLERS.contains(&word.as_str())) else { return Ok(()) };
     if TABLE_KINDS.contains(&kind.as_str()) {
-        return Err(not_supported(format!("{first} {kind} TABLE")));
+        let error = not_supported(format!("{first} {kind} TABLE"));
+        return Err(match (first.as_str(), kind.as_str()) {
+            ("CREATE", "TEMP" | "TEMPORARY") => error.with_hint(TEMPORARY_HINT),
+            ("CREATE", "EXTERNAL" | "FOREIGN") => error.with_hint(FILE_HINT),
+            _ => error,
+        });
     }
     if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
-    Err(not_supported(format!("{first} {kind}")))
+    let kind_name = if kind == "MATERIALIZED" { "MATERIALIZED VIEW" } else { kind.as_str() };
+    let error = not_supported(format!("{first} {kind_name}"));
+    Err(match OBJECTS.iter().find(|(name, _)| first == "CREATE" && name == kind) {
+        Some((_, hint)) => error.with_hint(*hint),
+        None => error,
+    })
+}
+
+/// For who reads a file as if it were a table.
+const FILE_HINT: &str = "load it: COPY t FROM 'file' into a table that is there, or alluvia load, which makes one";
+
+/// Functions of other systems that read files as tables.
+const READERS: &[&str] = &[
+    "read_csv",
+    "read_csv_auto",
+    "read_json",
+    "read_json_auto",
+    "read_ndjson",
+    "read_parquet",
+    "parquet_scan",
+    "csv_scan",
+];
+
+/// How names of files end that other systems read as tables.
+const FILES: &[&str] = &[".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".parquet", ".arrow", ".gz", ".zst"];
+
+/// Refuses a file in the place of a table: where a function reads it, or its name is a text.
+fn file_in_from(name: &ObjectName, is_call: bool) -> ControlFlow<Error> {
+    let [part] = name.0.as_slice() else { return ControlFlow::Continue(()) };
+    let Some(ident) = part.as_ident() else { return ControlFlow::Continue(()) };
+    let lower = ident.value.to_ascii_lowercase();
+    if is_call {
+        return refuse_if_hinted(READERS.contains(&lower.as_str()), &format!("{lower} in FROM"), FILE_HINT);
+    }
+    let is_file = ident.quote_style == Some('\'') && FILES.iter().any(|end| lower.ends_with(*end));
+    refuse_if_hinted(is_file, "a file in FROM", FILE_HINT)
 }
 
 /// What to know for who asks for an older version of a table.
@@ -267,6 +319,7 @@ impl Visitor for Ignored {
                 sample,
                 index_hints,
             } => {
+                file_in_from(name, args.is_some())?;
                 if let Some(sample) = sample {
                     if args.is_some() {
                         let refused = not_supported(format!("TABLESAMPLE on the function {name}"));

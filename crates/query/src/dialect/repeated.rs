@@ -9,7 +9,7 @@
 use super::names::name_of;
 use super::visit::visit;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
+    Distinct, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, Visit, Visitor,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -150,7 +150,7 @@ fn repeated(select: &Select, is_ordered: bool) -> Vec<(usize, String)> {
 }
 
 /// What may say columns' names beside grouping and order.
-fn conditions(select: &Select) -> impl Iterator<Item = &Expr> {
+pub(super) fn conditions(select: &Select) -> impl Iterator<Item = &Expr> {
     let keys = match &select.distinct {
         Some(Distinct::On(keys)) => keys.as_slice(),
         _ => &[],
@@ -158,9 +158,9 @@ fn conditions(select: &Select) -> impl Iterator<Item = &Expr> {
     select.having.iter().chain(&select.qualify).chain(keys)
 }
 
-/// Whether an expression says a name without a table's, as columns of a query are called.
-fn says_alone(expr: &Expr, name: &str) -> bool {
-    visit(expr, &mut Saying(name)).is_break()
+/// Whether expressions say a name without a table's, as columns of a query are called.
+pub(super) fn says_alone(node: &impl Visit, name: &str) -> bool {
+    visit(node, &mut Saying(name)).is_break()
 }
 
 /// Ends where a name is said alone.
@@ -181,7 +181,7 @@ fn is_without_groups(select: &Select) -> bool {
     matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty())
 }
 
-fn expr_of(item: &SelectItem) -> Option<&Expr> {
+pub(super) fn expr_of(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
@@ -189,7 +189,7 @@ fn expr_of(item: &SelectItem) -> Option<&Expr> {
 }
 
 /// The name of a column that has one.
-fn name_of_item(item: &SelectItem) -> Option<String> {
+pub(super) fn name_of_item(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(name_of(ident)),
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(name_of),

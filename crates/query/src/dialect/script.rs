@@ -11,8 +11,8 @@ use crate::dialect::parse::statement;
 use crate::dialect::roles::{is_role_statement, secrets};
 use crate::dialect::statement::{Kind, Statement};
 use crate::dialect::{
-    arrays, depth, mirror, parameters, patterns, plain_insert, positions, refuse, remainders, row_lists, templates,
-    text_casts, tokens, urls, written, zones,
+    arrays, depth, interval_texts, mirror, neighbours, parameters, patterns, plain_insert, positions, refuse,
+    row_lists, series, spellings, templates, text_casts, tokens, urls, written, zones,
 };
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::Query;
@@ -101,13 +101,16 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
 fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
     type MayHave = fn(&[TokenWithSpan]) -> bool;
     type WriteOut = fn(&mut Query) -> Result<()>;
-    const IN_TURN: [(MayHave, WriteOut); 10] = [
+    const IN_TURN: [(MayHave, WriteOut); 13] = [
         (mirror::may_have, |query| {
             mirror::constants_right(query);
             Ok(())
         }),
         (positions::may_have, positions::write_out),
-        (remainders::may_have, remainders::write_out),
+        (series::may_have, series::write_out),
+        (neighbours::may_have, neighbours::write_out),
+        (interval_texts::may_have, interval_texts::write_out),
+        (spellings::may_have, spellings::write_out),
         (row_lists::may_have, row_lists::write_out),
         (arrays::may_have, arrays::write_out),
         (written::may_have, written::write_out),

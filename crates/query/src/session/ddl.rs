@@ -11,6 +11,7 @@ use crate::rights::Need;
 use crate::session::core::{Run, Session};
 use crate::session::insert::mapping;
 use crate::session::outcome::Outcome;
+use crate::session::signatures::sql_name;
 use crate::system::{TABLE_NAMES, schema_of};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
@@ -231,7 +232,7 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
             Some(data_type) => Ok((name, ColumnType::from(data_type), true)),
             None => Err(Error::new(
                 ErrorKind::DatatypeMismatch,
-                format!("column {name} of the query is {arrow}, which a table cannot hold"),
+                format!("column {name} of the query is {}, which a table cannot hold", sql_name(arrow)),
             )
             .with_hint("cast it in the query: SELECT CAST(x AS TEXT) AS x")),
         }

@@ -152,11 +152,6 @@ impl Session {
         Ok(or_text(types))
     }
 
-    async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
-        let plan = self.logical_plan(run, query, hints).await?;
-        Ok(Arc::new(plan.schema().as_arrow().clone()))
-    }
-
     async fn inferred(&self, run: &Run, query: Query, hints: &Hints) -> Result<Vec<(String, Option<DataType>)>> {
         let plan = self.logical_plan(run, query, hints).await?;
         let types = plan.get_parameter_types().map_err(|error| crate::session::error_of(&error))?;

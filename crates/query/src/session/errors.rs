@@ -4,6 +4,10 @@
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
 //! - Nothing a user sees names DataFusion, or shows a tree of its own or the parser's, except a defect's own message.
 
+mod columns;
+mod elsewhere;
+mod operands;
+
 use crate::copy::{Bad, parse_i64};
 use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
 use crate::dialect::not_supported;
@@ -12,7 +16,7 @@ use crate::table::user_error;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::error::ArrowError;
-use datafusion::common::{Column, DataFusionError, SchemaError};
+use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 
 /// An error of planning; `catalog` and `state` are what the statement could name.
@@ -46,10 +50,13 @@ fn unknown_function(name: &str, state: &SessionState) -> Error {
         return Error::new(ErrorKind::UndefinedFunction, format!("{name} is a window function and needs OVER"))
             .with_hint(format!("write {name}(...) OVER (ORDER BY ...)"));
     }
+    let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
+    if let Some(hint) = elsewhere::instead_of(name) {
+        return error.with_hint(hint);
+    }
     let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
     let names = names.chain(state.window_functions().keys());
     let near = near_names(name, names.map(String::as_str));
-    let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}"));
     if near.is_empty() { error } else { error.with_hint(format!("did you mean {}?", near.join(" or "))) }
 }
 
@@ -77,7 +84,7 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
         return told;
     }
     match error {
-        DataFusionError::SchemaError(schema, _) => schema_error(schema),
+        DataFusionError::SchemaError(schema, _) => columns::schema_error(schema),
         DataFusionError::SQL(error, _) => Error::new(ErrorKind::Syntax, error.to_string()),
         DataFusionError::NotImplemented(message) => not_implemented(message),
         DataFusionError::Plan(message) => plan_error(message),
@@ -152,52 +159,6 @@ fn leaf(error: &DataFusionError) -> &DataFusionError {
     }
 }
 
-fn schema_error(error: &SchemaError) -> Error {
-    match error {
-        SchemaError::FieldNotFound { field, valid_fields } => field_not_found(field, valid_fields),
-        SchemaError::AmbiguousReference { field } => {
-            Error::new(ErrorKind::UndefinedColumn, format!("column {} is ambiguous", shown(field)))
-                .with_hint("put the table's name or alias before it: t.column")
-        }
-        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
-            Error::new(ErrorKind::DuplicateColumn, format!("column {name} appears twice"))
-                .with_hint("give one of them another name with AS")
-        }
-    }
-}
-
-fn shown(column: &Column) -> String {
-    match &column.relation {
-        Some(relation) => format!("{}.{}", relation.table(), column.name),
-        None => column.name.clone(),
-    }
-}
-
-fn field_not_found(field: &Column, valid: &[Column]) -> Error {
-    let error = Error::new(ErrorKind::UndefinedColumn, format!("there is no column {}", shown(field)));
-    // Of another table.
-    let mut elsewhere: Vec<String> = valid.iter().filter(|column| column.name == field.name).map(shown).collect();
-    elsewhere.sort();
-    elsewhere.dedup();
-    elsewhere.truncate(3);
-    if !elsewhere.is_empty() && elsewhere != [shown(field)] {
-        return error.with_hint(format!("did you mean {}?", elsewhere.join(" or ")));
-    }
-    let near = near_names(&field.name, valid.iter().map(|column| column.name.as_str()));
-    if let [_, ..] = near.as_slice() {
-        let case = near.iter().any(|name| *name != field.name && name.eq_ignore_ascii_case(&field.name));
-        let quoted = |name: &String| if case { format!("\"{name}\"") } else { name.clone() };
-        return error.with_hint(format!("did you mean {}?", near.iter().map(quoted).collect::<Vec<_>>().join(" or ")));
-    }
-    if valid.is_empty() {
-        return error;
-    }
-    const SHOWN_MAX: usize = 12;
-    let names: Vec<String> = valid.iter().take(SHOWN_MAX).map(shown).collect();
-    let more = if valid.len() > SHOWN_MAX { ", ..." } else { "" };
-    error.with_hint(format!("columns here are {}{more}", names.join(", ")))
-}
-
 /// What is not built, by the name that it has in SQL.
 fn not_implemented(message: &str) -> Error {
     let text = clean(message);
@@ -228,7 +189,7 @@ fn not_implemented(message: &str) -> Error {
             other => not_supported(format!("{other} in an expression")),
         };
     }
-    Error::new(ErrorKind::NotSupported, without_tree(&text))
+    Error::new(ErrorKind::NotSupported, with_sql_types(&without_tree(&text)))
 }
 
 /// A message up to where it prints a tree: ` {`, or the bracket around one.
@@ -258,10 +219,13 @@ fn plan_error(message: &str) -> Error {
         return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
     }
     let types = ["coerc", "data type", "types ", "type mismatch", "cast", "argument type", "signature"];
+    let told = with_sql_types(&text);
     match types.iter().any(|word| lower.contains(word)) {
-        true => Error::new(ErrorKind::DatatypeMismatch, lower_first(&with_sql_types(&text)))
-            .with_hint("cast one side to the type of the other, as in CAST(x AS DOUBLE)"),
-        false => Error::new(ErrorKind::Syntax, text),
+        true => {
+            let hint = operands::hint(&told);
+            Error::new(ErrorKind::DatatypeMismatch, lower_first(&told)).with_hint(hint)
+        }
+        false => Error::new(ErrorKind::Syntax, told),
     }
 }
 
@@ -294,14 +258,14 @@ fn arrow_error(error: &ArrowError) -> Error {
                 .with_hint("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))")
         }
         ArrowError::CastError(message) | ArrowError::ParseError(message) => cast_error(&clean(message)),
-        ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, clean(message)),
+        ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, with_sql_types(&clean(message))),
         ArrowError::MemoryError(message) => exhausted(message),
         ArrowError::IoError(_, error) => Error::io("the spill directory", "using", error),
         ArrowError::InvalidArgumentError(message) if message.contains(" to store in a Decimal") => {
             Error::new(ErrorKind::OutOfRange, clean(message))
         }
         ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
-            Error::new(ErrorKind::InvalidValue, clean(message))
+            Error::new(ErrorKind::InvalidValue, with_sql_types(&clean(message)))
         }
         other => Error::new(ErrorKind::InvalidValue, clean(&other.to_string())),
     }
@@ -388,28 +352,6 @@ mod tests {
             "Unsupported interval argument. Expected string literal or number, got: Interval"
         );
         assert_eq!(told("f(INT) is not there"), "f(INT) is not there");
-    }
-
-    #[test]
-    fn unknown_columns_list_near_names_or_all() {
-        let valid = vec![Column::from_qualified_name("t.country"), Column::from_qualified_name("t.price")];
-        let not_found = |name: &str| {
-            let field = Box::new(Column::from_name(name));
-            let error = SchemaError::FieldNotFound { field, valid_fields: valid.clone() };
-            error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None)))
-        };
-        assert!(not_found("contry").hint().unwrap().contains("country"));
-        let of_another = |name: &str| {
-            let twice = ["t.country", "u.country", "u.price"].map(Column::from_qualified_name).to_vec();
-            let field = Box::new(Column::from_qualified_name(name));
-            let error = SchemaError::FieldNotFound { field, valid_fields: twice };
-            error_of(&DataFusionError::SchemaError(Box::new(error), Box::new(None))).hint().unwrap().to_owned()
-        };
-        assert_eq!(of_another("x.country"), "did you mean t.country or u.country?");
-        assert_eq!(of_another("x.contry"), "did you mean country?");
-        assert_eq!(of_another("t.price"), "did you mean u.price?");
-        assert!(not_found("zzzzzz").hint().unwrap().contains("t.price"));
-        assert_eq!(not_found("zzzzzz").kind(), ErrorKind::UndefinedColumn);
     }
 
     #[test]

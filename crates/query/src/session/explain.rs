@@ -21,8 +21,8 @@ use futures::{StreamExt, stream};
 use std::sync::Arc;
 
 impl Session {
-    /// EXPLAIN [ANALYZE].
-    pub(crate) async fn explain(
+    /// EXPLAIN [ANALYZE], under the names that the query's columns have.
+    pub(super) async fn explain_as_named(
         &self,
         run: &Run,
         query: Box<Query>,

@@ -38,6 +38,7 @@ mod roles;
 mod savepoint;
 mod select;
 pub(crate) mod settings;
+mod shown_names;
 mod sibling;
 mod signatures;
 mod stoppable_joins;

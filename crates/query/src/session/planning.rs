@@ -10,7 +10,7 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BareDistinct, BytesOfLiterals, CheckedArithmetic, CountedFunctions, CountedMultisets, EqualZeros,
+    BareDistinct, BytesOfLiterals, CheckedArithmetic, ComparedSpans, CountedFunctions, CountedMultisets, EqualZeros,
     FiltersOfTheirColumns, GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls,
     KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether, NamesOfUnions, NumbersTogether, OrdersOfSkippedRows,
     PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround,
@@ -93,6 +93,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.insert(coerced, Arc::new(RoundedFloats));
     analyzers.insert(coerced, Arc::new(WrittenBytes));
     analyzers.insert(coerced, Arc::new(MomentsTogether));
+    analyzers.insert(coerced, Arc::new(ComparedSpans));
     analyzers.insert(coerced, Arc::new(ListedText));
     analyzers.push(Arc::new(NumbersTogether));
     analyzers.push(Arc::new(CountedMultisets));
@@ -275,6 +276,7 @@ mod tests {
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
         expected.insert(coerced, MomentsTogether.name().to_owned());
+        expected.insert(coerced, ComparedSpans.name().to_owned());
         expected.insert(coerced, ListedText.name().to_owned());
         assert_eq!(expected, names(&wrapped));
     }

@@ -100,8 +100,8 @@ impl Unplanned {
 }
 
 impl Session {
-    /// SELECT, VALUES, WITH.
-    pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+    /// SELECT, VALUES, WITH, under the names that its columns have.
+    pub(super) async fn query_as_named(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
         match run.telling.get() {
             Some(telling) => self.query_refined(run, query, hints, telling).await,
             None => self.query_at_once(run, query, hints).await,

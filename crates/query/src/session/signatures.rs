@@ -17,7 +17,7 @@ pub(super) fn missing_form(message: &str) -> Option<Error> {
         // Where it is told without its arguments.
         let name = name_alone(message)?;
         let error = Error::new(ErrorKind::UndefinedFunction, format!("{name} does not take arguments of these types"));
-        return Some(error.with_hint(hint(&[], None)));
+        return Some(error.with_hint(hint(&[], &[], None)));
     };
     let (call, rest) = rest.split_once("'. You might need")?;
     let (name, types) = call.strip_suffix(')')?.split_once('(')?;
@@ -30,7 +30,7 @@ pub(super) fn missing_form(message: &str) -> Option<Error> {
         }
     }
     let error = Error::new(ErrorKind::UndefinedFunction, format!("there is no function {name}({})", types.join(", ")));
-    Some(error.with_hint(hint(&forms, reason(before).as_deref())))
+    Some(error.with_hint(hint(&types, &forms, reason(before).as_deref())))
 }
 
 /// The function's name, in messages that do not list its arguments.
@@ -52,20 +52,48 @@ fn reason(before: &str) -> Option<String> {
     let reason = reason.trim().trim_end_matches('.');
     let plain = ["Error during planning: ", "Execution error: ", "Internal error: "];
     let reason = plain.iter().fold(reason, |reason, prefix| reason.strip_prefix(prefix).unwrap_or(reason));
-    let reason = clean(reason);
+    if reason.starts_with("fail to find the coerced type") {
+        return Some("its arguments have no type in common: cast them to one".to_owned());
+    }
+    let reason = with_sql_types(&clean(reason));
     (!reason.is_empty()).then(|| lower_first(&reason))
 }
 
-fn hint(forms: &[String], reason: Option<&str>) -> String {
+fn hint(given: &[String], forms: &[String], reason: Option<&str>) -> String {
+    let cast = example(given, forms).map_or_else(String::new, |name| format!(", as in CAST(x AS {name})"));
     match (forms, reason) {
-        ([], None) => "cast the arguments to types that it takes, as in CAST(x AS DOUBLE)".to_owned(),
+        ([], None) => "cast the arguments to types that it takes".to_owned(),
         ([], Some(reason)) => reason.to_owned(),
-        ([only], _) => format!("there is {only}: cast the arguments to that, as in CAST(x AS DOUBLE)"),
+        ([only], _) => format!("there is {only}: cast the arguments to that{cast}"),
         (all, _) => {
             let more = if all.len() > FORMS_MAX { ", ..." } else { "" };
             let all = all.iter().take(FORMS_MAX).map(String::as_str).collect::<Vec<&str>>().join(", ");
-            format!("there are {all}{more}: cast the arguments to one of these, as in CAST(x AS DOUBLE)")
+            format!("there are {all}{more}: cast the arguments to one of these{cast}")
         }
+    }
+}
+
+/// The first type that a form with as many arguments has and the call has not, if one can be cast to the other.
+fn example(given: &[String], forms: &[String]) -> Option<String> {
+    let wanted = forms.iter().find_map(|form| {
+        let inside = form.strip_suffix(')')?.split_once('(')?.1;
+        let wanted = parts(inside);
+        (wanted.len() == given.len()).then_some(wanted)
+    })?;
+    let (given, wanted) = given.iter().zip(wanted).find(|(given, wanted)| given.as_str() != *wanted)?;
+    let wanted = wanted.split('/').next().unwrap_or_default();
+    let is_number = |name: &str| {
+        let numbers = ["SMALLINT", "INT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "NUMERIC"];
+        numbers.contains(&name) || name.starts_with("DECIMAL")
+    };
+    match wanted {
+        "TEXT" => Some("TEXT".to_owned()),
+        number if is_number(number) && (is_number(given) || matches!(given.as_str(), "TEXT" | "BOOLEAN")) => {
+            Some("DOUBLE".to_owned())
+        }
+        "DATE" | "TIME" | "TIMESTAMP" | "INTERVAL" | "BOOLEAN" if given == "TEXT" => Some(wanted.to_owned()),
+        "TIMESTAMP" if given == "DATE" => Some(wanted.to_owned()),
+        _ => None,
     }
 }
 
@@ -148,9 +176,9 @@ pub(super) fn with_sql_types(message: &str) -> String {
         let taken = match word {
             "" => first.len_utf8(),
             _ if is_quoted => word.len(),
-            _ => match arrow_type(rest, word) {
-                Some((data_type, len)) => {
-                    told += &sql_name(&data_type);
+            _ => match arrow_name(rest, word) {
+                Some((name, len)) => {
+                    told += &name;
                     rest = &rest[len..];
                     continue;
                 }
@@ -168,15 +196,42 @@ pub(super) fn with_sql_types(message: &str) -> String {
     told
 }
 
-/// The type of Arrow's that a text begins with, and how long its name is. What SQL has by the same name, and literals, are none.
-fn arrow_type(text: &str, word: &str) -> Option<(DataType, usize)> {
-    let is_arrows = word.ends_with("View") || word.ends_with(|c: char| c.is_ascii_digit()) || word == "Timestamp";
-    let len = match text[word.len()..].strip_prefix('(') {
-        Some(inside) => word.len() + 1 + inside.find(')')? + 1,
-        None => word.len(),
+/// SQL's name of the type of Arrow's that a text begins with, and how long Arrow's is. What SQL has by the same name, and literals, are none.
+fn arrow_name(text: &str, word: &str) -> Option<(String, usize)> {
+    let behind = &text[word.len()..];
+    if !behind.starts_with('(') && matches!(word, "Decimal128" | "Decimal256") {
+        return Some(("DECIMAL".to_owned(), word.len()));
+    }
+    let is_arrows = match word {
+        "Boolean" | "Timestamp" | "Duration" | "Interval" => true,
+        "List" | "LargeList" | "FixedSizeList" | "Struct" | "Map" | "Dictionary" => behind.starts_with('('),
+        _ => word.ends_with("View") || word.ends_with(|c: char| c.is_ascii_digit()),
     };
-    let data_type = text[..len].parse::<DataType>().ok().filter(|_| is_arrows)?;
-    Some((data_type, len))
+    if !is_arrows {
+        return None;
+    }
+    let len = if behind.starts_with('(') { word.len() + bracketed(behind)? } else { word.len() };
+    // What structs are made of may be more than Arrow reads.
+    if word == "Struct" {
+        return Some((A_STRUCT.to_owned(), len));
+    }
+    Some((sql_name(&text[..len].parse::<DataType>().ok()?), len))
+}
+
+/// How long the bracket is that a text begins with.
+fn bracketed(text: &str) -> Option<usize> {
+    let (mut depth, mut quote) = (0_usize, None);
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), _) => quote = (open != byte).then_some(open),
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'(') => depth += 1,
+            (None, b')') if depth == 1 => return Some(at + 1),
+            (None, b')') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// A type that is written as Arrow does, as SQL has it.
@@ -184,7 +239,11 @@ fn type_name(text: &str) -> String {
     text.parse::<DataType>().map_or_else(|_| text.to_uppercase(), |data_type| sql_name(&data_type))
 }
 
-fn sql_name(data_type: &DataType) -> String {
+/// What SQL has no name for.
+const A_STRUCT: &str = "a struct";
+
+/// A type of Arrow's as SQL has it.
+pub(super) fn sql_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Null => "NULL".to_owned(),
         DataType::List(element)
@@ -192,6 +251,9 @@ fn sql_name(data_type: &DataType) -> String {
         | DataType::ListView(element)
         | DataType::LargeListView(element)
         | DataType::FixedSizeList(element, _) => format!("{}[]", sql_name(element.data_type())),
+        DataType::Struct(_) => A_STRUCT.to_owned(),
+        DataType::Map(..) => "a map".to_owned(),
+        DataType::Dictionary(_, values) => sql_name(values),
         DataType::Time32(_) | DataType::Time64(_) => "TIME".to_owned(),
         DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
         DataType::Decimal256(precision, scale) => format!("DECIMAL({precision}, {scale})"),
@@ -250,7 +312,11 @@ mod tests {
         for (message, told) in [
             ("Cannot coerce Utf8View + Int64 to valid types", "Cannot coerce TEXT + BIGINT to valid types"),
             ("of Timestamp(µs, \"UTC\"), of Date32.", "of TIMESTAMP WITH TIME ZONE, of DATE."),
-            ("Decimal128(10, 2) and List(Utf8)", "DECIMAL(10, 2) and List(TEXT)"),
+            ("Decimal128(10, 2) and List(Utf8)", "DECIMAL(10, 2) and TEXT[]"),
+            ("List(List(Int64)) = List(Date32), Decimal128", "BIGINT[][] = DATE[], DECIMAL"),
+            ("Duration(µs) > Interval(MonthDayNano) = Boolean", "INTERVAL > INTERVAL = BOOLEAN"),
+            ("Struct(\"a)\": Int64, \"b\": List(Int64)) + Int64", "a struct + BIGINT"),
+            ("Boolean(true), Interval, List of 3", "Boolean(true), Interval, List of 3"),
             (
                 "Cannot cast string 'Int64 é' to value of Int64 type",
                 "Cannot cast string 'Int64 é' to value of BIGINT type",

@@ -2,7 +2,7 @@
 
 use super::seen::Seen;
 use super::{Inferred, folded, sample_of};
-use crate::copy::csv_in::{field_texts, name_at};
+use crate::copy::csv_in::{field_texts, may_be_name, name_at};
 use crate::copy::options::{CopyOptions, Dialect, Format, Header};
 use crate::copy::peeked::Sampled;
 use crate::copy::records::{Cut, check_header};
@@ -24,10 +24,17 @@ pub(super) fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<
     };
     let names = field_texts(&scanner, &first);
     let header = match options.header {
-        Header::Yes => true,
+        Header::Yes | Header::Match => true,
         Header::No => false,
         Header::Auto => looks_like_names(&names),
     };
+    // A line of names is no row because one of them comes twice.
+    let may_name = match options.header {
+        Header::Yes | Header::Match => true,
+        Header::No => false,
+        Header::Auto => are_texts(&names) && names.iter().all(|name| name.is_empty() || may_be_name(name)),
+    };
+    let repeated_name = repeated(&names).filter(|_| may_name).map(|name| (files[0].name(), name.clone()));
     let first_line = String::from_utf8_lossy(&first[..record.content_end]);
     let row_at_first = (options.header == Header::Auto && !header).then(|| shortened(&first_line, LINE_SHOWN_MAX));
     if header {
@@ -49,7 +56,7 @@ pub(super) fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<
         header: if header { Header::Yes } else { Header::No },
         ..options.clone()
     };
-    Ok(Inferred { columns, options, row_at_first })
+    Ok(Inferred { columns, options, row_at_first, repeated_name })
 }
 
 /// Takes in the values of whole records; records of another length are left to the load.
@@ -93,10 +100,21 @@ fn sniff_delimiter(sample: &[u8], dialect: &Dialect) -> u8 {
 
 /// Names are distinct and none is a value of another type than text.
 fn looks_like_names(fields: &[String]) -> bool {
+    let distinct = fields.iter().enumerate().all(|(at, field)| !fields[..at].contains(field));
+    distinct && are_texts(fields)
+}
+
+/// Whether no field is a value of another type than text, and one is a text.
+fn are_texts(fields: &[String]) -> bool {
     let typed =
         |field: &String| !field.is_empty() && Seen::default().with(field.as_bytes()).data_type() != DataType::Text;
-    let distinct = fields.iter().enumerate().all(|(at, field)| !fields[..at].contains(field));
-    distinct && !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
+    !fields.iter().any(typed) && fields.iter().any(|field| !field.is_empty())
+}
+
+/// The first name that has come before.
+fn repeated(names: &[String]) -> Option<&String> {
+    let comes_again = |(at, name): &(usize, &String)| !name.is_empty() && names[..*at].contains(name);
+    names.iter().enumerate().find(comes_again).map(|(_, name)| name)
 }
 
 /// The first characters of a line, with dots if there are more; what is no character to show is replaced.

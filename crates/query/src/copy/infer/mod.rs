@@ -2,16 +2,22 @@
 //!
 //! Invariants:
 //! - Files and standard input are sampled, not read through: what the sample does not show, the load still checks, and refuses with its place.
+//!   A table that was made so is loaded EXACT: what would be changed to fit is refused, too.
+//! - Files that hold nothing are passed over, and are no part of the sample.
 //! - What gives its bytes once, standard input or a pipe, is opened once: what looks at it takes nothing from the load (`peeked`).
-//! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DOUBLE, DATE,
+//! - A type is taken only if every sampled value of the column has it, the narrowest first: boolean, BIGINT, DECIMAL(38, 0), DOUBLE, DATE,
 //!   TIMESTAMP with or without zone, else TEXT. Whole numbers are BIGINT because later ones may be larger; numbers with leading
-//!   zeros are codes, so TEXT.
+//!   zeros are codes, so TEXT. Of files that say their types, the type is one that holds those of all (`schemas`).
 //! - What was found out about a CSV file's dialect goes into the options, so that the load reads the file the same way; but not
 //!   where there are files of several formats, which would not take it.
 
 mod csv;
 mod json;
+mod schemas;
 mod seen;
+
+pub(crate) use schemas::check_holds;
+pub(crate) use seen::stays_as_written;
 
 use crate::copy::body::Bound;
 use crate::copy::columnar::{arrow_stream, parquet_schema};
@@ -25,9 +31,11 @@ use crate::copy::statement::Source;
 use crate::session::progress::Progress;
 use alluvia_space::{Column, DataType, TableDef, TableOptions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use csv::infer_csv;
 use json::infer_json;
+use schemas::{from_schemas, held_of_file};
+use std::io::{BufReader, Read};
 use std::sync::Arc;
 
 /// Bytes that are looked at in each of the first files.
@@ -55,11 +63,13 @@ pub struct Inferred {
     pub options: CopyOptions,
     /// The beginning of a CSV file's first line, where that was taken for a row and nobody said that it is one.
     pub row_at_first: Option<String>,
+    /// A CSV file and the name that its first line has twice, where that is a header, or would be one but for this.
+    pub repeated_name: Option<(String, String)>,
 }
 
 impl Inferred {
     fn new(columns: Vec<InferredColumn>, options: CopyOptions) -> Inferred {
-        Inferred { columns, options, row_at_first: None }
+        Inferred { columns, options, row_at_first: None, repeated_name: None }
     }
 
     /// The CREATE TABLE statement, without a semicolon.
@@ -85,11 +95,32 @@ impl Inferred {
         definition.show_create()
     }
 
-    /// The COPY statement that loads the files into that table, without a semicolon.
+    /// The COPY statement that loads the files into that table, without a semicolon: a value that would be changed to be of a type
+    /// that was found is a bad row.
     pub fn copy_from(&self, table: &str, source: &Source) -> String {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        format!("COPY {} FROM {}{}", quoted(table), source.to_sql(), self.options.to_sql())
+        let options = CopyOptions { is_exact: true, ..self.options.clone() };
+        copy_statement(table, source, &options)
     }
+
+    /// As [`Inferred::copy_from`], into a table that somebody else made: values become what its types are, as PostgreSQL assigns.
+    pub fn copy_into_existing(&self, table: &str, source: &Source) -> String {
+        copy_statement(table, source, &self.options)
+    }
+
+    /// Refuses to make a table of a header that has a name twice.
+    pub fn check_names(&self) -> Result<()> {
+        let Some((file, name)) = &self.repeated_name else { return Ok(()) };
+        let message = format!("{file}: the first line has the name {name} twice");
+        Err(Error::new(ErrorKind::DuplicateColumn, message).with_hint(
+            "rename one in the file; or create the table, and list its columns: COPY table (a, b, ...) FROM ... (HEADER true); \
+             if the line is a row, load with --header false",
+        ))
+    }
+}
+
+fn copy_statement(table: &str, source: &Source, options: &CopyOptions) -> String {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    format!("COPY {} FROM {}{}", quoted(table), source.to_sql(), options.to_sql())
 }
 
 /// Looks at the files of `source`, wherever the process may. Blocks.
@@ -108,46 +139,90 @@ pub fn infer(source: &Source, options: &CopyOptions) -> Result<Inferred> {
     let format = options.format_of(Some(&first.name()))?;
     let is_like_first = |file: &&InputFile| options.format_of(Some(&file.name())).is_ok_and(|other| other == format);
     let like_first: Vec<Sampled<'_>> = files.iter().filter(is_like_first).map(Sampled::File).collect();
-    let samples = &like_first[..like_first.len().min(SAMPLE_FILES)];
-    if let Some(once) = samples.iter().find(|sample| !sample.is_plain()) {
-        let message =
-            format!("{} is a pipe or a device, which gives its bytes once: it cannot be looked at", once.name());
-        return Err(Error::new(ErrorKind::NotSupported, message)
-            .with_hint("load it by itself, create the table first, or save what comes to a file"));
+    let all_alike = like_first.len() == files.len();
+    let mut samples = Vec::new();
+    for sample in like_first {
+        if samples.len() == SAMPLE_FILES {
+            break;
+        }
+        if !sample.is_plain() {
+            let message =
+                format!("{} is a pipe or a device, which gives its bytes once: it cannot be looked at", sample.name());
+            return Err(Error::new(ErrorKind::NotSupported, message)
+                .with_hint("load it by itself, create the table first, or save what comes to a file"));
+        }
+        if holds_something(&sample, format, options)? {
+            samples.push(sample);
+        }
     }
-    let mut inferred = infer_from(samples, format, options)?;
-    if like_first.len() < files.len() {
+    if samples.is_empty() {
+        return Err(nothing_in(&first.name(), files.len()));
+    }
+    let mut inferred = infer_from(&samples, format, options)?;
+    if !all_alike {
         inferred.options = options.clone();
     }
     Ok(inferred)
 }
 
+/// Whether there is more than line ends in it. Files that say their types say something without a row, too.
+fn holds_something(sample: &Sampled<'_>, format: Format, options: &CopyOptions) -> Result<bool> {
+    if !matches!(format, Format::Csv | Format::JsonLines) {
+        return Ok(true);
+    }
+    let name = sample.name();
+    let text = open_text(sample.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
+    for byte in BufReader::new(text).bytes() {
+        if !matches!(byte.map_err(|error| Error::io(&name, "reading", &error))?, b'\n' | b'\r') {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn nothing_in(first: &str, files: usize) -> Error {
+    let message = match files {
+        1 => format!("{first} holds nothing to infer columns from"),
+        _ => format!("{files} files hold nothing to infer columns from, {first} the first of them"),
+    };
+    Error::new(ErrorKind::InvalidValue, message)
+}
+
 /// The first of `samples` is there; all are of one format.
 pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &CopyOptions) -> Result<Inferred> {
-    let (first, name) = (&samples[0], samples[0].name());
-    let inferred = match (format, first) {
-        (Format::Csv, _) => infer_csv(samples, options)?,
-        (Format::JsonLines, _) => infer_json(samples, options)?,
-        (Format::Parquet, Sampled::File(file)) => from_schema(parquet_schema(file)?.as_ref(), &name, options)?,
-        (Format::Parquet, Sampled::Stream(..)) => {
-            return Err(Error::new(ErrorKind::NotSupported, "Parquet cannot be read from standard input")
-                .with_hint("its index is at the end of the file: save it to a file first"));
+    let inferred = match format {
+        Format::Csv => infer_csv(samples, options)?,
+        Format::JsonLines => infer_json(samples, options)?,
+        Format::Parquet | Format::Arrow => {
+            let schemas = samples.iter().map(|sample| Ok((sample.name(), schema_of(sample, format, options)?)));
+            from_schemas(&schemas.collect::<Result<Vec<(String, SchemaRef)>>>()?, held_of_file, options)?
         }
-        (Format::Arrow, _) => {
-            let bytes =
-                open_unpacked(first.open()?, &name, options.compression, &Arc::new(Progress::default()), &Bound::None)?;
-            from_schema(arrow_stream(bytes, &name)?.schema().as_ref(), &name, options)?
-        }
-        (Format::Text | Format::Binary, _) => {
+        Format::Text | Format::Binary => {
             return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
                 .with_hint("create the table first"));
         }
-        (Format::JsonArray, _) => return Err(Error::internal("the options let a JSON array through")),
+        Format::JsonArray => return Err(Error::internal("the options let a JSON array through")),
     };
     if inferred.columns.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidValue, format!("{name} holds nothing to infer columns from")));
+        return Err(nothing_in(&samples[0].name(), samples.len()));
     }
     Ok(inferred)
+}
+
+/// The schema of a Parquet or an Arrow file.
+fn schema_of(sample: &Sampled<'_>, format: Format, options: &CopyOptions) -> Result<SchemaRef> {
+    match (format, sample) {
+        (Format::Parquet, Sampled::File(file)) => parquet_schema(file),
+        (Format::Parquet, Sampled::Stream(..)) => {
+            Err(Error::new(ErrorKind::NotSupported, "Parquet cannot be read from standard input")
+                .with_hint("its index is at the end of the file: save it to a file first"))
+        }
+        _ => {
+            let (name, silent) = (sample.name(), Arc::new(Progress::default()));
+            let bytes = open_unpacked(sample.open()?, &name, options.compression, &silent, &Bound::None)?;
+            Ok(arrow_stream(bytes, &name)?.schema())
+        }
+    }
 }
 
 /// The first whole records of one.
@@ -161,27 +236,11 @@ fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<V
     Ok(sample)
 }
 
-/// The table that would hold rows of a schema; errors name `source`.
+/// The table that would hold rows of a schema that a program has; errors name `source`. Unsigned numbers are BIGINT: they are mostly ranks
+/// and counts.
 pub fn infer_schema(schema: &Schema, source: &str) -> Result<Inferred> {
-    from_schema(schema, source, &CopyOptions::default())
-}
-
-fn from_schema(schema: &Schema, name: &str, options: &CopyOptions) -> Result<Inferred> {
-    let names = folded(schema.fields().iter().map(|field| field.name().clone()).collect());
-    let column = |(field, column): (&Arc<arrow::datatypes::Field>, String)| {
-        let data_type = DataType::from_arrow(field.data_type())
-            .or_else(|| field.data_type().is_temporal().then_some(DataType::Text));
-        let data_type = data_type.ok_or_else(|| {
-            Error::new(
-                ErrorKind::NotSupported,
-                format!("{name}: column {} is {}, which no column type holds", field.name(), field.data_type()),
-            )
-            .with_hint("create the table without it, and load the other columns alone")
-        })?;
-        Ok(InferredColumn { name: column, data_type, nullable: field.is_nullable() })
-    };
-    let columns = schema.fields().iter().zip(names).map(column).collect::<Result<Vec<InferredColumn>>>()?;
-    Ok(Inferred::new(columns, options.clone()))
+    let rows = [(source.to_owned(), Arc::new(schema.clone()))];
+    from_schemas(&rows, DataType::from_arrow, &CopyOptions::default())
 }
 
 /// Names in lower case, if they stay distinct.
@@ -237,7 +296,11 @@ mod tests {
             ("2026-11-21,1999-01-01 10:00:00", "TIMESTAMP"),
             ("2026-11-21 10:00:00Z,1999-01-01 10:00:00+01", "TIMESTAMP WITH TIME ZONE"),
             ("2026-11-21,never", "TEXT"),
-            ("99999999999999999999,1", "DOUBLE"),
+            ("99999999999999999999,1", "DECIMAL(38, 0)"),
+            ("18446744073709551615,-1,", "DECIMAL(38, 0)"),
+            ("99999999999999999999,1.5", "DOUBLE"),
+            ("099999999999999999999,1", "TEXT"),
+            ("999999999999999999999999999999999999999,1", "DOUBLE"),
             (",", "TEXT"),
             ("1/2/2026,", "TEXT"),
         ] {
@@ -289,9 +352,11 @@ mod tests {
         assert!(create.starts_with("CREATE TABLE t (") && create.contains("\"order\" BIGINT"), "{create}");
         assert!(create.contains("column3 TEXT"), "{create}");
         let copy = inferred.copy_from("t", &Source::Files("it's.csv".into()));
-        assert_eq!(copy, "COPY \"t\" FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';')");
+        assert_eq!(copy, "COPY \"t\" FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';', EXACT true)");
+        let existing = inferred.copy_into_existing("t", &Source::Files("f.csv".into()));
+        assert_eq!(existing, "COPY \"t\" FROM 'f.csv' (FORMAT csv, HEADER true, DELIMITER ';')");
         let plain = inferred_with(&[("f.json", b"{\"a\": 1}\n")], &CopyOptions::default()).unwrap();
-        assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson)");
+        assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson, EXACT true)");
     }
 
     #[test]
@@ -307,6 +372,48 @@ mod tests {
         let files: [(&str, &[u8]); 2] = [("a.csv", b"v\n1\n"), ("b.csv", b"v\nx\n")];
         let inferred = inferred_with(&files, &CopyOptions::default()).unwrap();
         assert_eq!((inferred.columns.len(), inferred.columns[0].data_type), (1, DataType::Text));
+    }
+
+    #[test]
+    fn files_that_hold_nothing_are_passed_over() {
+        fn of(files: &[(&str, &[u8])]) -> Result<Inferred> {
+            inferred_with(files, &CopyOptions::default())
+        }
+        let mut files: Vec<(String, &[u8])> = (0..10).map(|at| (format!("a{at}.csv"), &b"\n\r\n"[..])).collect();
+        for (name, bytes) in [("b.csv", &b""[..]), ("c.csv", &b"v;w\n1;x\n"[..]), ("d.csv", &b""[..])] {
+            files.push((name.to_owned(), bytes));
+        }
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
+        let inferred = of(&files).unwrap();
+        let found = (inferred.columns.len(), inferred.columns[0].data_type, inferred.options.delimiter);
+        assert_eq!(found, (2, DataType::Int64, Some(b';')));
+        assert_eq!(of(&[("a.ndjson", b""), ("b.ndjson", b"{\"a\": 1}\n")]).unwrap().columns.len(), 1);
+        let nothing = of(&[("a.csv", b""), ("b.csv", b"\n")]).unwrap_err();
+        assert!(nothing.message().starts_with("2 files hold nothing to infer columns from"), "{nothing}");
+        assert!(of(&[("a.csv", b"")]).unwrap_err().message().ends_with("a.csv holds nothing to infer columns from"));
+    }
+
+    #[test]
+    fn a_name_that_a_header_has_twice_is_told() {
+        let repeated = |text: &str, header: Header| {
+            let options = CopyOptions { header, ..CopyOptions::default() };
+            let inferred = inferred_with(&[("f.csv", text.as_bytes())], &options).unwrap();
+            assert_eq!(inferred.check_names().is_err(), inferred.repeated_name.is_some());
+            inferred.repeated_name.map(|(file, name)| (file.ends_with("f.csv"), name))
+        };
+        let twice = |name: &str| Some((true, name.to_owned()));
+        assert_eq!(repeated("a,b,a\n1,2,3\n", Header::Auto), twice("a"));
+        assert_eq!(repeated("a,b,a\n1,2,3\n", Header::Yes), twice("a"));
+        assert_eq!(repeated("x;x;y z\nz;w;v\n", Header::Auto), twice("x"));
+        for (text, header) in [
+            ("a,b,a\n1,2,3\n", Header::No),
+            ("a,b,A\n1,2,3\n", Header::Auto),
+            (",,b\n1,2,3\n", Header::Auto),
+            ("a,2019,a\n1,2,3\n", Header::Auto),
+            ("<p>,<p>\n1,2\n", Header::Auto),
+        ] {
+            assert_eq!(repeated(text, header), None, "{text}");
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn batches_are_begun_filled_and_committed_one_after_the_other() {
     assert_eq!(events, ["resume", "begin 1.2", "3", "commit", "end", "dropped"]);
     let report = report.unwrap();
     assert_eq!((report.rows, report.rows_repeated, report.batches_repeated), (1, 2, 1));
-    assert_eq!(report.notices(false), ["1 batches had been loaded before, and were left out"]);
+    assert_eq!(report.notices(false), ["1 batch had been loaded before, and was left out"]);
     bench.write("f.csv", "");
     assert_eq!(load(&bench, "", 0, None).1, ["end", "dropped"]);
     assert_eq!(bench.batches().len(), 0, "the store knows nothing of it");

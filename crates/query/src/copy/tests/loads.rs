@@ -1,13 +1,14 @@
 //! COPY FROM: batches, refusals, rejects, resuming.
 
 use super::{Bench, refused};
+use crate::copy::options::{CopyOptions, Format, OnError};
 use crate::copy::statement::Source;
-use crate::copy::testing::row_texts;
-use crate::copy::{Held, IntoStore, IntoTransaction, Sink};
+use crate::copy::testing::{row_texts, table};
+use crate::copy::{Held, IntoStore, IntoTransaction, ResultWriter, Sink};
 use crate::session::progress::{CancelToken, Phase};
 use alluvia_snapshot::{NewBatch, ProducerMark};
 use alluvia_types::{ErrorKind, Version};
-use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -221,11 +222,87 @@ fn standard_input_is_read_where_there_is_one() {
     let mut job = bench.job(Source::Stdin, "(FORMAT parquet)");
     job.stdin = Some(Box::new(Cursor::new(b"PAR1")));
     assert_eq!(bench.run(job).unwrap_err().kind(), ErrorKind::NotSupported);
-    let mut job = bench.job(Source::Stdin, "(ON_ERROR skip)");
-    job.stdin = Some(Box::new(Cursor::new(b"1,x\n")));
-    assert!(bench.run(job).unwrap_err().hint().unwrap().contains("REJECTS"));
     let batches = bench.run(bench.job(Source::Stdin, "(BATCH_ROWS 1)")).unwrap_err();
     assert!(batches.kind() == ErrorKind::NotSupported && batches.message().contains("BATCH_ROWS"), "{batches}");
+}
+
+#[test]
+fn bad_rows_of_standard_input_are_counted_where_no_file_has_them() {
+    let bench = Bench::new("a BIGINT, b TEXT");
+    let skip = |text: &'static str, options: &str| {
+        let mut job = bench.job(Source::Stdin, options);
+        if job.options.rejects.is_none() {
+            job.options.on_error = OnError::Count;
+        }
+        job.stdin = Some(Box::new(Cursor::new(text.as_bytes())));
+        let report = bench.run(job).unwrap();
+        (report.rows, report.notices(false))
+    };
+    let of = |rows: u64, notice: &str| (rows, vec![notice.to_owned()]);
+    let first = "standard input, line 2, column a: 'x' is not a valid BIGINT";
+    assert_eq!(skip("1,a\nx,b\n", "(ON_ERROR skip)"), of(1, &format!("1 bad row was skipped; {first}")));
+    let three = "1,a\nx,b\ny,c\n2\n3,d\n";
+    let notice = format!("3 bad rows were skipped; the first: {first}");
+    assert_eq!(skip(three, "(ON_ERROR ignore)"), of(2, &notice));
+    let rejects = bench.path("bad.csv");
+    let (rows, notices) = skip(three, &format!("(ON_ERROR skip, REJECTS '{}')", rejects.display()));
+    assert_eq!((rows, notices), of(2, &format!("3 bad rows were skipped; they are in {}", rejects.display())));
+    assert_eq!(bench.read(&rejects).lines().count(), 4);
+}
+
+#[test]
+fn a_quote_that_takes_in_the_rest_of_a_file_is_told() {
+    let bench = Bench::new("a BIGINT, b TEXT");
+    bench.write("f.csv", "1,a\n2,\"b\n3,c\n4,d\n").write("g.csv", "1,a\n2,\"b\n");
+    let told = |name: &str| {
+        let report = bench.load(name, "(ON_ERROR skip)").unwrap();
+        assert_eq!((report.rows, report.skipped), (1, 1));
+        report.notices(false)
+    };
+    let notices = told("f.csv");
+    let file = bench.path("f.csv").display().to_string();
+    assert_eq!(notices[0], format!("1 bad row was skipped; it is in {file}.rejects"));
+    let swallowed =
+        "line 2: the bad row that begins here is 3 lines, to line 4, which a quote took in: is it unclosed?";
+    assert_eq!(notices[1..], [format!("{file}, {swallowed}")]);
+    assert_eq!(told("g.csv").len(), 1, "a line alone hides no other");
+}
+
+#[test]
+fn an_exact_load_changes_no_value_of_any_format() {
+    let bench = Bench::new("a BIGINT, d DATE");
+    bench.write("f.csv", "a,d\n01234,2026-01-03\n0,2026-01-03 23:59:59\n-7,2026-01-03\n").write(
+        "f.ndjson",
+        "{\"a\": \"01234\"}\n{\"d\": \"2026-01-03 23:59:59\"}\n{\"a\": -7, \"d\": \"2026-01-03\"}\n",
+    );
+    for name in ["f.csv", "f.ndjson"] {
+        assert_eq!(bench.load(name, "").unwrap().rows, 3, "as PostgreSQL assigns");
+        let error = bench.load(name, "(EXACT)").unwrap_err();
+        assert!(error.message().ends_with("column a: '01234' would be changed to be a BIGINT"), "{error}");
+        assert!(error.hint().unwrap().contains("TEXT"), "{error}");
+        let report = bench.load(name, "(EXACT, ON_ERROR skip)").unwrap();
+        assert_eq!((report.rows, report.skipped), (1, 2), "{name}");
+    }
+    // A file that says its types is refused as a whole.
+    let doubles = {
+        let table = table("a DOUBLE");
+        let values: Vec<ArrayRef> = vec![Arc::new(Float64Array::from(vec![1.0, 2.6]))];
+        crate::copy::assign::storage_batch(&table, values, 2).unwrap()
+    };
+    for name in ["f.parquet", "f.arrow"] {
+        let format = Format::from_file_name(name).unwrap();
+        let mut writer =
+            ResultWriter::for_file(format, doubles.schema(), &CopyOptions::default(), name, Vec::new()).unwrap();
+        writer.write(&doubles).unwrap();
+        bench.write(name, writer.finish().unwrap().1);
+        assert_eq!(bench.load(name, "").unwrap().rows, 2, "as PostgreSQL assigns");
+        for options in ["(EXACT)", "(EXACT, ON_ERROR skip)"] {
+            let error = bench.load(name, options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DatatypeMismatch);
+            let words = format!("{name}: column a is DOUBLE, whose values would be changed to be BIGINT");
+            assert!(error.message().ends_with(&words), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! Intervals, and differences of timestamps, as PostgreSQL writes them: `3 days 11:00:00`.
+//!
+//! Invariants:
+//! - They are written by what writes them for a cast to text ([`alluvia_query::forms`]).
+//! - A value that has no such form is an error, never another value.
+
+use alluvia_query::forms::{write_difference, write_interval};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{
+    DataType, DurationMicrosecondType, Field, FieldRef, IntervalMonthDayNanoType, IntervalUnit, Schema, SchemaRef,
+    TimeUnit,
+};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// Whether values of this type are spans of time.
+fn is_span(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Duration(_) | DataType::Interval(_))
+}
+
+/// The texts of a column of spans; `None` of any other column.
+pub fn span_texts(name: &str, column: &ArrayRef) -> Result<Option<Vec<Option<String>>>> {
+    let unshown = |error: ArrowError| {
+        Error::new(ErrorKind::InvalidValue, format!("a value of column {name} cannot be shown: {error}"))
+    };
+    let as_type = |wanted: DataType| -> Result<ArrayRef> {
+        // The casts' safe mode would put NULL for what does not fit.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(column.as_ref(), &wanted, &options).map_err(unshown)
+    };
+    let mut texts = Vec::with_capacity(column.len());
+    match column.data_type() {
+        DataType::Duration(_) => {
+            let spans = as_type(DataType::Duration(TimeUnit::Microsecond))?;
+            for span in spans.as_primitive::<DurationMicrosecondType>() {
+                let Some(micros) = span else {
+                    texts.push(None);
+                    continue;
+                };
+                let mut text = String::new();
+                write_difference(&mut text, micros).map_err(|_| unwritten())?;
+                texts.push(Some(text));
+            }
+        }
+        DataType::Interval(_) => {
+            let spans = as_type(DataType::Interval(IntervalUnit::MonthDayNano))?;
+            for span in spans.as_primitive::<IntervalMonthDayNanoType>() {
+                let Some(span) = span else {
+                    texts.push(None);
+                    continue;
+                };
+                let mut text = String::new();
+                let micros = span.nanoseconds / 1_000;
+                write_interval(&mut text, span.months, span.days, micros).map_err(|_| unwritten())?;
+                texts.push(Some(text));
+            }
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(texts))
+}
+
+fn unwritten() -> Error {
+    Error::internal("a String takes every text")
+}
+
+/// A schema whose spans are texts.
+pub fn spelled_schema(schema: &SchemaRef) -> SchemaRef {
+    if !schema.fields().iter().any(|field| is_span(field.data_type())) {
+        return Arc::clone(schema);
+    }
+    let spelled = |field: &FieldRef| match is_span(field.data_type()) {
+        true => Arc::new(Field::new(field.name(), DataType::Utf8, field.is_nullable())),
+        false => Arc::clone(field),
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(spelled).collect::<Vec<FieldRef>>()))
+}
+
+/// Rows whose spans are texts.
+pub fn spelled(batch: &RecordBatch) -> Result<RecordBatch> {
+    let schema = batch.schema();
+    if !schema.fields().iter().any(|field| is_span(field.data_type())) {
+        return Ok(batch.clone());
+    }
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        columns.push(match span_texts(field.name(), column)? {
+            Some(texts) => Arc::new(StringArray::from(texts)) as ArrayRef,
+            None => Arc::clone(column),
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(spelled_schema(&schema), columns, &options)
+        .map_err(|error| Error::internal(format!("an answer cannot be shown: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{DurationMicrosecondArray, DurationSecondArray, Int64Array};
+
+    #[test]
+    fn spans_are_written_as_postgresql_does_and_what_is_too_long_is_an_error() {
+        let spans: ArrayRef = Arc::new(DurationMicrosecondArray::from(vec![Some(298_800_000_000), None, Some(-1)]));
+        let texts = span_texts("a", &spans).unwrap().unwrap();
+        let texts: Vec<Option<&str>> = texts.iter().map(|text| text.as_deref()).collect();
+        assert_eq!(texts, [Some("3 days 11:00:00"), None, Some("-00:00:00.000001")]);
+        let long: ArrayRef = Arc::new(DurationSecondArray::from(vec![i64::MAX]));
+        assert_eq!(span_texts("a", &long).unwrap_err().kind(), ErrorKind::InvalidValue);
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        assert!(span_texts("n", &numbers).unwrap().is_none());
+        let batch = RecordBatch::try_from_iter_with_nullable([("a", spans, true), ("n", numbers, true)]).unwrap();
+        let spelled = spelled(&batch).unwrap();
+        assert_eq!(spelled.column(0).as_string::<i32>().value(0), "3 days 11:00:00");
+        assert_eq!(spelled.schema(), spelled_schema(&batch.schema()));
+    }
+}

@@ -1,0 +1,325 @@
+//! Spans of time: differences of moments, and intervals.
+//!
+//! Invariants:
+//! - An interval that is compared, with another one or with a difference of moments, is as long as in PostgreSQL: a month has thirty days and
+//!   a day 24 hours, so that `'36 hours' > '1 day'`. What is compared is the length, exactly.
+//! - A text beside a span is an interval. A text beside a date that is taken from one, or from which one is taken, is a date.
+//! - Fields of a difference are those of its days, hours, minutes and seconds; of three days and an hour the hour is 1.
+//! - What is between two dates is a number of days like any other.
+//!
+//! DataFusion 55.2 compares intervals by months, then days, then nanoseconds, of which a difference has nothing else; counts the hours of a difference
+//! over all of its days; and takes the difference of two dates for a duration where it looks for what a condition leaves, and for a number where it computes it.
+
+use super::bytea::text_literal;
+use super::expressions::changed_as_written;
+use crate::copy::parse_date;
+use crate::dialect::in_units;
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray, PrimitiveArray};
+use arrow::compute::cast as cast_array;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+    DurationSecondType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{DFSchema, Result, exec_err};
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{
+    Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, binary_expr, cast, lit,
+};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use std::sync::Arc;
+
+const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// Of a length, in nanoseconds: as many as the longest interval has fit.
+const LENGTH: DataType = DataType::Decimal128(38, 0);
+const DAY_NANOS: i128 = 86_400_000_000_000;
+const MONTH_DAYS: i128 = 30;
+/// Fields that are counted over all of a difference, if nobody sets its days apart.
+const FIELDS: [&str; 14] = [
+    "hour",
+    "hours",
+    "minute",
+    "minutes",
+    "second",
+    "seconds",
+    "millisecond",
+    "milliseconds",
+    "microsecond",
+    "microseconds",
+    "month",
+    "months",
+    "year",
+    "years",
+];
+
+/// Plans texts beside spans and dates, and differences of dates. Here, since the types of a statement's columns follow from them.
+#[derive(Debug)]
+pub(super) struct WrittenSpans;
+
+impl ExprPlanner for WrittenSpans {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, Minus, NotEq};
+        let RawBinaryExpr { op, mut left, mut right } = expr;
+        match op {
+            Eq | NotEq | Lt | LtEq | Gt | GtEq if is_span(&left, schema) => read_span(&mut right),
+            Eq | NotEq | Lt | LtEq | Gt | GtEq if is_span(&right, schema) => read_span(&mut left),
+            Minus => {
+                let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+                if is_date(&left) {
+                    read_date(&mut right);
+                } else if is_date(&right) {
+                    read_date(&mut left);
+                }
+                if is_date(&left) && is_date(&right) {
+                    let days = |date: Expr| cast(cast(date, DataType::Int32), DataType::Int64);
+                    return Ok(PlannerResult::Planned(binary_expr(days(left), Operator::Minus, days(right))));
+                }
+            }
+            _ => {}
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+fn is_span(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
+}
+
+fn read_span(literal: &mut Expr) {
+    if let Some(Some(text)) = text_literal(literal) {
+        let text = in_units(text).unwrap_or_else(|| text.to_owned());
+        *literal = cast(lit(text), SPAN);
+    }
+}
+
+fn read_date(literal: &mut Expr) {
+    if let Some(Some(text)) = text_literal(literal)
+        && let Ok(days) = parse_date(text.as_bytes())
+    {
+        *literal = lit(ScalarValue::Date32(Some(days)));
+    }
+}
+
+/// Compares spans by their lengths, and sets the days of differences apart from which fields are taken. Types must not have been coerced.
+#[derive(Debug)]
+pub(crate) struct ComparedSpans;
+
+impl AnalyzerRule for ComparedSpans {
+    fn name(&self) -> &str {
+        "compared_spans"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        changed_as_written(plan, may_have_spans, with_lengths)
+    }
+}
+
+fn may_have_spans(expr: &Expr) -> bool {
+    match expr {
+        Expr::InList(_) | Expr::Between(_) => true,
+        Expr::BinaryExpr(binary) => compares(binary.op),
+        Expr::ScalarFunction(function) => function.name() == "date_part",
+        _ => false,
+    }
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_changed = match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
+            measured(vec![&mut **left, &mut **right], schema)
+        }
+        Expr::Between(Between { expr: of, low, high, .. }) => {
+            measured(vec![&mut **of, &mut **low, &mut **high], schema)
+        }
+        Expr::InList(InList { expr: of, list, .. }) => {
+            let mut all: Vec<&mut Expr> = vec![&mut **of];
+            all.extend(list);
+            measured(all, schema)
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "date_part" => {
+            match args.as_mut_slice() {
+                [field, of]
+                    if matches!(of.get_type(schema), Ok(DataType::Duration(_)))
+                        && text_literal(field)
+                            .flatten()
+                            .is_some_and(|field| FIELDS.iter().any(|known| field.eq_ignore_ascii_case(known))) =>
+                {
+                    *of = in_days(std::mem::take(of));
+                    true
+                }
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// Puts the lengths of spans in their place, if an interval is among them, and says whether it did.
+fn measured(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+    let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
+    let may_be_span = |expr: &Expr| is_span(expr, schema) || expr.get_type(schema).is_ok_and(|of| of.is_null());
+    let is_text = |expr: &Expr| text_literal(expr).is_some();
+    let any_span = exprs.iter().any(|expr| is_span(expr, schema));
+    let any_interval = exprs.iter().any(|expr| is_interval(expr) || any_span && is_text(expr));
+    if !any_span || !any_interval || !exprs.iter().all(|expr| may_be_span(expr) || is_text(expr)) {
+        return false;
+    }
+    for expr in exprs {
+        read_span(expr);
+        let span = std::mem::take(expr);
+        *expr = call(SpanFunction::Length, span);
+    }
+    true
+}
+
+/// A difference of moments as an interval of days and time.
+pub(super) fn in_days(difference: Expr) -> Expr {
+    call(SpanFunction::InDays, difference)
+}
+
+fn call(of: SpanFunction, span: Expr) -> Expr {
+    let function = OfSpan { of, signature: Signature::any(1, Volatility::Immutable) };
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![span]))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum SpanFunction {
+    Length,
+    InDays,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfSpan {
+    of: SpanFunction,
+    signature: Signature,
+}
+
+impl OfSpan {
+    fn array(&self, spans: &ArrayRef) -> Result<ArrayRef> {
+        match self.of {
+            SpanFunction::Length => Ok(Arc::new(lengths(spans)?)),
+            SpanFunction::InDays => {
+                let set_apart = |length: i128| {
+                    // A difference of moments has fewer days than an `i32` counts.
+                    let days = i32::try_from(length / DAY_NANOS).unwrap_or(i32::MAX);
+                    IntervalMonthDayNano::new(0, days, (length % DAY_NANOS) as i64)
+                };
+                let spans: IntervalMonthDayNanoArray =
+                    lengths(spans)?.iter().map(|length| length.map(set_apart)).collect();
+                Ok(Arc::new(spans))
+            }
+        }
+    }
+}
+
+/// Nanoseconds.
+fn lengths(spans: &ArrayRef) -> Result<Decimal128Array> {
+    let lengths: Decimal128Array = match spans.data_type() {
+        DataType::Duration(TimeUnit::Second) => durations::<DurationSecondType>(spans, 1_000_000_000),
+        DataType::Duration(TimeUnit::Millisecond) => durations::<DurationMillisecondType>(spans, 1_000_000),
+        DataType::Duration(TimeUnit::Microsecond) => durations::<DurationMicrosecondType>(spans, 1_000),
+        DataType::Duration(TimeUnit::Nanosecond) => durations::<DurationNanosecondType>(spans, 1),
+        DataType::Interval(_) => {
+            let spans = cast_array(spans, &SPAN)?;
+            let length = |of: IntervalMonthDayNano| {
+                let days = i128::from(of.months) * MONTH_DAYS + i128::from(of.days);
+                days * DAY_NANOS + i128::from(of.nanoseconds)
+            };
+            let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
+            spans.iter().map(|span| span.map(length)).collect()
+        }
+        DataType::Null => (0..spans.len()).map(|_| None::<i128>).collect(),
+        other => return exec_err!("{other} is no span of time"),
+    };
+    Ok(lengths.with_data_type(LENGTH))
+}
+
+fn durations<T: ArrowPrimitiveType<Native = i64>>(spans: &ArrayRef, nanos: i128) -> Decimal128Array {
+    let spans: &PrimitiveArray<T> = spans.as_primitive::<T>();
+    spans.iter().map(|span| span.map(|span| i128::from(span) * nanos)).collect()
+}
+
+impl ScalarUDFImpl for OfSpan {
+    fn name(&self) -> &str {
+        match self.of {
+            SpanFunction::Length => "span_length",
+            SpanFunction::InDays => "days_and_time",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(match self.of {
+            SpanFunction::Length => LENGTH,
+            SpanFunction::InDays => SPAN,
+        })
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [span] = take_function_args(self.name(), args.args)?;
+        match span {
+            ColumnarValue::Scalar(span) => {
+                let one = self.array(&span.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0)?))
+            }
+            ColumnarValue::Array(spans) => Ok(ColumnarValue::Array(self.array(&spans)?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{DurationMicrosecondArray, DurationNanosecondArray, IntervalYearMonthArray};
+
+    #[test]
+    fn lengths_are_exact_for_all_that_can_be() {
+        let day = DAY_NANOS;
+        let longest = IntervalMonthDayNano::new(i32::MAX, i32::MAX, i64::MAX);
+        let spans: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![
+            Some(IntervalMonthDayNano::new(0, 1, 0)),
+            Some(IntervalMonthDayNano::new(0, 0, 36 * 3_600_000_000_000)),
+            Some(IntervalMonthDayNano::new(1, -1, 5)),
+            None,
+            Some(longest),
+        ]));
+        let most = (i128::from(i32::MAX) * 31) * day + i128::from(i64::MAX);
+        let found: Vec<Option<i128>> = lengths(&spans).unwrap().iter().collect();
+        assert_eq!(found, [Some(day), Some(day * 3 / 2), Some(29 * day + 5), None, Some(most)]);
+        let months: ArrayRef = Arc::new(IntervalYearMonthArray::from(vec![14]));
+        assert_eq!(lengths(&months).unwrap().value(0), 14 * 30 * day);
+        let micros: ArrayRef = Arc::new(DurationMicrosecondArray::from(vec![i64::MAX, -3]));
+        assert_eq!(lengths(&micros).unwrap().value(0), i128::from(i64::MAX) * 1_000);
+        assert_eq!(lengths(&micros).unwrap().value(1), -3_000);
+    }
+
+    #[test]
+    fn days_are_set_apart_towards_zero() {
+        let function = OfSpan { of: SpanFunction::InDays, signature: Signature::any(1, Volatility::Immutable) };
+        let hours = |hours: i64| hours * 3_600_000_000_000;
+        let spans: ArrayRef = Arc::new(DurationNanosecondArray::from(vec![hours(83), -hours(25), 0]));
+        let found = function.array(&spans).unwrap();
+        let wanted =
+            [(3, hours(11)), (-1, -hours(1)), (0, 0)].map(|(days, nanos)| IntervalMonthDayNano::new(0, days, nanos));
+        assert_eq!(found.as_primitive::<IntervalMonthDayNanoType>().values(), &wanted[..]);
+    }
+}

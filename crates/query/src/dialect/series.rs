@@ -1,0 +1,134 @@
+//! Functions of rows, as PostgreSQL's users write them: `FROM generate_series(1, 3) AS n`, `FROM unnest(ARRAY['a', 'b']) AS x`,
+//! `generate_series((SELECT min(d) FROM t), ...)`, `SELECT generate_series(1, 3)`.
+//!
+//! Invariants:
+//! - The alias of such a function is also its column, where the query says it so; with a list of columns it is left as it is.
+//! - Bounds that are subqueries are computed where the query runs, as an array that is unnested: planning takes constants alone.
+//! - In a select list it makes rows, as `unnest` does, and not a list.
+
+use super::names::name_of;
+use super::repeated::says_alone;
+use super::rewriting::{call, call_of, contains};
+use super::visit::visit_mut;
+use alluvia_types::Result;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
+    TableFactor, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::ops::ControlFlow;
+
+const SERIES: &str = "generate_series";
+
+/// Whether a statement of these tokens may have one.
+pub(super) fn may_have(tokens: &[TokenWithSpan]) -> bool {
+    let is_name = |word: &str| [SERIES, "range", "unnest"].iter().any(|name| word.eq_ignore_ascii_case(name));
+    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_name(&word.value)))
+}
+
+/// Writes them as planning takes them.
+pub(super) fn write_out(query: &mut Query) -> Result<()> {
+    let _ = visit_mut(query, &mut Series);
+    Ok(())
+}
+
+struct Series;
+
+impl VisitorMut for Series {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
+        let mut said = Vec::new();
+        for table in &select.from {
+            for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+                said.push(bare_alias(factor).is_some_and(|alias| says_alone(query, &name_of(&alias.name))));
+            }
+        }
+        let SetExpr::Select(select) = query.body.as_mut() else { return ControlFlow::Continue(()) };
+        let mut said = said.into_iter();
+        for table in &mut select.from {
+            let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+            for factor in std::iter::once(&mut table.relation).chain(joined) {
+                if said.next() == Some(true) {
+                    name_column(factor);
+                }
+                compute_bounds(factor);
+            }
+        }
+        select.projection.iter_mut().for_each(rows_of_item);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The alias of a function of rows of one column, if it names no columns.
+fn bare_alias(factor: &TableFactor) -> Option<&TableAlias> {
+    let alias = match factor {
+        TableFactor::Table { name, alias, args: Some(_), with_ordinality: false, .. } => {
+            let [part] = name.0.as_slice() else { return None };
+            let name = name_of(part.as_ident()?);
+            (name == SERIES || name == "range").then_some(alias.as_ref())??
+        }
+        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality: false, .. } => {
+            (array_exprs.len() == 1).then_some(alias.as_ref())??
+        }
+        _ => return None,
+    };
+    alias.columns.is_empty().then_some(alias)
+}
+
+fn name_column(factor: &mut TableFactor) {
+    if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::UNNEST { alias: Some(alias), .. } = factor {
+        alias.columns = vec![TableAliasColumnDef { name: alias.name.clone(), data_type: None }];
+    }
+}
+
+/// `generate_series(bounds) AS g(x)` with a subquery among the bounds as `(SELECT unnest(generate_series(bounds)) AS value) AS g(x)`.
+fn compute_bounds(factor: &mut TableFactor) {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor else { return };
+    let is_series = matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name_of(name) == SERIES));
+    let bounds: Option<Vec<Expr>> = args.args.iter().map(plain).collect();
+    let Some(bounds) = bounds.filter(|bounds| is_series && bounds.iter().any(has_subquery)) else { return };
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql("SELECT unnest(NULL) AS value");
+    let Ok(mut subquery) = parsed.and_then(|mut parser| parser.parse_query()) else { return };
+    let SetExpr::Select(select) = subquery.body.as_mut() else { return };
+    let Some(SelectItem::ExprWithAlias { expr, .. }) = select.projection.first_mut() else { return };
+    *expr = call("unnest", vec![call(SERIES, bounds)]);
+    let named = || TableAlias { explicit: true, name: Ident::new(SERIES), columns: Vec::new(), at: None };
+    let alias = Some(alias.take().unwrap_or_else(named));
+    *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+}
+
+fn plain(argument: &FunctionArg) -> Option<Expr> {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    contains(expr, |expr| matches!(expr, Expr::Subquery(_)))
+}
+
+/// An item that is a series, or the cast of one, makes rows.
+fn rows_of_item(item: &mut SelectItem) {
+    let expr = match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
+        _ => return,
+    };
+    let inner = match expr {
+        Expr::Cast { expr: inner, .. } => inner.as_mut(),
+        other => other,
+    };
+    if !matches!(inner, Expr::Function(function) if call_of(function).is_some_and(|(name, _)| name == SERIES)) {
+        return;
+    }
+    let series = std::mem::replace(inner, Expr::Identifier(Ident::new("")));
+    *inner = call("unnest", vec![series]);
+    if let SelectItem::UnnamedExpr(expr) = item {
+        let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+        *item = SelectItem::ExprWithAlias { expr, alias: Ident::new(SERIES) };
+    }
+}

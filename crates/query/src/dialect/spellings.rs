@@ -1,0 +1,87 @@
+//! Other spellings of what planning knows: `mod(a, b)`, `date(x)`, `year(x)`, `ceiling(x)`.
+//!
+//! Invariant: only calls that have nothing but their arguments are brought to an expression; with more in them they are left to planning,
+//! which knows no such function.
+
+use super::names::name_of;
+use super::rewriting::{call_of, rewrite};
+use alluvia_types::Result;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, Ident, ObjectName, Query,
+};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Functions by other names, as the function is called.
+const RENAMED: [(&str, &str); 3] =
+    [("approx_count_distinct", "approx_distinct"), ("ceiling", "ceil"), ("gen_random_uuid", "uuid")];
+/// Functions of one argument that are a field of it.
+const FIELDS: [(&str, DateTimeField); 6] = [
+    ("year", DateTimeField::Year),
+    ("quarter", DateTimeField::Quarter),
+    ("month", DateTimeField::Month),
+    ("day", DateTimeField::Day),
+    ("hour", DateTimeField::Hour),
+    ("minute", DateTimeField::Minute),
+];
+
+/// Whether a statement of these tokens may have one.
+pub(super) fn may_have(tokens: &[TokenWithSpan]) -> bool {
+    let others = RENAMED.iter().map(|(name, _)| *name).chain(FIELDS.iter().map(|(name, _)| *name));
+    let names: Vec<&str> = others.chain(["mod", "date"]).collect();
+    let is_one = |word: &str| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    // A name is called where a parenthesis follows it.
+    let mut words =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).map(|token| &token.token);
+    let mut next = words.next();
+    while let Some(token) = next {
+        next = words.next();
+        if matches!((token, next), (Token::Word(word), Some(Token::LParen)) if is_one(&word.value)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Brings all of them to what planning knows.
+pub(super) fn write_out(query: &mut Query) -> Result<()> {
+    rewrite(query, |expr| spelt(expr).is_some(), &mut |expr| {
+        if let Some(spelt) = spelt(expr) {
+            *expr = spelt;
+        }
+        Ok(())
+    })
+}
+
+fn spelt(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = expr else { return None };
+    if let Some(name) = renamed(function) {
+        let name = ObjectName::from(vec![Ident::new(name)]);
+        return Some(Expr::Function(Function { name, ..function.clone() }));
+    }
+    let (name, arguments) = call_of(function)?;
+    match (name.as_str(), arguments.as_slice()) {
+        ("mod", [of, by]) => {
+            let side = |side: &Expr| Box::new(Expr::Nested(Box::new(side.clone())));
+            let remainder = Expr::BinaryOp { left: side(of), op: BinaryOperator::Modulo, right: side(by) };
+            Some(Expr::Nested(Box::new(remainder)))
+        }
+        ("date", [of]) => Some(Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new((*of).clone()),
+            data_type: DataType::Date,
+            array: false,
+            format: None,
+        }),
+        (name, [of]) => {
+            let (_, field) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            Some(Expr::Extract { field: field.clone(), syntax: ExtractSyntax::From, expr: Box::new((*of).clone()) })
+        }
+        _ => None,
+    }
+}
+
+fn renamed(function: &Function) -> Option<&'static str> {
+    let [part] = function.name.0.as_slice() else { return None };
+    let name = name_of(part.as_ident()?);
+    RENAMED.iter().find(|(spelt, _)| *spelt == name).map(|(_, known)| *known)
+}

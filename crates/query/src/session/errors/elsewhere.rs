@@ -1,0 +1,50 @@
+//! Functions that other systems have, and what is written here for them.
+//!
+//! Invariant: what a hint tells to write is there: `hints.slt` runs all of it. What is here under its own name is not listed.
+
+/// By their names, with what is said of them.
+const FUNCTIONS: &[(&[&str], &str)] = &[
+    (&["to_number", "to_decimal"], "write CAST(x AS DECIMAL(p, s))"),
+    (&["listagg", "group_concat"], "write string_agg(x, ',')"),
+    (&["arg_max", "argmax", "max_by"], "write first_value(x ORDER BY y DESC NULLS LAST)"),
+    (&["arg_min", "argmin", "min_by"], "write first_value(x ORDER BY y)"),
+    (&["date_diff", "datediff"], "write date_part('day', a - b) of timestamps, or a::date - b::date"),
+    (&["date_add", "dateadd", "date_sub", "datesub"], "write x + INTERVAL '1 day', or x - INTERVAL '1 day'"),
+    (&["strftime", "date_format", "format_datetime"], "write to_char(x, 'YYYY-MM-DD')"),
+    (&["regexp_matches", "regexp_substr", "regexp_extract"], "write regexp_match(x, p)[1]"),
+    (&["regexp_split_to_array"], "write string_to_array(x, separator), which takes no pattern"),
+    (&["regexp_split_to_table"], "write unnest(string_to_array(x, separator)), which takes no pattern"),
+    (&["to_json", "to_jsonb", "row_to_json", "array_to_json"], JSON),
+    (&["if", "iif"], "write CASE WHEN condition THEN x ELSE y END"),
+    (&["isnull"], "write coalesce(x, y), or x IS NULL"),
+    (&["second"], "write extract(second FROM x)"),
+    (&["make_interval"], "write INTERVAL '1 day', or CAST(x AS INTERVAL) of a text"),
+    (&["quantile"], "write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)"),
+];
+
+const JSON: &str = "there is no JSON in queries; COPY (SELECT ...) TO 'file' (FORMAT json) writes rows as it";
+
+/// What to write for a function that is not here; `None` if nothing is known of it.
+pub(super) fn instead_of(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    if name.starts_with("json_") || name.starts_with("jsonb_") {
+        return Some(JSON);
+    }
+    FUNCTIONS.iter().find(|(names, _)| names.contains(&name.as_str())).map(|(_, hint)| *hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_listed_once() {
+        let mut names: Vec<&str> = FUNCTIONS.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(names.iter().all(|name| instead_of(&name.to_uppercase()).is_some()));
+        assert_eq!((instead_of("json_agg"), instead_of("sum")), (Some(JSON), None));
+    }
+}

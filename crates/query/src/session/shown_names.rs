@@ -1,0 +1,91 @@
+//! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
+//! ([`crate::dialect::told_apart`]), which what is shown does not have.
+
+use crate::dialect::{Hints, shown_name, told_apart};
+use crate::session::core::{Run, Session};
+use crate::session::outcome::Outcome;
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast::Query;
+use futures::StreamExt;
+use std::sync::Arc;
+
+impl Session {
+    /// SELECT, VALUES, WITH.
+    pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+        let told = told_apart(&query);
+        let error = match self.query_as_named(run, query, hints).await {
+            Err(error) => error,
+            outcome => return outcome,
+        };
+        let mut outcome = self.query_at_once(run, instead(told, &error).ok_or(error)?, hints).await?;
+        // What is kept to answer it again has the other names.
+        *run.aim.lock() = None;
+        outcome.rows = outcome.rows.map(shown_rows);
+        Ok(outcome)
+    }
+
+    /// EXPLAIN [ANALYZE].
+    pub(crate) async fn explain(
+        &self,
+        run: &Run,
+        query: Box<Query>,
+        options: ExplainStatementOptions,
+        hints: &Hints,
+    ) -> Result<Outcome> {
+        let told = told_apart(&query);
+        match self.explain_as_named(run, query, options.clone(), hints).await {
+            Err(error) => {
+                let told = instead(told, &error).ok_or(error)?;
+                self.explain_as_named(run, told, options, hints).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The columns that a query gives, with nothing run.
+    pub(super) async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
+        let told = told_apart(&query);
+        match self.logical_plan(run, query, hints).await {
+            Ok(plan) => Ok(Arc::new(plan.schema().as_arrow().clone())),
+            Err(error) => {
+                let told = instead(told, &error).ok_or(error)?;
+                let plan = self.logical_plan(run, *told, hints).await?;
+                Ok(shown_schema(plan.schema().as_arrow()))
+            }
+        }
+    }
+}
+
+/// The query that is planned instead of one that was refused for its columns' names.
+fn instead(told: Option<Query>, error: &Error) -> Option<Box<Query>> {
+    told.filter(|_| {
+        matches!(error.kind(), ErrorKind::DuplicateColumn | ErrorKind::UndefinedColumn | ErrorKind::AmbiguousColumn)
+    })
+    .map(Box::new)
+}
+
+fn shown_schema(schema: &Schema) -> SchemaRef {
+    let shown = |field: &Arc<Field>| match shown_name(field.name()) {
+        name if name == field.name() => Arc::clone(field),
+        name => Arc::new(field.as_ref().clone().with_name(name)),
+    };
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(shown).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn shown_rows(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = shown_schema(&rows.schema());
+    let of = Arc::clone(&schema);
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let (_, columns, _) = batch.into_parts();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&of), columns, &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
