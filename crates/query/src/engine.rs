@@ -118,6 +118,7 @@ impl Engine {
             .with_query_planner(Arc::new(IndexPlanner))
             .build();
         checked::register(&mut base).map_err(|error| error_of(&error))?;
+        crate::json::register(&mut base).map_err(|error| error_of(&error))?;
         let cuboids = Cuboids::new(options.cuboid_bytes_max);
         if let Err(error) = cuboids.recall(store.as_ref()) {
             tracing::warn!(%error, "which cuboids there were is not known; they are learnt anew");

@@ -14,6 +14,7 @@ pub mod copy;
 mod dialect;
 mod engine;
 pub mod forms;
+mod json;
 mod pg_catalog;
 mod pipelines;
 mod posing;

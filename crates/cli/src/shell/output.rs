@@ -5,7 +5,7 @@ use super::manner::{Manner, Sink};
 use super::spans::{span_texts, spelled, spelled_schema};
 use super::statement::{Answer, Rows};
 use crate::note;
-use alluvia_query::copy::{CopyOptions, OutputFormat, ResultWriter};
+use alluvia_query::copy::{CopyOptions, Direction, OutputFormat, ResultWriter};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -211,6 +211,7 @@ impl Written {
         let schema = if is_spelled { spelled_schema(&schema) } else { schema };
         let null = (is_spelled && !manner.null.is_empty()).then(|| manner.null.clone());
         let options = CopyOptions { null, ..CopyOptions::default() };
+        options.check(Direction::To, None)?;
         let writer = ResultWriter::new(form, schema, &options, BufWriter::new(manner.sink.clone()))?;
         Ok(Written { writer, is_spelled })
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - They are written by what writes them for a cast to text ([`alluvia_query::forms`]).
-//! - A value that has no such form is an error, never another value.
+//! - A value that has no such form is an error. Nanoseconds are cut off: PostgreSQL's intervals have none.
 
 use alluvia_query::forms::{write_difference, write_interval};
 use alluvia_types::{Error, ErrorKind, Result};

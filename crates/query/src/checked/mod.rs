@@ -112,5 +112,8 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;
     series::register(state);
+    for series in series::lists() {
+        state.register_udf(Arc::new(series))?;
+    }
     sizes::register(state)
 }

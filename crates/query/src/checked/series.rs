@@ -1,18 +1,25 @@
-//! `generate_series` and `range` over moments.
+//! `generate_series` and `range` over moments, in FROM and as lists.
 //!
-//! Invariant: moments are microseconds, as everywhere in SQL; what DataFusion's functions cannot reach, whose moments are nanoseconds, is
-//! refused by name. All else is theirs.
+//! Invariants:
+//! - Moments are microseconds, as everywhere in SQL; what DataFusion's functions cannot reach, whose moments are nanoseconds, is
+//!   refused by name. All else is theirs.
+//! - Dates are the timestamps at which they begin, in FROM and in lists, so that a step may be a part of a day.
 
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use arrow::compute::{CastOptions, cast as cast_array, cast_with_options};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::datasource::ViewTable;
 use datafusion::execution::session_state::SessionState;
+use datafusion::functions_nested::range::{gen_series_udf, range_udf};
 use datafusion::functions_table::generate_series::{GenerateSeriesFunc, RangeFunc};
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, col};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, cast, col,
+};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
@@ -25,6 +32,91 @@ const MICRO_NANOS: i64 = 1_000;
 pub(super) fn register(state: &mut SessionState) {
     state.register_udtf("generate_series", Arc::new(Series { name: "generate_series", inner: GenerateSeriesFunc {} }));
     state.register_udtf("range", Arc::new(Series { name: "range", inner: RangeFunc {} }));
+}
+
+/// The functions that make lists.
+pub(super) fn lists() -> [ScalarUDF; 2] {
+    [gen_series_udf(), range_udf()].map(|inner| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        ScalarUDF::from(ListedSeries { inner, signature })
+    })
+}
+
+/// DataFusion's function of lists, of moments in microseconds.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ListedSeries {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+/// The moment that bounds of these types are; `None` if they are none.
+fn moment_of(bounds: &[DataType]) -> Option<DataType> {
+    let is_moment = |of: &DataType| matches!(of, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+    if !bounds.iter().any(is_moment) || !bounds.iter().all(|of| is_moment(of) || of.is_string() || of.is_null()) {
+        return None;
+    }
+    let zone = bounds.iter().find_map(|of| match of {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    });
+    Some(DataType::Timestamp(TimeUnit::Microsecond, zone))
+}
+
+fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
+impl ScalarUDFImpl for ListedSeries {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let is_step = |of: &DataType| matches!(of, DataType::Interval(_)) || of.is_string() || of.is_null();
+        if let [from, to, step] = types
+            && let Some(moment) = moment_of(&[from.clone(), to.clone()])
+            && is_step(step)
+        {
+            return Ok(vec![moment.clone(), moment, STEP]);
+        }
+        if (1..=3).contains(&types.len()) && types.iter().all(|of| of.is_integer() || of.is_null()) {
+            return Ok(vec![DataType::Int64; types.len()]);
+        }
+        plan_err!("{} takes whole numbers, or two moments and an interval", self.name())
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(list_of(types.first().cloned().unwrap_or(DataType::Int64)))
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(DataType::Timestamp(_, zone)) = args.args.first().map(ColumnarValue::data_type) else {
+            return self.inner.inner().invoke_with_args(args);
+        };
+        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let mut arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let finer = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
+        let strict = CastOptions { safe: false, ..CastOptions::default() };
+        for bound in arrays.iter_mut().take(2) {
+            *bound = cast_with_options(bound, &finer, &strict).map_err(|_| out_of_range())?;
+        }
+        let arrays = arrays.into_iter().map(ColumnarValue::Array).collect();
+        let made = self.inner.inner().invoke_with_args(ScalarFunctionArgs { args: arrays, ..args })?;
+        let ColumnarValue::Array(made) = made else { return exec_err!("{} made no lists of its arrays", self.name()) };
+        let lists = cast_array(&made, &list_of(DataType::Timestamp(TimeUnit::Microsecond, zone)))?;
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lists, 0)?),
+            false => ColumnarValue::Array(lists),
+        })
+    }
 }
 
 #[derive(Debug)]

@@ -266,6 +266,25 @@ fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))
 }
 
+/// The elements of the array that `bytes` is to be.
+pub(crate) fn elements(bytes: &[u8]) -> Result<Vec<Value<'_>>, NotJson> {
+    let mut scan = Members::new(bytes);
+    scan.expect(b'[', "an array")?;
+    let mut elements = Vec::new();
+    if scan.peek() != Some(b']') {
+        loop {
+            elements.push(scan.value()?);
+            match scan.peek() {
+                Some(b',') => scan.at += 1,
+                Some(b']') => break,
+                _ => return Err(scan.wrong("a comma or ]")),
+            }
+        }
+    }
+    scan.end()?;
+    Ok(elements)
+}
+
 /// A scanned string with its escapes resolved.
 pub(crate) fn resolve(string: &[u8]) -> Cow<'_, [u8]> {
     if !string.contains(&b'\\') {

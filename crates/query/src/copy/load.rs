@@ -221,8 +221,8 @@ impl LoadJob {
         let identities: Vec<(String, u64, i64)> =
             files.iter().map(|file| (file.name(), file.bytes, file.modified_micros)).collect();
         let table = (self.entry.def.id, self.entry.changed_at);
-        let same = CopyOptions { on_error: OnError::default(), rejects: None, ..self.options.clone() };
-        // An option that came later leaves the numbers of loads without it what they were: they may have begun before it.
+        // EXACT says which rows are bad, too; and it came later: loads may have begun before it.
+        let same = CopyOptions { on_error: OnError::default(), rejects: None, is_exact: false, ..self.options.clone() };
         let same = format!("{same:?}").replace(", is_exact: false", "");
         let identity = format!("{identities:?} {table:?} {:?} {same}", self.columns);
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -31,7 +31,7 @@ mod infer;
 mod json_array;
 mod json_in;
 mod json_out;
-mod json_scan;
+pub(crate) mod json_scan;
 mod lengths;
 mod load;
 mod nans;

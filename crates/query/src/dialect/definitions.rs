@@ -132,66 +132,6 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     })
 }
 
-/// Takes the list out of `CREATE TABLE t (a, b) [WITH ...] AS ...`, which the parser does not know: every other column
-/// list has types.
-pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSpan>, Vec<String>) {
-    let meaning: Vec<(usize, &Token)> = tokens
-        .iter()
-        .enumerate()
-        .map(|(at, token)| (at, &token.token))
-        .filter(|(_, token)| !matches!(token, Token::Whitespace(_)))
-        .collect();
-    let word = |at: usize| match meaning.get(at) {
-        Some((_, Token::Word(word))) => Some(word),
-        _ => None,
-    };
-    let all = || (tokens.to_vec(), Vec::new());
-    let starts =
-        |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
-    if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
-        return all();
-    }
-    let Some(open) = behind_name(&meaning) else { return all() };
-    let mut names = Vec::new();
-    let mut at = open + 1;
-    let close = loop {
-        let Some(name) = word(at) else { return all() };
-        names.push(match name.quote_style {
-            Some(_) => name.value.clone(),
-            None => name.value.to_ascii_lowercase(),
-        });
-        match meaning.get(at + 1) {
-            Some((_, Token::Comma)) => at += 2,
-            Some((_, Token::RParen)) => break at + 1,
-            _ => return all(),
-        }
-    };
-    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) {
-        return all();
-    }
-    let mut rest = tokens[..meaning[open].0].to_vec();
-    rest.extend_from_slice(&tokens[meaning[close].0 + 1..]);
-    (rest, names)
-}
-
-/// Where the parenthesis directly behind the name of a CREATE TABLE is: one further on is an option's, or part of its query.
-fn behind_name(meaning: &[(usize, &Token)]) -> Option<usize> {
-    let keyword = |at: usize| match meaning.get(at) {
-        Some((_, Token::Word(word))) if word.quote_style.is_none() => Some(word.keyword),
-        _ => None,
-    };
-    let if_not_exists = [Some(Keyword::IF), Some(Keyword::NOT), Some(Keyword::EXISTS)];
-    let mut at = if [2, 3, 4].map(keyword) == if_not_exists { 5 } else { 2 };
-    while let Some((_, Token::Word(_))) = meaning.get(at) {
-        match meaning.get(at + 1) {
-            Some((_, Token::Period)) => at += 2,
-            Some((_, Token::LParen)) => return Some(at + 1),
-            _ => return None,
-        }
-    }
-    None
-}
-
 /// Takes over an ALTER TABLE.
 pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
     if alter.only || alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {

@@ -65,13 +65,17 @@ pub(crate) fn in_units(text: &str) -> Option<String> {
     let mut parts = Vec::new();
     let mut sign = "";
     let mut is_changed = false;
+    let mut is_over = false;
     for word in text.split_whitespace() {
+        if std::mem::replace(&mut is_over, word.eq_ignore_ascii_case("ago")) {
+            return None;
+        }
         if word == "+" || word == "-" {
             (sign, is_changed) = (if word == "-" { "-" } else { "" }, true);
         } else if word.contains(':') {
             parts.push(of_clock(word, std::mem::take(&mut sign))?);
             is_changed = true;
-        } else if word.eq_ignore_ascii_case("ago") {
+        } else if is_over {
             parts = parts.iter().map(|part| negated(part)).collect();
             is_changed = true;
         } else {
@@ -99,10 +103,11 @@ fn of_clock(word: &str, before: &str) -> Option<String> {
 }
 
 fn negated(part: &str) -> String {
-    let negate = |word: &str| match (word.strip_prefix('-'), word.starts_with(|first: char| first.is_ascii_digit())) {
+    let is_number = |word: &str| word.trim_start_matches('.').starts_with(|first: char| first.is_ascii_digit());
+    let negate = |word: &str| match (word.strip_prefix('-'), word.strip_prefix('+').unwrap_or(word)) {
         (Some(digits), _) => digits.to_owned(),
-        (None, true) => format!("-{word}"),
-        (None, false) => word.to_owned(),
+        (None, digits) if is_number(digits) => format!("-{digits}"),
+        (None, word) => word.to_owned(),
     };
     part.split(' ').map(negate).collect::<Vec<String>>().join(" ")
 }
@@ -150,6 +155,7 @@ mod tests {
             ("26:00:00", "26 hours 00 minutes 00 seconds"),
             ("1 month - 1 day", "1 month -1 day"),
             ("1 day 2 hours ago", "-1 day -2 hours"),
+            ("+1 day .5 hours ago", "-1 day -.5 hours"),
             ("P1DT2H", "1 days 2 hours"),
             ("P1Y2M3W4DT5H6M7.5S", "1 years 2 months 3 weeks 4 days 5 hours 6 minutes 7.5 seconds"),
             ("PT-5M", "-5 minutes"),
@@ -160,7 +166,21 @@ mod tests {
 
     #[test]
     fn what_is_read_or_refused_elsewhere_stays() {
-        for text in ["1 day", "3 hours 5 min", "1:2:3:4", "1:60", "1:30:61", "a:b", "-", "P", "PT", "P1H", "pie", ""] {
+        for text in [
+            "1 day",
+            "3 hours 5 min",
+            "1:2:3:4",
+            "1:60",
+            "1:30:61",
+            "a:b",
+            "-",
+            "P",
+            "PT",
+            "P1H",
+            "pie",
+            "1 day ago 2 hours",
+            "",
+        ] {
             assert_eq!(in_units(text), None, "{text}");
         }
     }

@@ -6,6 +6,7 @@
 pub(crate) mod arrays;
 mod bounds;
 mod cast_keys;
+mod column_names;
 mod commands;
 mod copied;
 mod cuboid_name;
@@ -57,7 +58,7 @@ pub(crate) use script::parse;
 #[cfg(test)]
 pub(crate) use script::parse_by_tokens;
 pub use script::script;
-pub(crate) use shown_names::{shown_name, told_apart};
+pub(crate) use shown_names::{MARK, shown_name, told_apart};
 pub(crate) use statement::Kind;
 pub use statement::{Command, Statement};
 pub(crate) use sureness::{Sureness, rewrite_sureness};

@@ -5,11 +5,12 @@
 //! - `Err` is a syntax error, which refuses the script; what is not built is [`Kind::Refused`].
 
 use crate::copy::{CopyStatement, CopyWhat, parse_copy};
+use crate::dialect::column_names::without_column_names;
 use crate::dialect::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
     transaction_access,
 };
-use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped, without_column_names};
+use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
 use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
 use crate::dialect::names::{self, SYSTEM, parts_of, shown_table, unknown_schema, user_table};

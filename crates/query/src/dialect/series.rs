@@ -1,19 +1,19 @@
 //! Functions of rows, as PostgreSQL's users write them: `FROM generate_series(1, 3) AS n`, `FROM unnest(ARRAY['a', 'b']) AS x`,
-//! `generate_series((SELECT min(d) FROM t), ...)`, `SELECT generate_series(1, 3)`.
+//! `generate_series((SELECT min(d) FROM t), ...)`.
 //!
 //! Invariants:
-//! - The alias of such a function is also its column, where the query says it so; with a list of columns it is left as it is.
+//! - The alias of such a function is also its column, where the query says it so and does not say `value`, which it is called otherwise; with a
+//!   list of columns it is left as it is.
 //! - Bounds that are subqueries are computed where the query runs, as an array that is unnested: planning takes constants alone.
-//! - In a select list it makes rows, as `unnest` does, and not a list.
 
 use super::names::name_of;
 use super::repeated::says_alone;
-use super::rewriting::{call, call_of, contains};
-use super::visit::visit_mut;
+use super::rewriting::{call, contains};
+use super::visit::{visit, visit_mut};
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
-    TableFactor, VisitorMut,
+    TableFactor, Visit, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -40,26 +40,61 @@ impl VisitorMut for Series {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
-        let mut said = Vec::new();
-        for table in &select.from {
-            for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
-                said.push(bare_alias(factor).is_some_and(|alias| says_alone(query, &name_of(&alias.name))));
-            }
-        }
-        let SetExpr::Select(select) = query.body.as_mut() else { return ControlFlow::Continue(()) };
-        let mut said = said.into_iter();
-        for table in &mut select.from {
-            let joined = table.joins.iter_mut().map(|join| &mut join.relation);
-            for factor in std::iter::once(&mut table.relation).chain(joined) {
-                if said.next() == Some(true) {
-                    name_column(factor);
-                }
-                compute_bounds(factor);
-            }
-        }
-        select.projection.iter_mut().for_each(rows_of_item);
+        // What orders a set operation knows nothing of what is in its branches.
+        let whole = matches!(query.body.as_ref(), SetExpr::Select(_)).then(|| query.clone());
+        body(&mut query.body, whole.as_ref());
         ControlFlow::Continue(())
+    }
+}
+
+/// Brings the functions in FROM to what planning takes; `whole` is the query around its only SELECT.
+fn body(set: &mut SetExpr, whole: Option<&Query>) {
+    match set {
+        SetExpr::Select(select) => {
+            let alone = select.clone();
+            for table in &mut select.from {
+                let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+                for factor in std::iter::once(&mut table.relation).chain(joined) {
+                    let is_said = bare_alias(factor).is_some_and(|alias| match whole {
+                        Some(query) => says_as_column(query, alias),
+                        None => says_as_column(&alone, alias),
+                    });
+                    if is_said {
+                        name_column(factor);
+                    }
+                    compute_bounds(factor);
+                }
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            body(left, None);
+            body(right, None);
+        }
+        _ => {}
+    }
+}
+
+/// Whether an alias is said as a column, and `value` is not.
+fn says_as_column(node: &impl Visit, alias: &TableAlias) -> bool {
+    says_alone(node, &name_of(&alias.name)) && visit(node, &mut SaysValue).is_continue()
+}
+
+/// Ends at a column `value`, of whatever table.
+struct SaysValue;
+
+impl Visitor for SaysValue {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let last = match expr {
+            Expr::Identifier(ident) => Some(ident),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        match last {
+            Some(ident) if name_of(ident) == "value" => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -110,25 +145,4 @@ fn plain(argument: &FunctionArg) -> Option<Expr> {
 
 fn has_subquery(expr: &Expr) -> bool {
     contains(expr, |expr| matches!(expr, Expr::Subquery(_)))
-}
-
-/// An item that is a series, or the cast of one, makes rows.
-fn rows_of_item(item: &mut SelectItem) {
-    let expr = match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
-        _ => return,
-    };
-    let inner = match expr {
-        Expr::Cast { expr: inner, .. } => inner.as_mut(),
-        other => other,
-    };
-    if !matches!(inner, Expr::Function(function) if call_of(function).is_some_and(|(name, _)| name == SERIES)) {
-        return;
-    }
-    let series = std::mem::replace(inner, Expr::Identifier(Ident::new("")));
-    *inner = call("unnest", vec![series]);
-    if let SelectItem::UnnamedExpr(expr) = item {
-        let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
-        *item = SelectItem::ExprWithAlias { expr, alias: Ident::new(SERIES) };
-    }
 }

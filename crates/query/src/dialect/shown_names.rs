@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, S
 use std::collections::HashMap;
 
 /// What stands between a name and the number that tells it apart: INVISIBLE SEPARATOR.
-const MARK: char = '\u{2063}';
+pub(crate) const MARK: char = '\u{2063}';
 
 /// The query with columns of unique names, if it may have some that are not.
 pub(crate) fn told_apart(query: &Query) -> Option<Query> {

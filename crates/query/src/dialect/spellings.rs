@@ -1,4 +1,4 @@
-//! Other spellings of what planning knows: `mod(a, b)`, `date(x)`, `year(x)`, `ceiling(x)`.
+//! Other spellings of what planning knows: `mod(a, b)`, `date(x)`, `year(x)`, `ceiling(x)`, `x::json`, which is the text that it is stored as.
 //!
 //! Invariant: only calls that have nothing but their arguments are brought to an expression; with more in them they are left to planning,
 //! which knows no such function.
@@ -29,6 +29,10 @@ pub(super) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     let others = RENAMED.iter().map(|(name, _)| *name).chain(FIELDS.iter().map(|(name, _)| *name));
     let names: Vec<&str> = others.chain(["mod", "date"]).collect();
     let is_one = |word: &str| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    let is_json = |word: &str| word.eq_ignore_ascii_case("json") || word.eq_ignore_ascii_case("jsonb");
+    if tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_json(&word.value))) {
+        return true;
+    }
     // A name is called where a parenthesis follows it.
     let mut words =
         tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).map(|token| &token.token);
@@ -53,6 +57,10 @@ pub(super) fn write_out(query: &mut Query) -> Result<()> {
 }
 
 fn spelt(expr: &Expr) -> Option<Expr> {
+    if let Expr::Cast { kind, expr, data_type: DataType::JSON | DataType::JSONB, array, format } = expr {
+        let (kind, expr, array, format) = (kind.clone(), expr.clone(), *array, format.clone());
+        return Some(Expr::Cast { kind, expr, data_type: DataType::Text, array, format });
+    }
     let Expr::Function(function) = expr else { return None };
     if let Some(name) = renamed(function) {
         let name = ObjectName::from(vec![Ident::new(name)]);

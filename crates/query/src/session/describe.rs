@@ -153,7 +153,7 @@ impl Session {
     }
 
     async fn inferred(&self, run: &Run, query: Query, hints: &Hints) -> Result<Vec<(String, Option<DataType>)>> {
-        let plan = self.logical_plan(run, query, hints).await?;
+        let plan = self.plan_told_apart(run, query, hints).await?;
         let types = plan.get_parameter_types().map_err(|error| crate::session::error_of(&error))?;
         Ok(types.into_iter().collect())
     }

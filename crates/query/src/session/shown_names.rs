@@ -1,7 +1,7 @@
 //! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
 //! ([`crate::dialect::told_apart`]), which what is shown does not have.
 
-use crate::dialect::{Hints, shown_name, told_apart};
+use crate::dialect::{Hints, MARK, shown_name, told_apart};
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -9,6 +9,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::Query;
 use futures::StreamExt;
@@ -22,7 +23,8 @@ impl Session {
             Err(error) => error,
             outcome => return outcome,
         };
-        let mut outcome = self.query_at_once(run, instead(told, &error).ok_or(error)?, hints).await?;
+        let (told, error) = instead(told, error)?;
+        let mut outcome = self.query_at_once(run, told, hints).await.map_err(|again| either(error, again))?;
         // What is kept to answer it again has the other names.
         *run.aim.lock() = None;
         outcome.rows = outcome.rows.map(shown_rows);
@@ -38,35 +40,47 @@ impl Session {
         hints: &Hints,
     ) -> Result<Outcome> {
         let told = told_apart(&query);
-        match self.explain_as_named(run, query, options.clone(), hints).await {
-            Err(error) => {
-                let told = instead(told, &error).ok_or(error)?;
-                self.explain_as_named(run, told, options, hints).await
-            }
-            outcome => outcome,
-        }
+        let error = match self.explain_as_named(run, query, options.clone(), hints).await {
+            Err(error) => error,
+            outcome => return outcome,
+        };
+        let (told, error) = instead(told, error)?;
+        self.explain_as_named(run, told, options, hints).await.map_err(|again| either(error, again))
     }
 
     /// The columns that a query gives, with nothing run.
     pub(super) async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
+        let plan = self.plan_told_apart(run, query, hints).await?;
+        Ok(shown_schema(plan.schema().as_arrow()))
+    }
+
+    /// A query's logical plan; its columns may have the names that nobody writes.
+    pub(super) async fn plan_told_apart(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
         let told = told_apart(&query);
-        match self.logical_plan(run, query, hints).await {
-            Ok(plan) => Ok(Arc::new(plan.schema().as_arrow().clone())),
-            Err(error) => {
-                let told = instead(told, &error).ok_or(error)?;
-                let plan = self.logical_plan(run, *told, hints).await?;
-                Ok(shown_schema(plan.schema().as_arrow()))
-            }
-        }
+        let error = match self.logical_plan(run, query, hints).await {
+            Err(error) => error,
+            plan => return plan,
+        };
+        let (told, error) = instead(told, error)?;
+        self.logical_plan(run, *told, hints).await.map_err(|again| either(error, again))
     }
 }
 
-/// The query that is planned instead of one that was refused for its columns' names.
-fn instead(told: Option<Query>, error: &Error) -> Option<Box<Query>> {
-    told.filter(|_| {
-        matches!(error.kind(), ErrorKind::DuplicateColumn | ErrorKind::UndefinedColumn | ErrorKind::AmbiguousColumn)
-    })
-    .map(Box::new)
+/// The query that is planned instead of one that was refused for its columns' names, beside the refusal.
+fn instead(told: Option<Query>, error: Error) -> Result<(Box<Query>, Error)> {
+    use ErrorKind::{AmbiguousColumn, DuplicateColumn, UndefinedColumn};
+    match told {
+        Some(told) if matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn) => {
+            Ok((Box::new(told), error))
+        }
+        _ => Err(error),
+    }
+}
+
+/// What is told of a query that was refused twice: nothing of names that nobody wrote.
+fn either(first: Error, again: Error) -> Error {
+    let is_shown = |text: &str| !text.contains(MARK);
+    if is_shown(again.message()) && again.hint().is_none_or(is_shown) { again } else { first }
 }
 
 fn shown_schema(schema: &Schema) -> SchemaRef {

@@ -53,7 +53,11 @@ pub(super) fn infer_csv(files: &[Sampled<'_>], options: &CopyOptions) -> Result<
     let options = CopyOptions {
         format: Some(Format::Csv),
         delimiter: Some(dialect.delimiter),
-        header: if header { Header::Yes } else { Header::No },
+        header: match options.header {
+            Header::Match => Header::Match,
+            _ if header => Header::Yes,
+            _ => Header::No,
+        },
         ..options.clone()
     };
     Ok(Inferred { columns, options, row_at_first, repeated_name })

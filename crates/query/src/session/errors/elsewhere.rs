@@ -22,7 +22,7 @@ const FUNCTIONS: &[(&[&str], &str)] = &[
     (&["quantile"], "write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)"),
 ];
 
-const JSON: &str = "there is no JSON in queries; COPY (SELECT ...) TO 'file' (FORMAT json) writes rows as it";
+const JSON: &str = "JSON is read within texts: x ->> 'key', json_extract_path_text(x, 'key', ...); COPY (SELECT ...) TO 'file' (FORMAT json) writes rows as it";
 
 /// What to write for a function that is not here; `None` if nothing is known of it.
 pub(super) fn instead_of(name: &str) -> Option<&'static str> {
