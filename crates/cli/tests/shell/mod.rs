@@ -73,7 +73,7 @@ fn answers_go_to_the_file_that_is_named() {
     let script = format!("\\o {parquet}\nSELECT 1 AS a;\n\\o {other}\nSELECT 2 AS a;\n");
     assert_eq!(good(&["sql", &dir, "--format", "parquet"], &script), "");
     assert!([&parquet, &other].iter().all(|file| fs::read(file).unwrap().ends_with(b"PAR1")));
-    let output = run(&["sql", &dir], format!("\\o {}\n", path("no folder/a.csv")));
+    let output = run(&["sql", &dir], format!("\\o '{}'\n", path("no folder/a.csv")));
     assert!(output.status.code() == Some(1) && stderr(&output).contains("no folder"), "{}", stderr(&output));
 }
 
