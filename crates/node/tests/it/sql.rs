@@ -181,7 +181,8 @@ fn what_a_killed_process_spilled_is_gone_when_the_database_is_opened() {
 
 #[test]
 fn columns_of_one_name_are_described_and_shown_as_they_were_written() {
-    let names_of = |schema: &SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<String>>();
+    let names_of =
+        |schema: &SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<String>>();
     let scratch = tempfile::tempdir().unwrap();
     let db = Database::open(scratch.path().join("db")).unwrap();
     block_on(async {
