@@ -9,10 +9,11 @@ use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    DataType, DurationMicrosecondType, Field, FieldRef, IntervalMonthDayNanoType, IntervalUnit, Schema, SchemaRef,
-    TimeUnit,
+    DataType, DurationMicrosecondType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Schema, SchemaRef, TimeUnit,
 };
 use arrow::error::ArrowError;
+use std::fmt;
 use std::sync::Arc;
 
 /// Whether values of this type are spans of time.
@@ -30,40 +31,28 @@ pub fn span_texts(name: &str, column: &ArrayRef) -> Result<Option<Vec<Option<Str
         let options = CastOptions { safe: false, ..CastOptions::default() };
         cast_with_options(column.as_ref(), &wanted, &options).map_err(unshown)
     };
-    let mut texts = Vec::with_capacity(column.len());
-    match column.data_type() {
+    let texts: Result<Vec<Option<String>>> = match column.data_type() {
         DataType::Duration(_) => {
             let spans = as_type(DataType::Duration(TimeUnit::Microsecond))?;
-            for span in spans.as_primitive::<DurationMicrosecondType>() {
-                let Some(micros) = span else {
-                    texts.push(None);
-                    continue;
-                };
-                let mut text = String::new();
-                write_difference(&mut text, micros).map_err(|_| unwritten())?;
-                texts.push(Some(text));
-            }
+            let text = |micros| written(|out| write_difference(out, micros));
+            spans.as_primitive::<DurationMicrosecondType>().iter().map(|span| span.map(text).transpose()).collect()
         }
         DataType::Interval(_) => {
             let spans = as_type(DataType::Interval(IntervalUnit::MonthDayNano))?;
-            for span in spans.as_primitive::<IntervalMonthDayNanoType>() {
-                let Some(span) = span else {
-                    texts.push(None);
-                    continue;
-                };
-                let mut text = String::new();
-                let micros = span.nanoseconds / 1_000;
-                write_interval(&mut text, span.months, span.days, micros).map_err(|_| unwritten())?;
-                texts.push(Some(text));
-            }
+            let text = |span: IntervalMonthDayNano| {
+                written(|out| write_interval(out, span.months, span.days, span.nanoseconds / 1_000))
+            };
+            spans.as_primitive::<IntervalMonthDayNanoType>().iter().map(|span| span.map(text).transpose()).collect()
         }
         _ => return Ok(None),
-    }
-    Ok(Some(texts))
+    };
+    texts.map(Some)
 }
 
-fn unwritten() -> Error {
-    Error::internal("a String takes every text")
+fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> Result<String> {
+    let mut text = String::new();
+    write(&mut text).map_err(|_| Error::internal("a String takes every text"))?;
+    Ok(text)
 }
 
 /// A schema whose spans are texts.

@@ -1,16 +1,13 @@
 //! `bool_and` and `bool_or` over frames that move: how many of the frame's rows are true and false is counted, as rows come and go. Everything
 //! else is DataFusion's, whose accumulators (55.2) cannot forget a row.
 
+use super::passed_on::passed_on;
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
-};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator};
 use std::mem::size_of;
 use std::sync::Arc;
 
@@ -19,35 +16,27 @@ use std::sync::Arc;
 pub(super) struct Quantifier {
     inner: Arc<AggregateUDF>,
     is_and: bool,
+    aliases: Vec<String>,
 }
 
 impl Quantifier {
-    /// `bool_and`.
+    /// `bool_and`, which is also `every`.
     pub(super) fn all() -> Quantifier {
-        Quantifier { inner: bool_and_udaf(), is_and: true }
+        // What `AggregateUDF::with_aliases` (55.2) makes does not pass frames that move on.
+        Quantifier { inner: bool_and_udaf(), is_and: true, aliases: vec!["every".to_owned()] }
     }
 
     /// `bool_or`.
     pub(super) fn any() -> Quantifier {
-        Quantifier { inner: bool_or_udaf(), is_and: false }
+        Quantifier { inner: bool_or_udaf(), is_and: false, aliases: Vec::new() }
     }
 }
 
 impl AggregateUDFImpl for Quantifier {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    passed_on!();
 
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.inner().return_type(arg_types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.inner.inner().state_fields(args)
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -58,24 +47,8 @@ impl AggregateUDFImpl for Quantifier {
         Ok(Box::new(Counted { is_and: self.is_and, trues: 0, falses: 0 }))
     }
 
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.inner.inner().groups_accumulator_supported(args)
-    }
-
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         self.inner.inner().create_groups_accumulator(args)
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.inner().order_sensitivity()
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner.inner().reverse_expr()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.inner().documentation()
     }
 }
 

@@ -4,18 +4,17 @@
 //! compared, so that with NaN it matters which row comes first. Without groups, and over frames, it takes a NaN with the sign set, which
 //! a function or a sum may make, for the least of all: there each NaN is made that without.
 
+use super::passed_on::passed_on;
 use super::sum::taken;
 use crate::copy::one_nan;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
-    SetMonotonicity, Signature, StatisticsArgs,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, SetMonotonicity, StatisticsArgs,
 };
 use std::mem::size_of;
 use std::sync::Arc;
@@ -40,21 +39,7 @@ impl Extreme {
 }
 
 impl AggregateUDFImpl for Extreme {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.inner().return_type(arg_types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.inner.inner().state_fields(args)
-    }
+    passed_on!();
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let is_float = is_float(&args);
@@ -64,10 +49,6 @@ impl AggregateUDFImpl for Extreme {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let is_float = is_float(&args);
         Ok(NanLast::around(self.inner.inner().create_sliding_accumulator(args)?, is_float))
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.inner.inner().groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -82,24 +63,12 @@ impl AggregateUDFImpl for Extreme {
         self.inner.inner().is_descending()
     }
 
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.inner().order_sensitivity()
-    }
-
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         self.inner.inner().coerce_types(arg_types)
     }
 
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner.inner().reverse_expr()
-    }
-
     fn value_from_stats(&self, args: &StatisticsArgs) -> Option<ScalarValue> {
         self.inner.inner().value_from_stats(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.inner().documentation()
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {

@@ -38,6 +38,7 @@ mod multisets;
 mod null_keys;
 mod operators;
 mod outer_types;
+mod passed_on;
 mod pushed_filters;
 mod quotients;
 mod rounding;
@@ -102,7 +103,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
     state.register_udaf(Arc::new(var_samp_udaf().as_ref().clone().with_aliases(["variance"])))?;
-    state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::all()).with_aliases(["every"])))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::all())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::any())))?;
     state.register_udf(Arc::new(signum().as_ref().clone().with_aliases(["sign"])))?;
     state.register_udf(Arc::new(ScalarUDF::from(coalesce::ReadingCoalesce::default())))?;

@@ -26,6 +26,7 @@ mod csv_out;
 mod destination;
 mod elsewhere;
 mod files;
+mod fitting;
 mod held;
 mod infer;
 mod json_array;
