@@ -5,7 +5,7 @@
 //!   keep their digits, objects and arrays their spaces.
 //! - `->` gives JSON, `->>` and the functions whose names end in `_text` give what a string says, and NULL for `null`. A key that is not there, an
 //!   index past the end, and whatever is no object or no array is NULL. Of keys that come twice the last one counts, as in PostgreSQL's jsonb.
-//! - A text that is no JSON is an error (22000) where something is taken out of it.
+//! - A text that is no JSON is an error (22P02) where something is taken out of it.
 
 use crate::copy::json_scan::{Members, NotJson, Value, elements, resolve};
 use crate::copy::shown;
@@ -192,7 +192,7 @@ fn length_of(text: &str) -> Result<i32> {
 
 fn not_json(text: &str, NotJson { at, expected }: &NotJson) -> datafusion::common::DataFusionError {
     let message = format!("{} is not JSON: expected {expected} at character {at}", shown(text.as_bytes()));
-    wrap(Error::new(ErrorKind::InvalidValue, message))
+    wrap(Error::new(ErrorKind::InvalidText, message))
 }
 
 impl ScalarUDFImpl for Json {

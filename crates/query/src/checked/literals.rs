@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Text that a BOOLEAN or a TIMESTAMP is compared with is read by what reads it for INSERT, so whatever can be stored can be asked for.
-//! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN. Functions
-//!   (`NULLIF`) are not asked: what they take is theirs to say.
+//! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN; and in `coalesce`.
+//!   Other functions (`NULLIF`) are not asked: what they take is theirs to say.
 //! - A literal that is cast to a TIMESTAMP may do without seconds, as one that is compared with one.
 //! - Text that is no BOOLEAN is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
 //!   and has its error for the rest. So is what INSERT would round, where the other side is finer than what is stored.
@@ -63,6 +63,7 @@ fn meets_text(expr: &Expr) -> bool {
         Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => when_then_expr.iter().any(|(when, _)| is_text(when)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_distinction(*op) && (is_text(left) || is_text(right)),
         Expr::Cast(Cast { expr, field }) => is_text(expr) && matches!(field.data_type(), DataType::Timestamp(..)),
+        Expr::ScalarFunction(function) => function.name() == "coalesce" && function.args.iter().any(is_text),
         _ => false,
     }
 }
@@ -102,6 +103,14 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_distinction(*op) => {
             read(right, left, schema)? || read(left, right, schema)?
+        }
+        Expr::ScalarFunction(function) => {
+            let others = function.args.clone();
+            let mut any = false;
+            for arg in &mut function.args {
+                any |= read_beside(arg, &others, schema)?;
+            }
+            any
         }
         _ => false,
     };
