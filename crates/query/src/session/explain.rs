@@ -25,16 +25,16 @@ impl Session {
     pub(super) async fn explain_as_named(
         &self,
         run: &Run,
-        query: Box<Query>,
+        query: &Query,
         options: ExplainStatementOptions,
         hints: &Hints,
     ) -> Result<Outcome> {
-        if let Some(outcome) = self.explain_by_index(run, &query, &options, hints).await? {
+        if let Some(outcome) = self.explain_by_index(run, query, &options, hints).await? {
             return Ok(outcome);
         }
         let is_of_lines = options.format.as_ref().is_none_or(|format| *format == ExplainFormat::Indent);
         let tells_use = options.analyze && is_of_lines;
-        let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(query))));
+        let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone())))));
         let tree = Tree::Explain(ExplainStatement { options, statement });
         let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
         let (rows, used) = (planned.execute()?, planned.used());

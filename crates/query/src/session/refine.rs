@@ -230,13 +230,13 @@ impl Session {
     pub(super) async fn query_refined(
         &self,
         run: &Run,
-        query: Box<Query>,
+        query: &Query,
         hints: &Hints,
         telling: &Arc<Telling>,
     ) -> Result<Outcome> {
         let since = self.since_now();
         let kept = Arc::clone(self.engine.kept());
-        let ready = self.ready(run, &query, hints).await?;
+        let ready = self.ready(run, query, hints).await?;
         let Some(ready) = ready.filter(|ready| may_refine(&ready.bound)) else {
             return self.query_at_once(run, query, hints).await;
         };
@@ -245,7 +245,7 @@ impl Session {
         {
             return found.into_outcome(run, ready, hints);
         }
-        let unplanned = self.plan_later(run, query.clone(), &ready.snapshot, hints)?;
+        let unplanned = self.plan_later(run, Box::new(query.clone()), &ready.snapshot, hints)?;
         let shown = ready.shown();
         let Ready { snapshot, read, bound, schema, .. } = ready;
         let settings = &run.settings;

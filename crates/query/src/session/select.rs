@@ -101,7 +101,7 @@ impl Unplanned {
 
 impl Session {
     /// SELECT, VALUES, WITH, under the names that its columns have.
-    pub(super) async fn query_as_named(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+    pub(super) async fn query_as_named(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Outcome> {
         match run.telling.get() {
             Some(telling) => self.query_refined(run, query, hints, telling).await,
             None => self.query_at_once(run, query, hints).await,
@@ -109,14 +109,14 @@ impl Session {
     }
 
     /// A query whose answer is not refined.
-    pub(super) async fn query_at_once(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
-        if let Some(outcome) = self.answer_by_index(run, &query, hints).await? {
+    pub(super) async fn query_at_once(&self, run: &Run, query: &Query, hints: &Hints) -> Result<Outcome> {
+        if let Some(outcome) = self.answer_by_index(run, query, hints).await? {
             return Ok(outcome);
         }
-        if let Some(outcome) = self.answer_by_outline(run, &query, hints).await? {
+        if let Some(outcome) = self.answer_by_outline(run, query, hints).await? {
             return Ok(outcome);
         }
-        let tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
+        let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
         let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
         Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
     }

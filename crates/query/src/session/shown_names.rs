@@ -18,13 +18,12 @@ use std::sync::Arc;
 impl Session {
     /// SELECT, VALUES, WITH.
     pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
-        let told = told_apart(&query);
-        let error = match self.query_as_named(run, query, hints).await {
+        let error = match self.query_as_named(run, &query, hints).await {
             Err(error) => error,
             outcome => return outcome,
         };
-        let (told, error) = instead(told, error)?;
-        let mut outcome = self.query_at_once(run, told, hints).await.map_err(|again| either(error, again))?;
+        let (told, error) = instead(&query, error)?;
+        let mut outcome = self.query_at_once(run, &told, hints).await.map_err(|again| either(error, again))?;
         // What is kept to answer it again has the other names.
         *run.aim.lock() = None;
         outcome.rows = outcome.rows.map(shown_rows);
@@ -39,13 +38,12 @@ impl Session {
         options: ExplainStatementOptions,
         hints: &Hints,
     ) -> Result<Outcome> {
-        let told = told_apart(&query);
-        let error = match self.explain_as_named(run, query, options.clone(), hints).await {
+        let error = match self.explain_as_named(run, &query, options.clone(), hints).await {
             Err(error) => error,
             outcome => return outcome,
         };
-        let (told, error) = instead(told, error)?;
-        self.explain_as_named(run, told, options, hints).await.map_err(|again| either(error, again))
+        let (told, error) = instead(&query, error)?;
+        self.explain_as_named(run, &told, options, hints).await.map_err(|again| either(error, again))
     }
 
     /// The columns that a query gives, with nothing run.
@@ -56,24 +54,22 @@ impl Session {
 
     /// A query's logical plan; its columns may have the names that nobody writes.
     pub(super) async fn plan_told_apart(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
-        let told = told_apart(&query);
-        let error = match self.logical_plan(run, query, hints).await {
+        let error = match self.logical_plan(run, query.clone(), hints).await {
             Err(error) => error,
             plan => return plan,
         };
-        let (told, error) = instead(told, error)?;
-        self.logical_plan(run, *told, hints).await.map_err(|again| either(error, again))
+        let (told, error) = instead(&query, error)?;
+        self.logical_plan(run, told, hints).await.map_err(|again| either(error, again))
     }
 }
 
 /// The query that is planned instead of one that was refused for its columns' names, beside the refusal.
-fn instead(told: Option<Query>, error: Error) -> Result<(Box<Query>, Error)> {
+fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
     use ErrorKind::{AmbiguousColumn, DuplicateColumn, UndefinedColumn};
-    match told {
-        Some(told) if matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn) => {
-            Ok((Box::new(told), error))
-        }
-        _ => Err(error),
+    let is_of_names = matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn);
+    match is_of_names.then(|| told_apart(query)).flatten() {
+        Some(told) => Ok((told, error)),
+        None => Err(error),
     }
 }
 
