@@ -1,4 +1,7 @@
 //! From rows in arrival order to one chunk in key order, ready for a segment.
+//!
+//! Rows get their keys and codes part by part, so that what is made on the way stays in the caches. Only columns of which the codes do not
+//! say all are joined and moved; names are not.
 
 use alluvia_snapshot::Space;
 use alluvia_space::LevelCodes;
@@ -15,6 +18,9 @@ use std::sync::Arc;
 /// A level's values are all at hand where it has at most so many members for each row: a list of them takes 4 bytes a member.
 const MEMBERS_PER_ROW: usize = 4;
 
+/// Rows of a part, if there are so many: names that rows have in common are looked up once for each part.
+const PART_ROWS: usize = 1 << 15;
+
 /// The table with its key ranges fixed: by the first rows that are sorted, if they were not yet.
 pub(crate) fn fixed(def: &TableDef, space: &Space, sample: &[RecordBatch]) -> TableDef {
     let ranges = space.ranges_or_learn(|| learn::ranges(def, sample));
@@ -28,9 +34,7 @@ pub(crate) fn fixed(def: &TableDef, space: &Space, sample: &[RecordBatch]) -> Ta
 /// Sorts rows by (key, arrival). `rows` ascend by (version, ordinal) and have the hidden columns; they may have been
 /// written under an older definition. `def` has fixed ranges.
 pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) -> Result<RowChunk> {
-    let rows = join(def, rows)?;
-    let codes = space.dictionaries.remap(def, &rows)?;
-    in_key_order(def, space, rows, codes)
+    in_key_order(def, space, rows, |part| space.dictionaries.remap(def, part))
 }
 
 /// The same of rows that are not acknowledged yet: what they bring to the dictionaries leaves room for rows that are, of which `waiting`
@@ -41,35 +45,49 @@ pub(crate) fn staged_chunk(
     rows: &[RecordBatch],
     waiting: &dyn Fn() -> u64,
 ) -> Result<RowChunk> {
-    let rows = join(def, rows)?;
-    let codes = space.dictionaries.remap_leaving(def, &rows, waiting)?;
-    in_key_order(def, space, rows, codes)
+    in_key_order(def, space, rows, |part| space.dictionaries.remap_leaving(def, part, waiting))
 }
 
-fn in_key_order(def: &TableDef, space: &Space, rows: RecordBatch, codes: LevelCodes) -> Result<RowChunk> {
+fn in_key_order(
+    def: &TableDef,
+    space: &Space,
+    rows: &[RecordBatch],
+    codes_of: impl Fn(&RecordBatch) -> Result<LevelCodes>,
+) -> Result<RowChunk> {
+    let parts = parts(def, rows)?;
+    let count = parts.iter().map(RecordBatch::num_rows).sum();
     if def.dimensions.is_empty() {
-        let keys = vec![0; rows.num_rows()];
-        return Ok(RowChunk::new(rows, keys, codes));
+        return Ok(RowChunk::new(join(&parts)?, vec![0; count], LevelCodes::default()));
     }
-    let keys = KeyLayout::new(def).keys(&rows)?;
-    let (coded, rows) = take_coded(def, space, &rows)?;
-    let mut order: Vec<(u128, u32)> = keys.into_iter().zip(0..).collect();
+    let layout = KeyLayout::new(def);
+    let mut order: Vec<(u128, u32)> = Vec::with_capacity(count);
+    let mut codes = LevelCodes { levels: def.levels().map(|_| Vec::with_capacity(count)).collect() };
+    for part in &parts {
+        let rows = order.len() as u32..;
+        order.extend(layout.keys(part)?.into_iter().zip(rows));
+        for (all, of_part) in codes.levels.iter_mut().zip(codes_of(part)?.levels) {
+            all.extend_from_slice(&of_part);
+        }
+    }
     order.sort_unstable();
+    let (coded, left) = take_coded(def, space, parts)?;
+    let rows = join(&left)?;
+    drop(left);
     let indices = UInt32Array::from_iter_values(order.iter().map(|&(_, row)| row));
     let columns: Result<Vec<ArrayRef>, ArrowError> =
         rows.columns().iter().map(|column| take(column, &indices, None)).collect();
     let rows = RecordBatch::try_new(rows.schema(), columns.map_err(internal)?).map_err(internal)?;
-    let gather = |level: &Vec<u32>| order.iter().map(|&(_, row)| level[row as usize]).collect();
-    let codes = LevelCodes { levels: codes.levels.iter().map(gather).collect() };
+    let gather = |level: Vec<u32>| order.iter().map(|&(_, row)| level[row as usize]).collect();
+    let codes = LevelCodes { levels: codes.levels.into_iter().map(gather).collect() };
     let keys = order.into_iter().map(|(key, _)| key).collect();
     Ok(RowChunk { coded: coded.into(), ..RowChunk::new(rows, keys, codes) })
 }
 
 /// The columns of which the codes that the rows have say all, where members are few enough; and the rows without them: the codes are
 /// moved and written then, and no value is moved, compared or hashed again.
-fn take_coded(def: &TableDef, space: &Space, rows: &RecordBatch) -> Result<(Vec<CodedColumn>, RecordBatch)> {
+fn take_coded(def: &TableDef, space: &Space, parts: Vec<RecordBatch>) -> Result<(Vec<CodedColumn>, Vec<RecordBatch>)> {
     let dictionaries = &space.dictionaries;
-    let members_max = rows.num_rows() * MEMBERS_PER_ROW;
+    let members_max = parts.iter().map(RecordBatch::num_rows).sum::<usize>() * MEMBERS_PER_ROW;
     let mut coded = Vec::new();
     for place in 0..def.columns.len() {
         let level = CodedColumn::level_of(def, place);
@@ -78,22 +96,43 @@ fn take_coded(def: &TableDef, space: &Space, rows: &RecordBatch) -> Result<(Vec<
         }
     }
     let is_left = |place: &usize| coded.iter().all(|column| column.place != *place);
-    let left: Vec<usize> = (0..rows.num_columns()).filter(is_left).collect();
-    Ok((coded, rows.project(&left).map_err(internal)?))
+    let left = |part: RecordBatch| {
+        let places: Vec<usize> = (0..part.num_columns()).filter(is_left).collect();
+        part.project(&places).map_err(internal)
+    };
+    let left = parts.into_iter().map(left).collect::<Result<_>>()?;
+    Ok((coded, left))
 }
 
-/// One batch of the current definition's columns, then the hidden ones.
-fn join(def: &TableDef, rows: &[RecordBatch]) -> Result<RecordBatch> {
-    let adapted: Vec<RecordBatch> = rows.iter().map(|batch| adapt(def, batch)).collect::<Result<_>>()?;
-    let Some(first) = adapted.first() else {
+/// Rows as the current definition has them, in parts of [`PART_ROWS`] and more where there are so many: each part costs something for
+/// every level.
+fn parts(def: &TableDef, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+    let (mut parts, mut small, mut waiting) = (Vec::new(), Vec::new(), 0);
+    for batch in rows {
+        waiting += batch.num_rows();
+        small.push(adapt(def, batch)?);
+        if waiting >= PART_ROWS {
+            parts.push(join(&std::mem::take(&mut small))?);
+            waiting = 0;
+        }
+    }
+    if !small.is_empty() {
+        parts.push(join(&small)?);
+    }
+    Ok(parts)
+}
+
+/// Batches of one definition as one.
+fn join(batches: &[RecordBatch]) -> Result<RecordBatch> {
+    let Some(first) = batches.first() else {
         return Err(Error::internal("a chunk without rows"));
     };
-    if adapted.len() == 1 {
+    if batches.len() == 1 {
         return Ok(first.clone());
     }
     let mut columns = Vec::with_capacity(first.num_columns());
     for at in 0..first.num_columns() {
-        let parts: Vec<&ArrayRef> = adapted.iter().map(|batch| batch.column(at)).collect();
+        let parts: Vec<&ArrayRef> = batches.iter().map(|batch| batch.column(at)).collect();
         columns.push(concat_column(&parts)?);
     }
     RecordBatch::try_new(schema_of(first, &columns), columns).map_err(internal)
