@@ -68,7 +68,7 @@ enum Command {
 /// Options that open a database.
 #[derive(Args, Clone)]
 pub struct OpenArgs {
-    /// The data directory; created if it does not exist.
+    /// The data directory of a database.
     pub dir: PathBuf,
     /// Memory to use in all, such as 4GB [default: three quarters of the machine's].
     #[arg(long, value_name = "SIZE")]

@@ -1,14 +1,18 @@
-//! JSON within texts: `payload -> 'a'`, `payload ->> 'a'`, `json_extract_path_text(payload, 'a', '0', 'b')`, `json_array_length(tags)`.
+//! JSON within texts: `payload -> 'a'`, `payload ->> 'a'`, `payload #>> '{a,0,b}'`, `json_extract_path_text(payload, 'a', '0', 'b')`,
+//! `json_array_length(tags)`.
 //!
 //! Invariants:
 //! - A text is read each time, as it is stored: JSON is no type of a column. What is taken out of it is as it is written there: numbers
 //!   keep their digits, objects and arrays their spaces.
 //! - `->` gives JSON, `->>` and the functions whose names end in `_text` give what a string says, and NULL for `null`. A key that is not there, an
 //!   index past the end, and whatever is no object or no array is NULL. Of keys that come twice the last one counts, as in PostgreSQL's jsonb.
-//! - A text that is no JSON is an error (22P02) where something is taken out of it.
+//! - The path of `#>` and `#>>` is a list of texts, or the text of one. A path without steps leads to the whole, one with NULL in it nowhere. One
+//!   that is written becomes its steps when it is planned; any other is read for each row.
+//! - A text that is no JSON is an error (22P02) where something is taken out of it, and so is a path that is no list.
 
 use crate::copy::json_scan::{Members, NotJson, Value, elements, resolve};
 use crate::copy::shown;
+use crate::dialect::array_elements;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, Int32Builder, StringViewBuilder};
@@ -28,19 +32,41 @@ use std::sync::Arc;
 
 /// Adds the functions and plans the operators.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
-    for function in [Function::Get, Function::GetText, Function::Path, Function::PathText, Function::ArrayLength] {
+    for function in [
+        Function::Get,
+        Function::GetText,
+        Function::Path,
+        Function::PathText,
+        Function::At,
+        Function::AtText,
+        Function::ArrayLength,
+    ] {
         state.register_udf(Arc::new(ScalarUDF::from(Json::new(function))))?;
     }
     state.register_expr_planner(Arc::new(JsonOperators))
 }
 
-/// Plans `->` and `->>` of texts.
+/// Plans `->`, `->>`, `#>` and `#>>` of texts.
 #[derive(Debug)]
 struct JsonOperators;
 
 impl ExprPlanner for JsonOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = expr;
+        if let BinaryOperator::HashArrow | BinaryOperator::HashLongArrow = op
+            && left.get_type(schema).is_ok_and(|of| of.is_string() || of.is_null())
+        {
+            let is_text = op == BinaryOperator::HashLongArrow;
+            let (function, path) = match (steps_of(&right), is_text) {
+                (Some(steps), false) => (Function::Path, steps),
+                (Some(steps), true) => (Function::PathText, steps),
+                (None, false) => (Function::At, vec![right]),
+                (None, true) => (Function::AtText, vec![right]),
+            };
+            let function = Arc::new(ScalarUDF::from(Json::new(function)));
+            let args = std::iter::once(left).chain(path).collect();
+            return Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))));
+        }
         let function = match op {
             BinaryOperator::Arrow => Function::Get,
             BinaryOperator::LongArrow => Function::GetText,
@@ -54,13 +80,36 @@ impl ExprPlanner for JsonOperators {
     }
 }
 
+/// The steps of a path that is written: `'{a,0,b}'`, `ARRAY['a', '0', 'b']`; `None` of any other, and of one without steps.
+fn steps_of(path: &Expr) -> Option<Vec<Expr>> {
+    let steps: Vec<Expr> = match path {
+        Expr::Literal(text, _) => {
+            let steps = array_elements(text.try_as_str().flatten()?)?;
+            steps.into_iter().map(|step| Expr::Literal(ScalarValue::Utf8View(step), None)).collect()
+        }
+        Expr::ScalarFunction(call) if call.name() == "make_array" => call.args.clone(),
+        _ => return None,
+    };
+    (!steps.is_empty()).then_some(steps)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Function {
     Get,
     GetText,
     Path,
     PathText,
+    /// `#>`, by a path that is one value.
+    At,
+    AtText,
     ArrayLength,
+}
+
+impl Function {
+    /// Whether it gives what a string says.
+    fn gives_text(self) -> bool {
+        matches!(self, Function::GetText | Function::PathText | Function::AtText)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -94,6 +143,9 @@ impl Json {
         let mut found = StringViewBuilder::with_capacity(texts.len());
         for (row, text) in texts.iter().enumerate() {
             let value = match text {
+                Some(text) if matches!(self.function, Function::At | Function::AtText) => {
+                    self.at_path(text, &args[1], row)?
+                }
                 Some(text) => self.one(text, &args[1..], row)?,
                 None => None,
             };
@@ -119,13 +171,61 @@ impl Json {
                 None => return Ok(None),
             }
         }
-        let as_text = matches!(self.function, Function::GetText | Function::PathText);
-        Ok(match value {
+        Ok(self.given(value))
+    }
+
+    /// What is at the end of a path that is a list of texts, or the text of one.
+    fn at_path<'a>(&self, text: &'a str, paths: &ArrayRef, row: usize) -> Result<Option<Cow<'a, str>>> {
+        if paths.is_null(row) {
+            return Ok(None);
+        }
+        let steps: Vec<Option<String>> = match paths.data_type() {
+            DataType::List(_) => {
+                let path = paths.as_list::<i32>().value(row);
+                path.as_string_view().iter().map(|step| step.map(str::to_owned)).collect()
+            }
+            _ => {
+                let path = paths.as_string_view().value(row);
+                array_elements(path).ok_or_else(|| no_path(path))?
+            }
+        };
+        if steps.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        if steps.is_empty() {
+            return self.whole(text);
+        }
+        let mut value = Value::Nested(text.as_bytes());
+        for step in steps.iter().flatten() {
+            let Value::Nested(within) = value else { return Ok(None) };
+            match taken(within, &Key::Step(step)).map_err(|wrong| not_json(text, &wrong))? {
+                Some(found) => value = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(self.given(value))
+    }
+
+    /// All of a text, where a path has no steps.
+    fn whole<'a>(&self, text: &'a str) -> Result<Option<Cow<'a, str>>> {
+        only(text.as_bytes()).map_err(|wrong| not_json(text, &wrong))?;
+        let bytes = text.trim_ascii().as_bytes();
+        Ok(self.given(match bytes {
+            b"null" => Value::Null,
+            [b'"', string @ .., b'"'] => Value::String(string),
+            other => Value::Plain(other),
+        }))
+    }
+
+    /// A value as the function gives it.
+    fn given<'a>(&self, value: Value<'a>) -> Option<Cow<'a, str>> {
+        let as_text = self.function.gives_text();
+        match value {
             Value::Null => (!as_text).then_some(Cow::Borrowed("null")),
             Value::Plain(bytes) | Value::Nested(bytes) => Some(utf8(Cow::Borrowed(bytes))),
             Value::String(bytes) if as_text => Some(utf8(resolve(bytes))),
             Value::String(bytes) => Some(Cow::Owned(format!("\"{}\"", String::from_utf8_lossy(bytes)))),
-        })
+        }
     }
 }
 
@@ -195,6 +295,11 @@ fn not_json(text: &str, NotJson { at, expected }: &NotJson) -> datafusion::commo
     wrap(Error::new(ErrorKind::InvalidText, message))
 }
 
+fn no_path(path: &str) -> datafusion::common::DataFusionError {
+    let message = format!("{} is no path: it is not the text of a list", shown(path.as_bytes()));
+    wrap(Error::new(ErrorKind::InvalidText, message).with_hint("write it as '{a,0,b}', or as ARRAY['a', '0', 'b']"))
+}
+
 impl ScalarUDFImpl for Json {
     fn name(&self) -> &str {
         match self.function {
@@ -202,6 +307,8 @@ impl ScalarUDFImpl for Json {
             Function::GetText => "json_get_text",
             Function::Path => "json_extract_path",
             Function::PathText => "json_extract_path_text",
+            Function::At => "json_at_path",
+            Function::AtText => "json_at_path_text",
             Function::ArrayLength => "json_array_length",
         }
     }
@@ -214,18 +321,25 @@ impl ScalarUDFImpl for Json {
         let is_text = |of: &DataType| of.is_string() || of.is_null();
         let has_keys = match self.function {
             Function::ArrayLength => types.len() == 1,
-            Function::Get | Function::GetText => types.len() == 2,
+            Function::Get | Function::GetText | Function::At | Function::AtText => types.len() == 2,
             Function::Path | Function::PathText => types.len() > 1,
         };
         let is_key = |of: &DataType| match self.function {
             Function::Get | Function::GetText => is_text(of) || of.is_integer(),
+            Function::At | Function::AtText => {
+                is_text(of) || matches!(of, DataType::List(item) if is_text(item.data_type()))
+            }
             _ => is_text(of),
         };
         let Some((json, keys)) = types.split_first() else { return exec_err!("{} takes a text", self.name()) };
         if !is_text(json) || !has_keys || !keys.iter().all(is_key) {
             return exec_err!("{} takes a text of JSON, and keys of it", self.name());
         }
-        let key = |of: &DataType| if of.is_integer() { DataType::Int64 } else { DataType::Utf8View };
+        let key = |of: &DataType| match of {
+            DataType::List(_) => DataType::new_list(DataType::Utf8View, true),
+            of if of.is_integer() => DataType::Int64,
+            _ => DataType::Utf8View,
+        };
         Ok(std::iter::once(DataType::Utf8View).chain(keys.iter().map(key)).collect())
     }
 
@@ -297,6 +411,32 @@ mod tests {
     }
 
     #[test]
+    fn paths_that_are_one_value_are_read_when_they_run() {
+        let json = r#" {"a": [{"b": "x\"y"}, null]} "#;
+        for (function, json, path, wanted) in [
+            (Function::AtText, json, "{a,0,b}", Some("x\"y")),
+            (Function::At, json, "{a,0,b}", Some(r#""x\"y""#)),
+            (Function::At, json, " { a , -1 } ", Some("null")),
+            (Function::AtText, json, "{a,-1}", None),
+            (Function::At, json, "{a,null}", None),
+            (Function::At, json, "{a,0,b,c}", None),
+            (Function::At, json, "{}", Some(json.trim())),
+            (Function::AtText, r#" "x\"y" "#, "{}", Some("x\"y")),
+            (Function::At, r#" "x\"y" "#, "{}", Some(r#""x\"y""#)),
+            (Function::AtText, "null", "{}", None),
+            (Function::At, " null", "{}", Some("null")),
+            (Function::AtText, "7", "{}", Some("7")),
+            (Function::AtText, "7", "{0}", None),
+        ] {
+            let found = taken_by(function, json, &[texts(&[path])]).unwrap();
+            assert_eq!(found.as_deref(), wanted, "{function:?} {json} {path}");
+        }
+        for (json, path) in [("{} {}", "{}"), ("\"a\" \"b\"", "{}"), ("", "{}"), ("{", "{a}"), ("{}", "a")] {
+            assert!(taken_by(Function::At, json, &[texts(&[path])]).is_err(), "{json} {path}");
+        }
+    }
+
+    #[test]
     fn what_is_no_json_is_an_error_with_its_place() {
         for json in ["", "{", "{a: 1}", "[1,]", "x", "{} {}", "7 8", "1, 2"] {
             let error = taken_by(Function::Get, json, &[texts(&["a"])]).unwrap_err().to_string();
@@ -326,6 +466,8 @@ mod tests {
         fn paths_lead_where_pointers_do(value in value(), path in prop::collection::vec("[a-c]|[0-3]", 1..4)) {
             let keys: Vec<ArrayRef> = path.iter().map(|step| texts(&[step])).collect();
             let found = taken_by(Function::Path, &value.to_string(), &keys).unwrap();
+            let at = taken_by(Function::At, &value.to_string(), &[texts(&[&format!("{{{}}}", path.join(","))])]);
+            prop_assert_eq!(&found, &at.unwrap());
             let found = found.map(|found| serde_json::from_str::<serde_json::Value>(&found).unwrap());
             prop_assert_eq!(found.as_ref(), value.pointer(&format!("/{}", path.join("/"))));
         }

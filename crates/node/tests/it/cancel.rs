@@ -167,3 +167,41 @@ fn what_finds_nothing_is_stopped_and_holds_nobody_up() {
         assert_eq!(count(&session, "generate_series(1, 10)").await, 10);
     });
 }
+
+/// Some 10^13 pairs out of a few batches, which an aggregate takes in one after the other.
+const MAKES_MANY: &str = "SELECT a.k % 3, sum(b.v) FROM j a JOIN j b ON a.one = b.one GROUP BY 1";
+
+#[test]
+fn a_join_that_makes_many_rows_is_stopped_and_holds_nobody_up() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    runtime.block_on(async {
+        let session = Arc::new(db.session());
+        session
+            .sql("CREATE TABLE j AS SELECT k, k AS v, 1 AS one FROM generate_series(1, 3000000) g(k)")
+            .await
+            .unwrap();
+        // As many as there are threads for plans, and one more.
+        let many = 1 + std::thread::available_parallelism().map_or(1, usize::from);
+        let long: Vec<Arc<Session>> = (0..many).map(|_| Arc::new(db.session())).collect();
+        let tasks = long.iter().map(|session| {
+            let session = Arc::clone(session);
+            tokio::spawn(async move { session.sql(MAKES_MANY).await?.collect().await })
+        });
+        let tasks: Vec<_> = tasks.collect();
+        // Answered while none of them has come to its end, which would take days.
+        for _ in 0..5 {
+            assert_eq!(count(&session, "generate_series(1, 10)").await, 10);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for (session, task) in long.iter().zip(tasks) {
+            while !task.is_finished() {
+                session.cancel_handle().cancel();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert_eq!(task.await.expect("no panic").expect_err("it is stopped").kind(), ErrorKind::Cancelled);
+        }
+        assert_eq!(count(&session, "j").await, 3_000_000);
+    });
+}

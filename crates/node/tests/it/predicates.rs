@@ -176,7 +176,7 @@ fn what_was_learnt_is_there_after_a_restart_and_goes_with_its_segments() {
             (second, rows(&session, listed).await, number(&session, hits).await)
         })
     };
-    assert!(!entries.is_empty() && entries.iter().all(|entry| entry.contains("(note LIKE \"%4711\")")), "{entries:?}");
+    assert!(!entries.is_empty() && entries.iter().all(|entry| entry.contains("(note LIKE '%4711')")), "{entries:?}");
     assert!(path.join("predicates").exists());
     let db = open(&path);
     block_on(async {

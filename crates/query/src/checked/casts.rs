@@ -5,11 +5,14 @@
 //!   ([`super::rounding`]); of a decimal, and of two the one further from zero. DataFusion 55.2 cuts off what is behind the point.
 //! - A moment, a float or an interval that becomes text, by a cast that was written or because something wants text (`||`, `concat`), is
 //!   written as PostgreSQL writes it ([`super::texts`]): `2026-11-21 10:11:12+00`, `Infinity`, `1e+20`, `1 day 02:00:00`.
+//! - Of a cast that does not keep the order of what is cast (a moment's time of day, a number as text, a text as number) no bound is known:
+//!   `max(n::text)` is 9 of 9 and 10. DataFusion 55.2 casts the bounds of columns, to skip what cannot match and to answer `min` and `max`.
 //! - A date and a part of a day that come together only after parameters have their values are not added: what they make was told to be
 //!   a date, and DataFusion 55.2 drops the part. All others make a timestamp ([`super::moments`]).
 
 use super::expressions::changed;
 use super::moments::is_part_of_day;
+use super::opaque::{is_opaque, opaque};
 use super::rounding::{has_fraction, is_rounded, rounded};
 use super::texts::{is_written_otherwise, written};
 use arrow::datatypes::DataType;
@@ -21,8 +24,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
-/// Puts rounding where floats and decimals are cast to integers, writes moments, floats and intervals where they are cast to text, and refuses dates with
-/// parts of days. Types must have been coerced.
+/// Puts rounding where floats and decimals are cast to integers, writes moments, floats and intervals where they are cast to text, hides the
+/// bounds of what is cast out of order, and refuses dates with parts of days. Types must have been coerced.
 #[derive(Debug)]
 pub(crate) struct LosslessCasts;
 
@@ -38,9 +41,7 @@ impl AnalyzerRule for LosslessCasts {
 
 fn may_lose(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
-            field.data_type().is_integer() || is_text(field.data_type())
-        }
+        Expr::Cast(_) | Expr::TryCast(_) => true,
         Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Plus | Operator::Minus),
         _ => false,
     }
@@ -59,6 +60,33 @@ fn is_number(expr: &Expr) -> bool {
     }
 }
 
+/// Whether a cast of columns' values may put them in another order.
+fn is_out_of_order(of: &Expr, to: &DataType, schema: &DFSchema) -> bool {
+    !is_opaque(of) && of.any_column_refs() && of.get_type(schema).is_ok_and(|of| !keeps_order(&of, to))
+}
+
+fn keeps_order(of: &DataType, to: &DataType) -> bool {
+    use DataType::{Boolean, Date32, Date64, Dictionary, Null, Timestamp};
+    let is_moment = |data_type: &DataType| matches!(data_type, Date32 | Date64 | Timestamp(..));
+    match (of, to) {
+        (Dictionary(_, of), to) => keeps_order(of, to),
+        (of, Dictionary(_, to)) => keeps_order(of, to),
+        // There is but one value, or none.
+        (Null, _) => true,
+        // Of rows and lists nobody knows bounds.
+        (of, _) if of.is_nested() => true,
+        (of, to) if of == to => true,
+        (of, to) if is_text(of) || is_text(to) => is_text(of) && is_text(to),
+        (of, to) if of.is_numeric() || *of == Boolean => to.is_numeric(),
+        (of, to) => is_moment(of) && (is_moment(to) || to.is_integer()) || is_bytes(of) && is_bytes(to),
+    }
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
+    matches!(data_type, Binary | LargeBinary | BinaryView | FixedSizeBinary(_))
+}
+
 fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let has_fraction = |expr: &Expr| !is_rounded(expr) && expr.get_type(schema).is_ok_and(|of| has_fraction(&of));
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
@@ -75,6 +103,12 @@ fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 && of.get_type(schema).is_ok_and(|of| is_written_otherwise(&of)) =>
         {
             Ok(Transformed::yes(written(*of, field.data_type().clone())))
+        }
+        Expr::Cast(Cast { expr: of, field }) if is_out_of_order(&of, field.data_type(), schema) => {
+            Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(opaque(*of)), field })))
+        }
+        Expr::TryCast(TryCast { expr: of, field }) if is_out_of_order(&of, field.data_type(), schema) => {
+            Ok(Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(opaque(*of)), field })))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right })
             if is_date(&left) && is_part_of_day(&right) || is_date(&right) && is_part_of_day(&left) =>
@@ -110,6 +144,16 @@ mod tests {
 
     fn projected(plan: LogicalPlan, exprs: Vec<Expr>) -> LogicalPlan {
         LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).expect("a plan")
+    }
+
+    #[tokio::test]
+    async fn a_cast_that_is_gone_hides_nothing() {
+        let context = crate::checked::testing::context();
+        for (condition, seen) in [("a::text = '5'", true), ("a::text < '5'", false), ("a::bigint < 5", true)] {
+            let sql = format!("SELECT 1 FROM (VALUES (1), (2)) t(a) WHERE {condition}");
+            let plan = context.sql(&sql).await.unwrap().into_optimized_plan().unwrap().to_string();
+            assert_eq!(!plan.contains("as_it_comes"), seen, "{condition}: {plan}");
+        }
     }
 
     proptest! {

@@ -108,7 +108,7 @@ fn times(interval: IntervalMonthDayNano, by: f64) -> Option<IntervalMonthDayNano
 }
 
 /// An interval of whose months and days parts become days and time.
-fn spilled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
+pub(super) fn spilled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     // As PostgreSQL does, so that what should be whole is.
     let to_micros = |of: f64| (of * 1e6).round_ties_even() / 1e6;
     let (months, days) = (scale(f64::from(interval.months)), scale(f64::from(interval.days)));

@@ -26,6 +26,7 @@ mod decimals;
 mod distinct_sum;
 mod expressions;
 mod extremes;
+mod false_keys;
 mod floats;
 mod format;
 mod grouping_sets;
@@ -33,14 +34,24 @@ mod intervals;
 mod join_sides;
 mod less_known;
 mod literals;
+mod moment_functions;
 mod moments;
+mod moving;
 mod multisets;
+mod now;
 mod null_keys;
+mod opaque;
 mod operators;
 mod outer_types;
+mod parts;
 mod passed_on;
+mod patterns;
+mod peer_frames;
+mod percentiles;
 mod pushed_filters;
 mod quotients;
+mod ranks;
+mod read_moments;
 mod rounding;
 mod series;
 mod simplify;
@@ -52,34 +63,41 @@ mod sum;
 #[cfg(test)]
 mod testing;
 mod texts;
+mod to_char;
 mod together;
 mod truncated;
+mod type_names;
 mod unfiltered;
 mod unions;
+mod wholes;
+mod window_lists;
 mod zeros;
-mod zone_forms;
 mod zones;
 
 pub(crate) use arithmetic::CheckedArithmetic;
 pub(crate) use bare_distinct::BareDistinct;
-pub(crate) use bytea::{BytesOfLiterals, WrittenBytes};
+pub(crate) use bytea::{BytesOfLiterals, PlannedCuts, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
 pub(crate) use constants::PushDownKeepingConstants;
 pub(crate) use decimals::NumbersTogether;
+pub(crate) use false_keys::NoFalseKeys;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
 pub(crate) use join_sides::JoinSidesLessKnown;
 pub(crate) use literals::ListedText;
 pub(crate) use multisets::CountedMultisets;
 pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
 pub(crate) use outer_types::TypesFromAround;
+pub(crate) use parts::PlannedParts;
+pub(crate) use peer_frames::FramesOfPeers;
 pub(crate) use pushed_filters::FiltersOfTheirColumns;
-pub(crate) use rounding::RoundedFloats;
+pub(crate) use rounding::{RoundedFloats, assigned_double, assigned_real};
 pub(crate) use simplify::SimplifyKeepingNulls;
 pub(crate) use sizes::{CountedFunctions, HeldConstants, StatementLimits};
 pub(crate) use skipped_rows::OrdersOfSkippedRows;
 pub(crate) use spans::ComparedSpans;
 pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
+pub(crate) use to_char::scale_of;
 pub(crate) use together::MomentsTogether;
 pub(crate) use unions::NamesOfUnions;
 pub(crate) use zeros::{EqualZeros, with_both};
@@ -88,25 +106,50 @@ use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions::math::signum;
-use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone`, `form_by_zone`, `variance`, `every` and `sign`, replaces `date_trunc`, `coalesce`, `sum`, `min`, `max`, `generate_series` and `range`, plans
+/// Adds `format`, `timezone`, `to_number`, `variance`, `every` and `sign`, replaces `now`, `to_char`, `date_trunc`, `coalesce`, `sum`, `min`, `max`, `generate_series` and `range`, plans
 /// dates with intervals, intervals with numbers, spans and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
-    state.register_udf(Arc::new(ScalarUDF::from(zone_forms::FormByZone::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(to_char::ToChar::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(to_char::ToNumber::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(truncated::Truncated::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(now::Now::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(parts::Parts::default())))?;
+    for function in moment_functions::all() {
+        state.register_udf(Arc::new(ScalarUDF::from(function)))?;
+    }
+    for name in ["to_timestamp", "to_date"] {
+        let read = read_moments::ReadMoment::of(state.udf(name)?);
+        state.register_udf(Arc::new(ScalarUDF::from(read)))?;
+    }
     state.register_udaf(Arc::new(AggregateUDF::from(sum::CheckedSum::default())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::least())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(extremes::Extreme::greatest())))?;
-    state.register_udaf(Arc::new(var_samp_udaf().as_ref().clone().with_aliases(["variance"])))?;
+    for moving in moving::Moving::functions() {
+        state.register_udaf(Arc::new(AggregateUDF::from(moving)))?;
+    }
+    for ranks in ranks::functions() {
+        state.register_udwf(Arc::new(ranks))?;
+    }
     state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::all())))?;
     state.register_udaf(Arc::new(AggregateUDF::from(bools::Quantifier::any())))?;
+    for whole in wholes::Whole::all() {
+        state.register_udf(Arc::new(ScalarUDF::from(whole)))?;
+    }
+    for ordered in percentiles::Ordered::all() {
+        state.register_udaf(Arc::new(AggregateUDF::from(ordered)))?;
+    }
     state.register_udf(Arc::new(signum().as_ref().clone().with_aliases(["sign"])))?;
     state.register_udf(Arc::new(ScalarUDF::from(coalesce::ReadingCoalesce::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(type_names::TypeName::default())))?;
+    for function in patterns::all() {
+        state.register_udf(Arc::new(ScalarUDF::from(function)))?;
+    }
+    bytea::register(state)?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     state.register_expr_planner(Arc::new(spans::WrittenSpans))?;
     state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;

@@ -7,6 +7,7 @@
 //! from the rule as a function that it does not know, and is put back afterwards. A few functions are hidden always.
 
 use super::expressions::each_named;
+use super::opaque::{is_opaque, seen};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
@@ -60,6 +61,8 @@ impl OptimizerRule for SimplifyKeepingNulls {
             Ok(hidden)
         })?;
         let simplified = self.0.rewrite(hidden.data, config)?;
+        let simplified = simplified
+            .transform_data(|plan| if filters(&plan) { shown_bounds(plan) } else { Ok(Transformed::no(plan)) })?;
         let simplified = simplified.transform_data(|plan| Ok(known_of_themselves(plan)))?;
         if !is_any_hidden {
             return Ok(simplified);
@@ -76,6 +79,19 @@ impl OptimizerRule for SimplifyKeepingNulls {
         })?;
         Ok(Transformed::new_transformed(shown.data, changed))
     }
+}
+
+fn filters(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::TableScan(_) | LogicalPlan::Join(_))
+}
+
+/// Has bounds skip blocks again where the rule made `n = 5` of `n::text = '5'`.
+fn shown_bounds(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    plan.map_expressions(
+        |expr| {
+            if expr.exists(|expr| Ok(is_opaque(expr)))? { seen(expr) } else { Ok(Transformed::no(expr)) }
+        },
+    )
 }
 
 /// Says of what a filter compares with itself that it is not NULL, where it is of rows around a subquery: joining the two takes `a = a` for

@@ -210,18 +210,32 @@ impl OfSpan {
     fn array(&self, spans: &ArrayRef) -> Result<ArrayRef> {
         match self.of {
             SpanFunction::Length => Ok(Arc::new(lengths(spans)?)),
-            SpanFunction::InDays => {
-                let set_apart = |length: i128| {
-                    // A difference of moments has fewer days than an `i32` counts.
-                    let days = i32::try_from(length / DAY_NANOS).unwrap_or(i32::MAX);
-                    IntervalMonthDayNano::new(0, days, (length % DAY_NANOS) as i64)
-                };
-                let spans: IntervalMonthDayNanoArray =
-                    lengths(spans)?.iter().map(|length| length.map(set_apart)).collect();
-                Ok(Arc::new(spans))
-            }
+            SpanFunction::InDays => Ok(Arc::new(in_days_and_time(spans)?)),
         }
     }
+}
+
+fn in_days_and_time(spans: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
+    let set_apart = |length: i128| {
+        // A difference of moments has fewer days than an `i32` counts.
+        let days = i32::try_from(length / DAY_NANOS).unwrap_or(i32::MAX);
+        IntervalMonthDayNano::new(0, days, (length % DAY_NANOS) as i64)
+    };
+    Ok(lengths(spans)?.iter().map(|length| length.map(set_apart)).collect())
+}
+
+/// Intervals as they are, and differences of moments as intervals of days and time.
+pub(super) fn differences(spans: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
+    match spans.data_type() {
+        DataType::Interval(_) => Ok(cast_array(spans, &SPAN)?.as_primitive::<IntervalMonthDayNanoType>().clone()),
+        _ => in_days_and_time(spans),
+    }
+}
+
+/// Nanoseconds, of months of thirty days.
+pub(super) fn length_of(span: IntervalMonthDayNano) -> i128 {
+    let days = i128::from(span.months) * MONTH_DAYS + i128::from(span.days);
+    days * DAY_NANOS + i128::from(span.nanoseconds)
 }
 
 /// Nanoseconds.
@@ -233,12 +247,8 @@ fn lengths(spans: &ArrayRef) -> Result<Decimal128Array> {
         DataType::Duration(TimeUnit::Nanosecond) => durations::<DurationNanosecondType>(spans, 1),
         DataType::Interval(_) => {
             let spans = cast_array(spans, &SPAN)?;
-            let length = |of: IntervalMonthDayNano| {
-                let days = i128::from(of.months) * MONTH_DAYS + i128::from(of.days);
-                days * DAY_NANOS + i128::from(of.nanoseconds)
-            };
             let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
-            spans.iter().map(|span| span.map(length)).collect()
+            spans.iter().map(|span| span.map(length_of)).collect()
         }
         DataType::Null => (0..spans.len()).map(|_| None::<i128>).collect(),
         other => return exec_err!("{other} is no span of time"),

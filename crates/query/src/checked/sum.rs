@@ -4,6 +4,7 @@
 
 use super::decimal_sum::{self, DecimalGroups, DecimalSum};
 use super::distinct_sum::DistinctSum;
+use super::moving::moving_sum;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
@@ -96,7 +97,8 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        accumulator_of(&args).map_or_else(|| self.inner.create_sliding_accumulator(args), Ok)
+        let ours = accumulator_of(&args).or_else(|| moving_sum(&args));
+        ours.map_or_else(|| self.inner.create_sliding_accumulator(args), Ok)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {

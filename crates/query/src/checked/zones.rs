@@ -110,13 +110,13 @@ fn moment(has_zone: bool) -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, has_zone.then(|| "UTC".into()))
 }
 
-fn out_of_range() -> Error {
+pub(super) fn out_of_range() -> Error {
     Error::new(ErrorKind::OutOfRange, "the timestamp is out of range in this time zone")
 }
 
 /// What clocks of a place show.
 #[derive(Clone, Copy)]
-enum Zone {
+pub(super) enum Zone {
     /// So many microseconds more than UTC's.
     Fixed(i64),
     /// What the database of zones says.
@@ -124,7 +124,7 @@ enum Zone {
 }
 
 impl Zone {
-    fn of(name: &str) -> Result<Zone> {
+    pub(super) fn of(name: &str) -> Result<Zone> {
         let upper = name.to_ascii_uppercase();
         if let Some((_, hours)) = ABBREVIATIONS.iter().find(|(abbreviation, _)| *abbreviation == upper) {
             return Ok(Zone::Fixed(hours * 3_600 * SECOND));
@@ -142,7 +142,7 @@ impl Zone {
     }
 
     /// How much more than UTC's its clocks show at a moment.
-    fn offset_at(self, moment: i64) -> Option<i64> {
+    pub(super) fn offset_at(self, moment: i64) -> Option<i64> {
         match self {
             Zone::Fixed(offset) => Some(offset),
             Zone::Named(zone) => {
@@ -157,7 +157,7 @@ impl Zone {
         moment.checked_add(self.offset_at(moment)?)
     }
 
-    fn moment_of(self, shown: i64) -> Option<i64> {
+    pub(super) fn moment_of(self, shown: i64) -> Option<i64> {
         // No two changes of a zone's clocks are within two days of one another.
         let before = self.offset_at(shown.checked_sub(DAY)?)?;
         let after = self.offset_at(shown.checked_add(DAY)?)?;

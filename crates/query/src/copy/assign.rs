@@ -14,6 +14,7 @@ use crate::copy::columns::{TextAs, is_level_text};
 use crate::copy::convert::{check_types, convert, find_nulls};
 use crate::copy::lengths::fit;
 use crate::copy::nans::one_nan;
+use crate::copy::sure_digits;
 use crate::copy::text::shown_value;
 use crate::copy::values::Bad;
 use alluvia_space::{Column, DataType, TableDef};
@@ -59,6 +60,8 @@ impl BadRow {
 pub(crate) struct Assigner {
     table: TableDef,
     plans: Vec<Plan>,
+    /// Whether floats become decimals by the digits that they are sure of.
+    is_of_query: bool,
 }
 
 struct Plan {
@@ -94,7 +97,14 @@ impl Assigner {
             Ok(Plan { column, source: from, text: if dictionary { TextAs::Dictionary } else { TextAs::Plain } })
         };
         let plans = columns.iter().zip(mapping).map(plan).collect::<Result<Vec<Plan>>>()?;
-        Ok(Assigner { table: target.clone(), plans })
+        Ok(Assigner { table: target.clone(), plans, is_of_query: false })
+    }
+
+    /// The same for what a query has computed: of floats that become decimals the digits count that they are sure of, as in PostgreSQL. A
+    /// file's are taken as they are.
+    pub(crate) fn of_query(mut self) -> Assigner {
+        self.is_of_query = true;
+        self
     }
 
     /// The planned columns, with NULL where a value does not fit, and the rows that have such, ascending, each once.
@@ -107,7 +117,17 @@ impl Assigner {
             let mut bad = Vec::new();
             let array = match plan.source {
                 Some(from) => {
-                    let array = convert(batch.column(from), column.data_type, plan.text, &mut bad)?;
+                    let from = batch.column(from);
+                    let sure = match column.data_type {
+                        DataType::Decimal { precision, scale } if self.is_of_query => {
+                            sure_digits::decimals(from, precision, scale, &mut bad)
+                        }
+                        _ => None,
+                    };
+                    let array = match sure {
+                        Some(decimals) => Arc::new(decimals) as ArrayRef,
+                        None => convert(from, column.data_type, plan.text, &mut bad)?,
+                    };
                     match (column.chars_max, column.data_type) {
                         (Some(chars_max), _) => fit(&array, chars_max, &mut bad)?,
                         (None, DataType::Real | DataType::Double) => one_nan(&array),

@@ -196,7 +196,7 @@ impl Parser<'_> {
         if found != expected {
             let fields = |count: usize| if count == 1 { "1 field".to_owned() } else { format!("{count} fields") };
             let reason = format!("{} where {expected} are expected", fields(found));
-            return self.rows.end_malformed(place, reason, raw);
+            return self.rows.end_malformed(place, Wrong { hint: self.hint(raw), ..Wrong::from(reason) }, raw);
         }
         for (at, &column) in self.columns.iter().enumerate() {
             let (text, quoted) = self.scanner.field(bytes, at);
@@ -209,6 +209,16 @@ impl Parser<'_> {
             self.rows.set(column, if null { None } else { Some(text) });
         }
         self.rows.end_row(place, raw)
+    }
+
+    /// What to do if another delimiter makes as many fields of a record as are expected.
+    fn hint(&self, raw: &[u8]) -> Option<String> {
+        let delimits = |other: &&u8| {
+            let count = raw.iter().filter(|byte| byte == other).count();
+            **other != self.input.dialect.delimiter && count > 0 && count + 1 == self.columns.len()
+        };
+        let other = char::from(*b";|,".iter().find(delimits)?);
+        Some(format!("fields look delimited by '{other}': COPY ... (FORMAT csv, DELIMITER '{other}') takes them"))
     }
 }
 

@@ -182,7 +182,11 @@ fn not_json(text: &[u8], wrong: NotJson) -> Wrong {
         let reason = "a JSON array begins, and each line is to be an object".to_owned();
         return Wrong { hint: Some(ARRAY_HINT.to_owned()), ..Wrong::from(reason) };
     }
-    format!("not JSON: expected {} at character {}", wrong.expected, wrong.at).into()
+    let reason = format!("not JSON: expected {} at character {}", wrong.expected, wrong.at);
+    let trimmed = text.trim_ascii();
+    let goes_on = trimmed.starts_with(b"{") && !trimmed.ends_with(b"}");
+    let hint = goes_on.then(|| "an object ends on its line: write one a line, for example with jq -c '.'".to_owned());
+    Wrong { hint, ..Wrong::from(reason) }
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ mod rows;
 mod sink;
 mod spool;
 mod statement;
+mod sure_digits;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -68,6 +68,8 @@ impl OutputFile {
         let Some(name) = path.file_name() else {
             return Err(Error::new(ErrorKind::Io, format!("{} does not name a file", path.display())));
         };
+        // Its directory may have no name to be told by.
+        roots.check_output(path)?;
         let location = roots.locate(path.parent().unwrap_or(Path::new("")), "creating a file in")?;
         let directory = location.directory().map_err(failed)?;
         let named = match directory.named(name).map_err(failed)? {

@@ -11,7 +11,7 @@
 use crate::dialect::definitions::length_of;
 use crate::dialect::depth::DEPTH_MAX;
 use crate::dialect::grammar::Grammar;
-use crate::dialect::rewriting::rewrite;
+use crate::dialect::rewriting::{call, rewrite};
 use crate::dialect::text_casts::first_chars;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -84,6 +84,32 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 /// Brings all of a query's lists to the forms that are planned.
 pub(crate) fn write_out(query: &mut Query) -> Result<()> {
     rewrite(query, is_list, &mut expand)
+}
+
+/// Makes calls of lists that are computed: DataFusion (55.2) plans `ARRAY[a, b]` without what is around a subquery, and calls as any others.
+/// Comes after all that knows written lists.
+pub(crate) fn call_computed(query: &mut Query) -> Result<()> {
+    rewrite(query, is_computed, &mut |expr| {
+        if let Expr::Array(array) = expr
+            && !array.elem.iter().all(is_written)
+        {
+            *expr = call("make_array", std::mem::take(&mut array.elem));
+        }
+        Ok(())
+    })
+}
+
+fn is_computed(expr: &Expr) -> bool {
+    matches!(expr, Expr::Array(array) if !array.elem.iter().all(is_written))
+}
+
+fn is_written(element: &Expr) -> bool {
+    match element {
+        Expr::Value(_) => true,
+        Expr::UnaryOp { expr, .. } => is_written(expr),
+        Expr::Array(array) => array.elem.iter().all(is_written),
+        _ => false,
+    }
 }
 
 /// Whether [`expand`] may change it.
@@ -201,7 +227,15 @@ fn text_elements(expr: &Expr) -> Result<Option<Vec<Expr>>> {
     Ok(Some(elements.into_iter().map(element).collect()))
 }
 
-fn is_null(expr: &Expr) -> bool {
+/// The elements of a written list, for which a text may stand.
+pub(super) fn elements_of(list: &mut Expr) -> Result<Option<Vec<Expr>>> {
+    match text_elements(list)? {
+        Some(elements) => Ok(Some(elements)),
+        None => take_elements(list),
+    }
+}
+
+pub(super) fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(value.value, Value::Null),
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_null(inner),

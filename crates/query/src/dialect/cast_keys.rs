@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Aggregates that are told apart.
-const AGGREGATES: [&str; 28] = [
+pub(super) const AGGREGATES: [&str; 28] = [
     "count",
     "sum",
     "avg",

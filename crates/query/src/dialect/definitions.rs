@@ -60,6 +60,8 @@ pub(crate) enum TableChange {
     AddColumn { column: ColumnSpec, if_not_exists: bool },
     /// DROP [COLUMN] [IF EXISTS].
     DropColumn { name: String, if_exists: bool },
+    /// DROP CONSTRAINT IF EXISTS, of which none has a name.
+    DropConstraint(String),
     /// RENAME [COLUMN] a TO b.
     RenameColumn { from: String, to: String },
     /// RENAME TO.
@@ -169,6 +171,7 @@ pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         }
         AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
         AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
+        AlterTableOperation::DropConstraint { if_exists: true, name, .. } => TableChange::DropConstraint(name_of(name)),
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
         AlterTableOperation::AlterColumn { .. } => {
             return Err(not_supported("ALTER COLUMN")

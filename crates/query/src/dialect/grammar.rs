@@ -9,7 +9,7 @@
 //! begins are counted, and past a bound every one of them is refused; whoever parses asks [`Grammar::is_used_up`] then.
 
 use super::visit::visit;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Visitor};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -84,6 +84,25 @@ impl Grammar {
     }
 }
 
+impl Grammar {
+    /// `x BETWEEN SYMMETRIC a AND b`, behind its words: whether x is between a and b, or between b and a.
+    fn symmetric(&self, parser: &mut Parser, left: &Expr, negated: bool) -> Result<Expr, ParserError> {
+        let low = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        parser.expect_keyword_is(Keyword::AND)?;
+        let high = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        if ![left, &low, &high].into_iter().all(|part| self.counts(part)) {
+            return Err(ParserError::RecursionLimitExceeded);
+        }
+        let way = |low: &Expr, high: &Expr| {
+            let (expr, low, high) = (Box::new(left.clone()), Box::new(low.clone()), Box::new(high.clone()));
+            Box::new(Expr::Between { expr, negated, low, high })
+        };
+        let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+        let either = Expr::BinaryOp { left: way(&low, &high), op, right: way(&high, &low) };
+        Ok(Expr::Nested(Box::new(either)))
+    }
+}
+
 /// The operator and the quantifier that the parser stands before, if a query that starts with a bracket or VALUES comes after them.
 fn quantifier_of_query(parser: &Parser) -> Option<(BinaryOperator, Keyword)> {
     let op = match parser.peek_token_ref().token {
@@ -149,6 +168,11 @@ macro_rules! beyond_postgres {
 impl Dialect for Grammar {
     fn dialect(&self) -> TypeId {
         TypeId::of::<PostgreSqlDialect>()
+    }
+
+    // `f(x := 1)`, PostgreSQL's older form.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
     }
 
     as_postgres!(
@@ -231,6 +255,18 @@ impl Dialect for Grammar {
             // The one error that the parser does not take for a reason to try another meaning.
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
+        let sign = match parser.peek_token_ref().token {
+            Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
+            Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
+            Token::AtSign => Some(UnaryOperator::PGAbs),
+            _ => None,
+        };
+        // `@ a - b` is `@ (a - b)`; the parser would take what is next to it.
+        if let Some(op) = sign {
+            parser.next_token();
+            let of = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            return Some(of.map(|of| Expr::UnaryOp { op, expr: Box::new(of) }));
+        }
         // Of each value of a list the parser would ask first whether it is the name of a type, and make an error of that it is not.
         is_value_of_list(parser).then(|| parser.parse_value().map(Expr::Value))
     }
@@ -240,6 +276,18 @@ impl Dialect for Grammar {
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
         if let Some((compare_op, keyword)) = quantifier_of_query(parser) {
             return self.quantified(parser, left, compare_op, keyword);
+        }
+        // The parser knows it only directly behind a name, a literal or brackets.
+        if parser.parse_keyword(Keyword::COLLATE) {
+            if !self.counts(left) {
+                return Some(Err(ParserError::RecursionLimitExceeded));
+            }
+            let expr = Box::new(left.clone());
+            return Some(parser.parse_object_name(false).map(|collation| Expr::Collate { expr, collation }));
+        }
+        let is_outside = parser.parse_keywords(&[Keyword::NOT, Keyword::BETWEEN, Keyword::SYMMETRIC]);
+        if is_outside || parser.parse_keywords(&[Keyword::BETWEEN, Keyword::SYMMETRIC]) {
+            return Some(self.symmetric(parser, left, is_outside));
         }
         use Keyword::{DISTINCT, FROM, IS, NOT};
         let is_negated = parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]);

@@ -14,7 +14,7 @@ use crate::dialect::names::parts_of;
 use crate::dialect::rewriting::name_items;
 use crate::dialect::statement::{Insert, InsertSource, Kind};
 use crate::dialect::visit::visit_mut;
-use crate::dialect::{arrays, patterns};
+use crate::dialect::{any_patterns, arrays, patterns, regular};
 use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
@@ -157,6 +157,10 @@ impl VisitorMut for Bind<'_> {
             }
             // What was a list's parameter is a written list now, and what was a pattern's is a written pattern.
             Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } => patterns::expand(expr),
+            Expr::BinaryOp { .. } | Expr::Function(_) => {
+                regular::expand(expr);
+                Ok(())
+            }
             _ => arrays::expand(expr),
         };
         match put {
@@ -412,6 +416,10 @@ pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
                 let right = Box::new(Expr::Value(Value::Placeholder(format!("${number}")).into()));
                 *expr = Expr::BinaryOp { left, op: compare_op.clone(), right };
             }
+            if let Some((left, right, number)) = any_patterns::of_parameter(expr) {
+                self.0.insert(number);
+                *expr = Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right };
+            }
             ControlFlow::Continue(())
         }
     }
@@ -422,7 +430,7 @@ pub(crate) fn unlist(query: &mut Query) -> BTreeSet<usize> {
 }
 
 /// What is cast to a list.
-fn uncast(expr: &Expr) -> &Expr {
+pub(super) fn uncast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Nested(inner) => uncast(inner),
         Expr::Cast { expr: inner, data_type: ast::DataType::Array(_), .. } => inner,
@@ -505,6 +513,16 @@ mod tests {
         let ScalarValue::List(array) = &list else { panic!("a list") };
         assert_eq!(array.values().as_primitive::<Int32Type>().len(), 2);
         assert_eq!(bound("SELECT 1 FROM t WHERE a = ANY($1)", &[list]).unwrap(), "SELECT 1 FROM t WHERE a IN (1, 2)");
+    }
+
+    #[test]
+    fn patterns_are_translated_as_written_ones_are() {
+        let found = bound(
+            "SELECT 1 FROM t WHERE a ~ $1 AND regexp_like(a, $1) AND a = $1 AND a ~* $2",
+            &[ScalarValue::from(r"\mcat"), ScalarValue::Null],
+        );
+        let expected = r"SELECT 1 FROM t WHERE a ~ '\b{start}cat' AND regexp_like(a, '\b{start}cat') AND a = '\mcat' AND a ~* NULL";
+        assert_eq!(found.unwrap(), expected);
     }
 
     #[test]

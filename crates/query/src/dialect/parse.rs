@@ -17,9 +17,11 @@ use crate::dialect::names::{self, SYSTEM, parts_of, shown_table, unknown_schema,
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement};
 use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
-use crate::dialect::{cast_keys, depth, labels, released, repeated, seeds};
+use crate::dialect::{
+    cast_keys, depth, group_lists, labels, laterals, national, pattern_calls, phrases, released, repeated, seeds,
+};
 use crate::sample;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, near_names};
 use datafusion::common::DataFusionError;
 use datafusion::common::format::{ExplainFormat, ExplainStatementOptions};
 use datafusion::sql::sqlparser::ast::{
@@ -37,15 +39,37 @@ pub(super) fn syntax(error: ParserError) -> Error {
             format!("the statement is nested more than {} deep", depth::DEPTH_MAX)
         }
     };
-    Error::new(ErrorKind::Syntax, message)
+    let hint = hint_of(&message);
+    let error = Error::new(ErrorKind::Syntax, message);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+/// What to do where the parser's words do not tell it.
+fn hint_of(message: &str) -> Option<String> {
+    const FIRST: [&str; 20] = [
+        "select", "insert", "with", "values", "create", "alter", "drop", "copy", "explain", "describe", "show", "set",
+        "reset", "begin", "commit", "rollback", "call", "declare", "grant", "revoke",
+    ];
+    if message.starts_with("Expecting number or byte length") {
+        let hint = "a sample is TABLESAMPLE BERNOULLI (10), the percentage without its sign, or FROM thin(table, max_rows => 1000)";
+        return Some(hint.to_owned());
+    }
+    let rest = message.strip_prefix("Expected: an SQL statement, found: ")?;
+    let near = near_names(&rest.split(" at Line").next()?.to_lowercase(), FIRST);
+    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ").to_uppercase()))
 }
 
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 pub(super) fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
     let (mut tokens, names) = without_column_names(tokens);
+    national::as_texts(&mut tokens);
     released::release(&mut tokens);
     seeds::sign(&mut tokens);
+    let is_without_rows = phrases::shorten(&mut tokens);
     let grammar = Grammar::for_tokens(tokens.len());
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
     let kind = known(&mut parser, hints);
@@ -67,6 +91,9 @@ pub(super) fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind>
     }
     if let Kind::CreateTable(create) = &mut kind {
         create.columns.extend(names.into_iter().map(|name| ColumnSpec { name, column_type: None, nullable: true }));
+        if let Some(query) = create.query.as_mut().filter(|_| is_without_rows) {
+            phrases::without_rows(query);
+        }
     }
     match parser.peek_token().token {
         Token::EOF => Ok(kind),
@@ -216,17 +243,34 @@ pub(crate) fn table_name(name: &ObjectName) -> Result<TableName> {
 
 /// A query as planning takes it: nothing in it is ignored, and no two columns have one name unless they were named so.
 fn checked(mut query: Box<Query>) -> Result<Box<Query>> {
+    pattern_calls::unnest(&mut query);
+    laterals::write_out(&mut query);
     refuse::query(&query)?;
     sample::gather(&mut query)?;
     labels::distinguish(&mut query);
+    group_lists::write_out(&mut query);
     cast_keys::tell_apart(&mut query);
     Ok(query)
+}
+
+/// The command that drops objects of a kind that is not built, of which there are none.
+fn command_of(kind: ObjectType) -> Option<&'static str> {
+    match kind {
+        ObjectType::View => Some("DROP VIEW"),
+        ObjectType::MaterializedView => Some("DROP MATERIALIZED VIEW"),
+        ObjectType::Index => Some("DROP INDEX"),
+        ObjectType::Sequence => Some("DROP SEQUENCE"),
+        _ => None,
+    }
 }
 
 /// Takes over the parser's tree.
 fn of_tree(tree: ast::Statement) -> Result<Kind> {
     use ast::Statement as Tree;
     match tree {
+        Tree::Query(query) if matches!(query.body.as_ref(), ast::SetExpr::Insert(_)) => {
+            Ok(Kind::Insert(insert_of(with_within(*query)?)?))
+        }
         Tree::Query(query) => Ok(Kind::Query(checked(query)?)),
         Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
         Tree::CreateTable(create) => {
@@ -245,6 +289,11 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
                 return Err(not_supported("this form of DROP TABLE"));
             }
             Ok(Kind::DropTable { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists })
+        }
+        Tree::Drop { object_type, if_exists: true, names, .. } if command_of(object_type).is_some() => {
+            let command = command_of(object_type).unwrap_or("DROP");
+            let name = |name: &ObjectName| -> Result<String> { Ok(parts_of(name)?.pop().unwrap_or_default()) };
+            Ok(Kind::DropNone { command, names: names.iter().map(name).collect::<Result<_>>()? })
         }
         Tree::ShowTables { terse, history, extended, full, external, show_options } => {
             if terse || history || extended || full || external || !is_plain(&show_options) {
@@ -310,6 +359,31 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
     }
 }
 
+/// `WITH ... INSERT INTO t SELECT ...` as `INSERT INTO t WITH ... SELECT ...`.
+fn with_within(query: Query) -> Result<ast::Insert> {
+    let Query { with, body, .. } = query;
+    let ast::SetExpr::Insert(ast::Statement::Insert(mut insert)) = *body else {
+        return Err(not_supported("INSERT inside a query"));
+    };
+    let Some(mut around) = with else { return Ok(insert) };
+    if let Some(source) = insert.source.as_mut() {
+        if let Some(own) = source.with.take() {
+            let names = around.cte_tables.iter().chain(&own.cte_tables).map(|cte| names::name_of(&cte.alias.name));
+            let mut names: Vec<String> = names.collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            if names.len() < count || around.recursive != own.recursive {
+                let refused = not_supported("WITH before and behind INSERT INTO");
+                return Err(refused.with_hint("write all of its queries behind one of them"));
+            }
+            around.cte_tables.extend(own.cte_tables);
+        }
+        source.with = Some(around);
+    }
+    Ok(insert)
+}
+
 fn insert_of(insert: ast::Insert) -> Result<Insert> {
     let clauses = [
         (insert.or.is_some(), "INSERT OR ..."),
@@ -323,7 +397,8 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
         (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION in INSERT"),
         (insert.has_table_keyword, "INSERT INTO TABLE"),
         (insert.priority.is_some(), "a priority of INSERT"),
-        (insert.table_alias.is_some() || insert.insert_alias.is_some(), "an alias in INSERT"),
+        // That of the table has nothing that could say it.
+        (insert.insert_alias.is_some(), "an alias in INSERT"),
         (insert.settings.is_some() || insert.format_clause.is_some(), "SETTINGS or FORMAT in INSERT"),
         (!insert.optimizer_hints.is_empty(), "an optimizer hint"),
         (

@@ -8,6 +8,7 @@
 //! - A pattern that is computed from columns is refused.
 //! - `SIMILAR TO` becomes a match of a regular expression ([`super::similar`]).
 
+use crate::dialect::any_patterns;
 use crate::dialect::names::parts_of;
 use crate::dialect::parameters::is_parameter;
 use crate::dialect::refuse::not_supported;
@@ -56,6 +57,9 @@ fn declares_escape(expr: &Expr) -> bool {
 /// Gives a pattern, whose parts are as they will be planned, backslashes for its escapes, or makes a regular expression of it; one that
 /// waits for parameters stays.
 pub(crate) fn expand(expr: &mut Expr) -> Result<()> {
+    if any_patterns::is_one(expr) {
+        return any_patterns::expand(expr);
+    }
     if matches!(expr, Expr::SimilarTo { .. }) {
         return expand_similar(expr);
     }

@@ -5,12 +5,13 @@
 //! that is planned is [`super::bounds`]'.
 
 use crate::dialect::bounds::Bounds;
+use crate::dialect::rewriting::contains;
 use crate::dialect::roles::is_role_statement;
 use crate::dialect::visit::visit;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor, TableVersion,
-    UnaryOperator, Value, Visitor,
+    Cte, Expr, GroupByExpr, JoinOperator, LimitClause, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor,
+    TableVersion, Value, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -119,12 +120,29 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
     if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
-    let kind_name = if kind == "MATERIALIZED" { "MATERIALIZED VIEW" } else { kind.as_str() };
+    if drops_none(words) {
+        return Ok(());
+    }
+    let kind_name = match kind.as_str() {
+        "MATERIALIZED" => "MATERIALIZED VIEW",
+        "DEFAULT" => "DEFAULT PRIVILEGES",
+        kind => kind,
+    };
     let error = not_supported(format!("{first} {kind_name}"));
     Err(match OBJECTS.iter().find(|(name, _)| first == "CREATE" && name == kind) {
         Some((_, hint)) => error.with_hint(*hint),
         None => error,
     })
+}
+
+/// Whether something of a kind that is not built is dropped if it exists.
+fn drops_none(words: &[String]) -> bool {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    matches!(
+        words.as_slice(),
+        ["DROP", "VIEW" | "INDEX" | "SEQUENCE", "IF", "EXISTS", ..]
+            | ["DROP", "MATERIALIZED", "VIEW", "IF", "EXISTS", ..]
+    )
 }
 
 /// For who reads a file as if it were a table.
@@ -161,7 +179,7 @@ fn file_in_from(name: &ObjectName, is_call: bool) -> ControlFlow<Error> {
 const VERSION_HINT: &str = "a statement reads the newest snapshot that its freshness allows";
 
 /// The refusal of a statement that does not parse because it has what the parser does not know: an older version of a table in a form like
-/// `FOR VERSION AS OF 5`, `BETWEEN SYMMETRIC`, `EXCLUDE CURRENT ROW`. Only for statements that do not parse: `of` may be an alias.
+/// `FOR VERSION AS OF 5`, `EXCLUDE CURRENT ROW`. Only for statements that do not parse: `of` may be an alias.
 pub(crate) fn unread(tokens: &[TokenWithSpan]) -> Option<Error> {
     let meaning = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
     let keywords: Vec<Keyword> = meaning
@@ -179,9 +197,6 @@ pub(crate) fn unread(tokens: &[TokenWithSpan]) -> Option<Error> {
     });
     older.or_else(|| {
         keywords.windows(2).find_map(|two| match two {
-            [Keyword::BETWEEN, Keyword::SYMMETRIC] => {
-                Some(not_supported("BETWEEN SYMMETRIC").with_hint("write BETWEEN least(a, b) AND greatest(a, b)"))
-            }
             [Keyword::EXCLUDE, Keyword::CURRENT | Keyword::GROUP | Keyword::TIES | Keyword::NO] => {
                 Some(not_supported("EXCLUDE in a window"))
             }
@@ -229,12 +244,6 @@ impl Visitor for Ignored {
         or_break(self.bounds.enter(expr))?;
         match expr {
             Expr::Value(value) => literal_of(&value.value),
-            Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, .. } => {
-                refuse_if_hinted(true, "the operator |/", "write sqrt(x)")
-            }
-            Expr::UnaryOp { op: UnaryOperator::PGCubeRoot, .. } => {
-                refuse_if_hinted(true, "the operator ||/", "write cbrt(x)")
-            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -265,7 +274,14 @@ impl Visitor for Ignored {
         refuse_if(query.settings.is_some(), "SETTINGS in a query")?;
         refuse_if(!query.pipe_operators.is_empty(), "a pipe operator")?;
         refuse_if(query.format_clause.is_some(), "FORMAT in a query")?;
-        refuse_if_hinted(query.fetch.is_some(), "FETCH FIRST", "write LIMIT")?;
+        let hint = "write FETCH FIRST n ROWS ONLY, or LIMIT n; rank() OVER (ORDER BY ...) finds ties";
+        refuse_if_hinted(query.fetch.is_some(), "FETCH FIRST with PERCENT or WITH TIES", hint)?;
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
+            let mut counts = limit.iter().chain(offset.as_ref().map(|offset| &offset.value));
+            let has_subquery = |count: &Expr| contains(count, |part| matches!(part, Expr::Subquery(_)));
+            let hint = "ask for the number first, and write it; or number the rows: row_number() OVER (ORDER BY ...) <= (SELECT ...)";
+            refuse_if_hinted(counts.any(has_subquery), "LIMIT or OFFSET of a subquery", hint)?;
+        }
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             let Cte { materialized, from, alias, .. } = cte;
             refuse_if_hinted(materialized.is_some(), "MATERIALIZED in WITH", "leave it out: it changes no answer")?;

@@ -11,8 +11,9 @@ use crate::dialect::parse::statement;
 use crate::dialect::roles::{is_role_statement, secrets};
 use crate::dialect::statement::{Kind, Statement};
 use crate::dialect::{
-    arrays, depth, interval_texts, mirror, neighbours, parameters, patterns, plain_insert, positions, refuse,
-    row_lists, series, spellings, templates, text_casts, tokens, urls, written, zones,
+    any_patterns, array_queries, arrays, best_rows, depth, interval_texts, mirror, moments, neighbours, operators,
+    parameters, pattern_calls, patterns, plain_insert, positions, refuse, regular, row_lists, series, sort_keys,
+    spellings, templates, text_casts, tokens, urls, value_rows, wide_numbers, window_names, written, zones,
 };
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::Query;
@@ -101,23 +102,35 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
 fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
     type MayHave = fn(&[TokenWithSpan]) -> bool;
     type WriteOut = fn(&mut Query) -> Result<()>;
-    const IN_TURN: [(MayHave, WriteOut); 13] = [
+    const IN_TURN: [(MayHave, WriteOut); 24] = [
         (mirror::may_have, |query| {
             mirror::constants_right(query);
             Ok(())
         }),
+        (sort_keys::may_have, sort_keys::write_out),
         (positions::may_have, positions::write_out),
+        (array_queries::may_have, array_queries::write_out),
+        (operators::may_have, operators::write_out),
+        (best_rows::may_have, best_rows::write_out),
+        (pattern_calls::may_have, pattern_calls::write_out),
+        (regular::may_have, regular::write_out),
         (series::may_have, series::write_out),
         (neighbours::may_have, neighbours::write_out),
         (interval_texts::may_have, interval_texts::write_out),
+        (moments::may_have, moments::write_out),
         (spellings::may_have, spellings::write_out),
         (row_lists::may_have, row_lists::write_out),
         (arrays::may_have, arrays::write_out),
+        (any_patterns::may_have, any_patterns::write_out),
+        (arrays::may_have, arrays::call_computed),
         (written::may_have, written::write_out),
+        (wide_numbers::may_have, wide_numbers::write_out),
         (text_casts::may_have, text_casts::write_out),
         (patterns::may_have, patterns::write_out),
         (templates::may_have, templates::write_out),
         (zones::may_have, zones::write_out),
+        // Columns are called after their text, which says the names.
+        (window_names::may_have, window_names::write_out),
     ];
     for (may_have, write_out) in IN_TURN {
         if may_have(tokens)
@@ -126,6 +139,13 @@ fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
         {
             *kind = Kind::Refused(error);
         }
+    }
+    let is_insert = matches!(kind, Kind::Insert(_));
+    if value_rows::may_have(tokens)
+        && let Some(query) = parameters::query_of(kind)
+        && let Err(error) = value_rows::write_out(query, is_insert)
+    {
+        *kind = Kind::Refused(error);
     }
 }
 

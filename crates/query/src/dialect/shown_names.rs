@@ -7,6 +7,7 @@
 //!   expression is told apart, and the rest stays an error.
 //! - Queries within others are left alone ([`super::repeated`] has those): their names are said by what is around.
 
+use super::names::name_of;
 use super::repeated::{conditions, expr_of, name_of_item, says_alone};
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor};
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ pub(crate) fn shown_name(name: &str) -> &str {
 fn may_repeat(body: &SetExpr) -> bool {
     match body {
         SetExpr::Select(select) => {
-            let mut names: Vec<String> = select.projection.iter().filter_map(name_of_item).collect();
+            let mut names: Vec<String> = select.projection.iter().filter_map(name_of_column).collect();
             let has_all = names.len() < select.projection.len() && select.projection.iter().any(is_all);
             let (count, unnamed) = (names.len(), select.projection.iter().filter(|item| is_unnamed(item)).count());
             names.sort_unstable();
@@ -76,12 +77,12 @@ fn columns(select: &mut Select, is_said: &dyn Fn(&str) -> bool) -> bool {
             }
             continue;
         }
-        let (Some(name), Some(expr)) = (name_of_item(item), expr_of(item)) else { continue };
+        let (Some(name), Some(expr)) = (name_of_column(item), expr_of(item)) else { continue };
         let first = seen.get(&name).copied();
         let is_same = match first {
             Some(first) => expr_of(&select.projection[first]) == Some(expr),
             // The column that `*` has, too.
-            None => has_all && is_of_one && matches!(item, SelectItem::UnnamedExpr(_)),
+            None => has_all && is_of_one && name_of_item(item).is_some() && matches!(item, SelectItem::UnnamedExpr(_)),
         };
         if first.is_none() && !has_all {
             seen.insert(name, at);
@@ -112,9 +113,37 @@ fn is_said_within(select: &Select, name: &str) -> bool {
     conditions(select).chain(groups).any(|condition| says_alone(condition, name))
 }
 
+/// The name of a column that has one, also in brackets, or is the value of a query whose column has one.
+fn name_of_column(item: &SelectItem) -> Option<String> {
+    let value = match item {
+        SelectItem::UnnamedExpr(expr) => name_of_value(expr),
+        _ => None,
+    };
+    value.or_else(|| name_of_item(item))
+}
+
+fn name_of_value(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Subquery(query) => name_of_rows(&query.body),
+        Expr::Nested(inner) => name_of_value(inner),
+        Expr::Identifier(ident) => Some(name_of(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(name_of),
+        _ => None,
+    }
+}
+
+fn name_of_rows(body: &SetExpr) -> Option<String> {
+    match body {
+        SetExpr::Select(select) => select.projection.first().and_then(name_of_column),
+        SetExpr::Query(query) => name_of_rows(&query.body),
+        SetExpr::SetOperation { left, .. } => name_of_rows(left),
+        _ => None,
+    }
+}
+
 /// Whether it is called after its text.
 fn is_unnamed(item: &SelectItem) -> bool {
-    matches!(item, SelectItem::UnnamedExpr(_)) && name_of_item(item).is_none()
+    matches!(item, SelectItem::UnnamedExpr(_)) && name_of_column(item).is_none()
 }
 
 fn is_all(item: &SelectItem) -> bool {
@@ -148,6 +177,13 @@ mod tests {
             ("SELECT *, a FROM t ORDER BY a", "SELECT *, a AS \"a#1\" FROM t ORDER BY a"),
             ("SELECT *, upper(b) AS b FROM t ORDER BY t.b", "SELECT *, upper(b) AS \"b#1\" FROM t ORDER BY t.b"),
             ("SELECT a AS x, b AS x FROM t ORDER BY 2", "SELECT a AS x, b AS \"x#1\" FROM t ORDER BY 2"),
+            (
+                "SELECT t.a, (SELECT u.a FROM u WHERE u.b = t.b) FROM t",
+                "SELECT t.a, (SELECT u.a FROM u WHERE u.b = t.b) AS \"a#1\" FROM t",
+            ),
+            ("SELECT (SELECT max(x) AS a FROM u), a FROM t", "SELECT (SELECT max(x) AS a FROM u), a AS \"a#1\" FROM t"),
+            ("SELECT a, (a) FROM t", "SELECT a, (a) AS \"a#1\" FROM t"),
+            ("SELECT *, (SELECT a FROM u) FROM t", "SELECT *, (SELECT a FROM u) AS \"a#1\" FROM t"),
             ("SELECT trim(a), a, btrim(a) FROM t", "SELECT TRIM(a), a, btrim(a) AS \"btrim(a)#1\" FROM t"),
             (
                 "SELECT 1 AS i, 2 AS i UNION ALL SELECT a, a FROM t ORDER BY a",
@@ -167,6 +203,7 @@ mod tests {
             "SELECT a AS x, b AS x FROM t GROUP BY x",
             "SELECT max(a) AS x, max(b) AS x FROM t HAVING x > 1",
             "SELECT *, upper(b) AS b FROM t ORDER BY b",
+            "SELECT a, (SELECT u.a FROM u) FROM t ORDER BY a",
             "SELECT t.*, u.a FROM t JOIN u ON t.b = u.b ORDER BY a",
             "SELECT a FROM (SELECT a, a FROM t) AS s",
         ] {

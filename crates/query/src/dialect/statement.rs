@@ -223,6 +223,8 @@ pub(crate) enum Kind {
     Copy(Box<CopyStatement>),
     /// CALL of one of our procedures.
     Call(Procedure),
+    /// DROP ... IF EXISTS of what is not built, so that there is none of that name.
+    DropNone { command: &'static str, names: Vec<String> },
     /// DECLARE of a cursor.
     Declare(Declare),
     /// FETCH from a cursor.
@@ -246,6 +248,7 @@ impl Kind {
             Kind::CreateTable(create) if create.query.is_some() => Some("CREATE TABLE AS"),
             Kind::CreateTable(_) => Some("CREATE TABLE"),
             Kind::DropTable { .. } => Some("DROP TABLE"),
+            Kind::DropNone { command, .. } => Some(*command),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
             Kind::Role(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),

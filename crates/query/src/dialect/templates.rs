@@ -1,22 +1,23 @@
-//! Templates of `to_char`, `to_date` and `to_timestamp`, as PostgreSQL's clients write them: `'YYYY-MM-DD HH24:MI:SS.US'`.
+//! Templates of `to_date`, `to_timestamp` and `to_number`, as PostgreSQL's clients write them: `'YYYY-MM-DD HH24:MI:SS.US'`.
 //!
 //! Invariants:
-//! - DataFusion's functions take forms of `strftime` (`'%Y-%m-%d'`), and would take a template's letters for themselves: `to_char(t, 'YYYY')`
-//!   was `YYYY`. So a template that is written becomes the form that means the same, or is refused by the name of what has none.
+//! - DataFusion's functions take forms of `strftime` (`'%Y-%m-%d'`), and would take a template's letters for themselves. So a template
+//!   that is written becomes the form that means the same, or is refused by the name of what has none.
 //! - What has a `%` in it is a form already, and stays.
-//! - `TZ` is the zone that every TIMESTAMPTZ is shown in, and nothing for a TIMESTAMP: which of both it is, planning knows
-//!   (`checked::zone_forms`).
+//! - How many digits `to_number` reads behind a point is written behind its template, so that its type never changes while it is planned.
+//! - Columns are called after these functions as they were written, `to_char` among them.
 
+use crate::checked::scale_of;
 use crate::dialect::names::parts_of;
 use crate::dialect::refuse::not_supported;
-use crate::dialect::rewriting::{call, contains, rewrite};
+use crate::dialect::rewriting::rewrite;
 use crate::dialect::statement::text_of;
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Value};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Functions that take templates behind their first argument.
-const FUNCTIONS: [&str; 3] = ["to_char", "to_date", "to_timestamp"];
+const FUNCTIONS: [&str; 4] = ["to_char", "to_date", "to_number", "to_timestamp"];
 
 /// Patterns in any case, with their forms; `None` for what has none. Longer ones come first.
 const PATTERNS: [(&str, Option<&str>); 19] = [
@@ -87,50 +88,33 @@ fn expand(expr: &mut Expr) -> Result<()> {
     let Some(name) = function_of(expr) else { return Ok(()) };
     let Expr::Function(function) = expr else { return Ok(()) };
     let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
-    let shown = match list.args.first() {
-        // What itself has templates is not written twice, which would double with each call within another; `to_timestamp` has a zone.
-        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(shown)))
-            if name == "to_char" && !contains(shown, takes_template) =>
+    // Those of `to_char` mean what PostgreSQL means by them (`checked::to_char`).
+    if name == "to_char" {
+        return Ok(());
+    }
+    if name == "to_number" {
+        if let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(template))] = list.args.as_slice()
+            && let Some(scale) = text_of(template).and_then(|text| scale_of(&text))
         {
-            Some(shown.clone())
+            let scale = Expr::Value(Value::Number(scale.to_string(), false).into());
+            list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(scale)));
         }
-        _ => None,
-    };
+        return Ok(());
+    }
     for argument in list.args.iter_mut().skip(1) {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(template)) = argument else { continue };
         let Some(text) = text_of(template).filter(|text| !text.contains('%')) else { continue };
-        let form = form_of(&text, true).map_err(|pattern| {
+        let form = form_of(&text).map_err(|pattern| {
             not_supported(format!("{pattern} in a template of {name}"))
                 .with_hint("write the template in the forms of strftime: '%Y-%m-%d %H:%M:%S%.6f'")
         })?;
-        if name == "to_timestamp" && !tells_a_time(&form) {
-            return Err(not_supported(
-                "a time without its minutes, its seconds, or its AM or PM in a template of to_timestamp",
-            )
-            .with_hint("write them, or none of the time: 'YYYY-MM-DD HH24:MI:SS', 'YYYY-MM-DD'"));
-        }
-        let without = form_of(&text, false).ok().filter(|without| *without != form);
-        let literal = |form: String| Expr::Value(Value::SingleQuotedString(form).into());
-        *template = match (&shown, without) {
-            (Some(shown), Some(without)) => call("form_by_zone", vec![shown.clone(), literal(form), literal(without)]),
-            _ => literal(form),
-        };
+        *template = Expr::Value(Value::SingleQuotedString(form).into());
     }
     Ok(())
 }
 
-/// Whether a form has all of a time of day, or nothing of it: of a part alone DataFusion takes the date, and says nothing.
-fn tells_a_time(form: &str) -> bool {
-    let has = |letter: &str| form.contains(&format!("%{letter}")) || form.contains(&format!("%-{letter}"));
-    let half = has("p") || has("P");
-    let hour = has("H") || has("I") && half;
-    let fraction = has("3f") || has("6f");
-    let any = has("H") || has("I") || half || has("M") || has("S") || fraction;
-    !any || hour && has("M") && (has("S") || !fraction)
-}
-
-/// A template as a form, with the zone or without, or the pattern that has none.
-fn form_of(template: &str, has_zone: bool) -> std::result::Result<String, String> {
+/// A template as a form, or the pattern that has none.
+fn form_of(template: &str) -> std::result::Result<String, String> {
     let mut form = String::new();
     let mut rest = template;
     while let Some(first) = rest.chars().next() {
@@ -140,7 +124,7 @@ fn form_of(template: &str, has_zone: bool) -> std::result::Result<String, String
             continue;
         }
         if let Some((zone, written)) = ZONES.iter().find(|(zone, _)| rest.starts_with(zone)) {
-            form.push_str(if has_zone { written } else { "" });
+            form.push_str(written);
             rest = &rest[zone.len()..];
             continue;
         }
@@ -202,7 +186,7 @@ mod tests {
             ("SSSS", Err("SSSS")),
             ("DDth", Err("th")),
         ] {
-            assert_eq!(form_of(template, true), form.map(str::to_owned).map_err(str::to_owned), "{template}");
+            assert_eq!(form_of(template), form.map(str::to_owned).map_err(str::to_owned), "{template}");
         }
     }
 
@@ -219,13 +203,13 @@ mod tests {
         );
         assert_eq!(
             written("SELECT to_char(at, 'YYYY') FROM t"),
-            "SELECT to_char(at, '%Y') AS \"to_char(at, 'YYYY')\" FROM t"
+            "SELECT to_char(at, 'YYYY') AS \"to_char(at, 'YYYY')\" FROM t"
         );
         assert_eq!(
-            written("SELECT to_char(at, 'HH24 TZ') AS h FROM t"),
-            "SELECT to_char(at, form_by_zone(at, '%H UTC', '%H ')) AS h FROM t"
+            written("SELECT to_number(a, '9G999D99') AS n, to_number(a, b) AS m FROM t"),
+            "SELECT to_number(a, '9G999D99', 2) AS n, to_number(a, b) AS m FROM t"
         );
-        assert_eq!(written("SELECT to_char(at, '%Y') AS y FROM t"), "SELECT to_char(at, '%Y') AS y FROM t");
-        assert!(written("SELECT to_char(at, 'Month') AS m FROM t").contains("Month in a template of to_char"));
+        let refused = written("SELECT to_date(a, 'Month') AS m FROM t");
+        assert!(refused.contains("Month in a template of to_date"), "{refused}");
     }
 }

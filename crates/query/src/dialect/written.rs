@@ -1,8 +1,10 @@
 //! Numbers that keep their digits.
 //!
 //! Invariants:
-//! - A number within a cast to DECIMAL has all the digits that it is written with.
-//! - A number that is compared, and that is not what its double is written as, is the decimal that is written.
+//! - A number within a cast to DECIMAL or to TEXT has all the digits that it is written with; a text with an exponent is such a number in a
+//!   cast to DECIMAL.
+//! - A number that is compared, and that is not what its double is written as, is the decimal that is written. So is one that is stored:
+//!   a column by itself of what an INSERT selects.
 //! - Every other number with a point is a double.
 //!
 //! DataFusion makes a double of a number with a point, and of a whole one that no BIGINT holds; [`crate::checked`] takes what it is written as
@@ -11,7 +13,7 @@
 use super::rewriting::rewrite;
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, SelectItem, SetExpr, UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -92,6 +94,9 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
             }
             has_double = true;
         }
+        if let Token::SingleQuotedString(text) = &token.token {
+            has_double |= of_exponent(text).is_some();
+        }
     }
     has_double && tokens.iter().any(is_cast)
 }
@@ -111,30 +116,39 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
 
 fn concerns(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast { expr, data_type, .. } => is_decimal(data_type) && digits_of(expr).is_some(),
+        Expr::Cast { expr, data_type, .. } => cast_digits(expr, data_type).is_some(),
         _ => compared(expr).into_iter().any(|operand| lossy_of(operand).is_some()),
     }
 }
 
 fn change(expr: &mut Expr) {
     if let Expr::Cast { expr, data_type, .. } = expr {
-        if let Some(decimal) = digits_of(expr).filter(|_| is_decimal(data_type)) {
+        if let Some(decimal) = cast_digits(expr, data_type) {
             **expr = text_of(decimal);
         }
         return;
     }
     for operand in compared_mut(expr) {
         if let Some(decimal) = lossy_of(operand) {
-            let info = ExactNumberInfo::PrecisionAndScale(decimal.precision.into(), decimal.scale.into());
-            *operand = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(text_of(decimal)),
-                data_type: DataType::Decimal(info),
-                array: false,
-                format: None,
-            };
+            *operand = cast_of(decimal);
         }
     }
+}
+
+fn cast_of(decimal: WrittenDecimal) -> Expr {
+    let info = ExactNumberInfo::PrecisionAndScale(decimal.precision.into(), decimal.scale.into());
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(text_of(decimal)),
+        data_type: DataType::Decimal(info),
+        array: false,
+        format: None,
+    }
+}
+
+/// The decimal that a number of these digits is.
+pub(super) fn exact(text: &str) -> Option<Expr> {
+    written_decimal(text).map(cast_of)
 }
 
 fn text_of(decimal: WrittenDecimal) -> Expr {
@@ -143,6 +157,33 @@ fn text_of(decimal: WrittenDecimal) -> Expr {
 
 fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_))
+}
+
+/// What is written of a number that is cast to DECIMAL or to TEXT, or of a text with an exponent that is cast to DECIMAL.
+fn cast_digits(expr: &Expr, data_type: &DataType) -> Option<WrittenDecimal> {
+    match expr {
+        Expr::Value(value) if is_decimal(data_type) => match &value.value {
+            Value::SingleQuotedString(text) => of_exponent(text),
+            _ => digits_of(expr),
+        },
+        _ if is_decimal(data_type) || is_text(data_type) => digits_of(expr),
+        _ => None,
+    }
+}
+
+/// The decimal that a text with an exponent is.
+fn of_exponent(text: &str) -> Option<WrittenDecimal> {
+    let (mantissa, exponent) = text.trim().split_once(['e', 'E'])?;
+    let exponent: i32 = exponent.parse().ok().filter(|exponent: &i32| exponent.unsigned_abs() <= 76)?;
+    let mantissa = written_decimal(mantissa.strip_prefix('+').unwrap_or(mantissa))?;
+    let scale = i32::from(mantissa.scale) - exponent;
+    let zeros = 10_i128.checked_pow(u32::try_from(-scale).unwrap_or(0))?;
+    let (digits, scale) = (mantissa.digits.checked_mul(zeros)?, u8::try_from(scale.max(0)).ok()?);
+    written_decimal(&WrittenDecimal { digits, scale, ..mantissa }.to_string())
 }
 
 /// What is written of a number that would be a double.
@@ -163,6 +204,64 @@ fn digits_of(expr: &Expr) -> Option<WrittenDecimal> {
 /// The same of one whose double is written otherwise.
 fn lossy_of(expr: &Expr) -> Option<WrittenDecimal> {
     digits_of(expr).filter(|decimal| is_lossy(decimal.to_string().trim_start_matches('-')))
+}
+
+/// Gives numbers their digits that are columns of an INSERT's query by themselves, where `keeps` is true of the column's place. In a union
+/// only where all of its queries have numbers there: beside decimals, doubles are no doubles any more.
+pub(crate) fn keep_columns(query: &mut Query, keeps: &dyn Fn(usize) -> bool) {
+    let mut rows: Vec<Vec<&mut Expr>> = Vec::new();
+    if !columns_of(&mut query.body, &mut rows) {
+        return;
+    }
+    let width = rows.first().map_or(0, Vec::len);
+    if rows.iter().any(|row| row.len() != width) {
+        return;
+    }
+    for place in (0..width).filter(|place| keeps(*place)) {
+        if !rows.iter().all(|row| is_number(row[place])) {
+            continue;
+        }
+        for row in &mut rows {
+            if let Some(decimal) = digits_of(row[place]) {
+                *row[place] = cast_of(decimal);
+            }
+        }
+    }
+}
+
+/// The columns of each row or query that a query is put together of; `false` where only planning can tell them.
+fn columns_of<'a>(set: &'a mut SetExpr, rows: &mut Vec<Vec<&'a mut Expr>>) -> bool {
+    match set {
+        SetExpr::Select(select) => {
+            let count = select.projection.len();
+            let exprs = select.projection.iter_mut().filter_map(|item| match item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+                _ => None,
+            });
+            let exprs: Vec<&'a mut Expr> = exprs.collect();
+            let are_all = exprs.len() == count;
+            rows.push(exprs);
+            are_all
+        }
+        SetExpr::Query(query) => columns_of(&mut query.body, rows),
+        SetExpr::SetOperation { left, right, .. } => columns_of(left, rows) && columns_of(right, rows),
+        SetExpr::Values(values) => {
+            rows.extend(values.rows.iter_mut().map(|row| row.content.iter_mut().collect::<Vec<&'a mut Expr>>()));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is a number, or NULL.
+fn is_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Null),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } | Expr::Nested(expr) => is_number(expr),
+        // Which [`exact`] has made.
+        Expr::Cast { data_type, .. } => is_decimal(data_type),
+        _ => false,
+    }
 }
 
 /// What an expression compares with one another.
@@ -200,7 +299,7 @@ fn compares(op: &BinaryOperator) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_lossy, written_decimal};
+    use super::{is_lossy, keep_columns, written_decimal};
     use crate::dialect::{Kind, parse};
 
     fn told(sql: &str) -> String {
@@ -244,9 +343,46 @@ mod tests {
     }
 
     #[test]
+    fn columns_keep_what_is_written() {
+        let kept = |sql: &str| match parse(sql).unwrap().remove(0).kind {
+            Kind::Query(mut query) => {
+                keep_columns(&mut query, &|place| place == 1);
+                query.to_string()
+            }
+            _ => panic!("a query"),
+        };
+        for (sql, wanted) in [
+            ("SELECT 1.5, -1.115, a FROM t", "SELECT 1.5, CAST('-1.115' AS DECIMAL(4,3)), a FROM t"),
+            (
+                "SELECT 'a', 1.50 AS b UNION ALL (SELECT 'b', NULL) UNION SELECT 'c', 7",
+                "SELECT 'a', CAST('1.50' AS DECIMAL(3,2)) AS b UNION ALL (SELECT 'b', NULL) UNION SELECT 'c', 7",
+            ),
+            ("VALUES (1, 2.5), (2, 3)", "VALUES (1, CAST('2.5' AS DECIMAL(2,1))), (2, 3)"),
+        ] {
+            assert_eq!(kept(sql), wanted);
+        }
+        for same in [
+            "SELECT 1, 1.5e3",
+            "SELECT *, 1.5 FROM t",
+            "SELECT 1, 1.5 UNION ALL SELECT 2, x FROM t",
+            "SELECT 1, 1.5 + 1",
+        ] {
+            assert_eq!(kept(same), same);
+        }
+    }
+
+    #[test]
     fn casts_and_comparisons_keep_what_a_double_would_lose() {
         for (sql, wanted) in [
             ("SELECT 1.5::decimal(4, 2)", "SELECT '1.5'::DECIMAL(4,2) AS \"1.5::DECIMAL(4,2)\""),
+            (
+                "SELECT 1.50::text, '-1.25e3'::numeric(9, 1) AS x",
+                "SELECT '1.50'::TEXT AS \"1.50::TEXT\", '-1250'::NUMERIC(9,1) AS x",
+            ),
+            (
+                "SELECT '25e-1'::numeric(9, 1) AS x, '1e3'::text AS y",
+                "SELECT '2.5'::NUMERIC(9,1) AS x, '1e3'::TEXT AS y",
+            ),
             ("SELECT CAST(-(1.5) AS NUMERIC(4, 2)) AS x", "SELECT CAST('-1.5' AS NUMERIC(4,2)) AS x"),
             (
                 "SELECT -.05::decimal(4, 2) AS x, 7.::decimal(4, 2) AS y",

@@ -43,18 +43,18 @@ pub(super) const INTERNAL_LANGUAGE: i64 = 12;
 
 /// Functions that PostgreSQL has, too, beside those of the catalog; in it some are words of its grammar.
 const OF_POSTGRESQL: &str = "\
-    abs acos acosh any_value array_agg array_append array_cat array_dims array_length array_ndims array_position \
+    abs acos acosh age any_value array_agg array_append array_cat array_dims array_length array_ndims array_position \
     array_positions array_prepend array_remove array_replace array_reverse array_sort array_to_string ascii asin \
-    asinh atan atan2 atanh avg bit_and bit_length bit_or bit_xor bool_and bool_or btrim cardinality cbrt ceil \
-    char_length character_length chr coalesce concat concat_ws corr cos cosh cot count covar_pop covar_samp \
+    asinh atan atan2 atanh avg bit_and bit_count bit_length bit_or bit_xor bool_and bool_or btrim cardinality cbrt ceil \
+    char_length character_length chr coalesce concat concat_ws convert_from convert_to corr cos cosh cot count covar_pop covar_samp \
     cume_dist current_date current_time current_timestamp date_bin date_part date_trunc decode degrees dense_rank \
-    encode exp factorial first_value floor gcd greatest grouping initcap lag last_value lcm lead least left length \
-    ln log log10 lower lpad ltrim make_date make_time max md5 min now nth_value ntile nullif octet_length overlay \
-    percent_rank percentile_cont pi position pow power radians random rank regexp_count regexp_instr regexp_like \
-    regexp_match regexp_replace regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy \
-    regr_syy repeat replace reverse right round row row_number rpad rtrim sha224 sha256 sha384 sha512 sin sinh \
+    encode exp factorial first_value floor gcd get_bit get_byte greatest grouping initcap isfinite justify_days justify_hours justify_interval lag last_value lcm lead least left length \
+    ln log log10 lower lpad ltrim make_date make_interval make_time make_timestamp max md5 min mode now nth_value ntile nullif octet_length overlay \
+    percent_rank percentile_cont percentile_disc pi position pow power radians random rank regexp_count regexp_instr regexp_like \
+    regexp_match regexp_replace regexp_split_to_array regexp_substr pg_typeof regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy \
+    regr_syy repeat replace reverse right round row row_number rpad rtrim set_bit set_byte sha224 sha256 sha384 sha512 sin sinh \
     split_part sqrt starts_with stddev stddev_pop stddev_samp string_agg string_to_array strpos substr substring sum \
-    tan tanh to_char to_date to_hex to_timestamp translate trim trunc upper var_pop var_samp version";
+    tan tanh to_char to_date to_hex to_number to_timestamp translate trim trunc upper var_pop var_samp version";
 
 /// A function with one list of arguments.
 struct Procedure {

@@ -354,6 +354,19 @@ impl Rewrite<'_> {
                     }
                 }
             }
+            // A text stands for a table, as for a regclass.
+            "pg_relation_size" | "pg_table_size" | "pg_total_relation_size" => match fold::argument(function, 0) {
+                Some(Expr::Value(value)) => match &value.value {
+                    Value::SingleQuotedString(text) => Some(call(
+                        &name,
+                        vec![number_expr(by_text(self.catalog, text).ok_or_else(|| {
+                            Error::new(ErrorKind::UndefinedTable, format!("there is no table '{text}'"))
+                        })?)],
+                    )),
+                    _ => None,
+                },
+                _ => None,
+            },
             "to_regclass" => Some(or_null(argument(0).and_then(|text| by_text(self.catalog, &text)))),
             "to_regtype" => Some(or_null(argument(0).and_then(|text| types::by_name(&text)))),
             "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(&text)))),

@@ -255,6 +255,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Explain { .. }
         | Kind::Insert(_)
         | Kind::DropTable { .. }
+        | Kind::DropNone { .. }
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
         // Definitions are everybody's.

@@ -23,7 +23,7 @@ pub(super) struct Clause {
 
 /// How it is written.
 const FORM: &str = "write TABLESAMPLE BERNOULLI (10) or TABLESAMPLE SYSTEM (10), with REPEATABLE (seed) behind for the same \
-                    sample every time";
+                    sample every time; FROM thin(table, max_rows => 1000) gives a number of rows";
 
 /// The clause, wherever it stands.
 pub(super) fn sample_of(kind: &TableSampleKind) -> &TableSample {

@@ -2,7 +2,7 @@
 
 use crate::dialect::statement::text_of;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, TableFactor, TableSample, TableSampleKind, UnaryOperator, Value,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, TableFactor, TableSample, TableSampleKind, UnaryOperator, Value,
 };
 
 /// What a number's place holds.
@@ -29,10 +29,21 @@ pub(super) fn number_of(expr: &Expr) -> Number {
             other => other,
         },
         Expr::UnaryOp { op: UnaryOperator::Plus, expr } => number_of(expr),
+        Expr::BinaryOp { left, op, right } => together(number_of(left), op, number_of(right)),
         Expr::Value(value) => number_in(&value.value).unwrap_or_else(|| {
             let number = text_of(expr).and_then(|text| text.trim().parse().ok());
             number.map_or(Number::Other, Number::Of)
         }),
+        _ => Number::Other,
+    }
+}
+
+/// Sums, differences and products. Quotients are left out: of whole numbers they are whole.
+fn together(left: Number, op: &BinaryOperator, right: Number) -> Number {
+    match (left, op, right) {
+        (Number::Of(left), BinaryOperator::Plus, Number::Of(right)) => Number::Of(left + right),
+        (Number::Of(left), BinaryOperator::Minus, Number::Of(right)) => Number::Of(left - right),
+        (Number::Of(left), BinaryOperator::Multiply, Number::Of(right)) => Number::Of(left * right),
         _ => Number::Other,
     }
 }

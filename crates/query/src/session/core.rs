@@ -450,6 +450,7 @@ impl Session {
             Kind::Insert(insert) => self.insert(run, insert, &hints).await,
             Kind::CreateTable(create) => self.create_table(run, *create, &hints).await,
             Kind::DropTable { names, if_exists } => self.drop_tables(run, names, if_exists).await,
+            Kind::DropNone { command, names } => self.drop_none(command, &names),
             Kind::AlterTable(alter) => self.alter_table(run, alter).await,
             Kind::Describe(table) => self.describe_table(&table),
             Kind::ShowTables => Ok(self.show_tables()),

@@ -117,6 +117,20 @@ impl Session {
         Ok(outcome)
     }
 
+    /// DROP ... IF EXISTS of what is not built.
+    pub(crate) fn drop_none(&self, command: &'static str, names: &[String]) -> Result<Outcome> {
+        let kind = command.trim_start_matches("DROP ").to_lowercase();
+        let mut outcome = Outcome::done(command);
+        for name in names {
+            if self.table_for(Need::Definition, name).is_ok() {
+                return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
+                    .with_hint(format!("write DROP TABLE {name}")));
+            }
+            outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
+        }
+        Ok(outcome)
+    }
+
     /// ALTER TABLE.
     pub(crate) async fn alter_table(&self, run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
         let entry = match self.table_for(Need::Ownership, &statement.name) {
@@ -261,6 +275,9 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
                 return Ok(Altered::Nothing(format!("there is no column {name} to drop")));
             }
             alter::drop_column(def, &name)?
+        }
+        TableChange::DropConstraint(name) => {
+            return Ok(Altered::Nothing(format!("there is no constraint {name} to drop")));
         }
         TableChange::RenameColumn { from, to } => alter::rename_column(def, &from, &to)?,
         TableChange::Rename(name) => alter::rename_table(def, &name)?,

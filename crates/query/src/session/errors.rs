@@ -6,6 +6,7 @@
 
 mod columns;
 mod elsewhere;
+mod names;
 mod operands;
 
 use crate::copy::{Bad, parse_i64};
@@ -172,9 +173,10 @@ fn not_implemented(message: &str) -> Error {
                 not_supported("EXISTS, IN, ANY or ALL of a subquery in this place")
                     .with_hint("join the subquery, or compare with an aggregate of it: x >= (SELECT max(y) FROM u)")
             }
-            "ScalarSubquery" | "OuterReferenceColumn" => {
-                not_supported("a subquery that uses columns from around it in this way").with_hint("write it as a join")
-            }
+            "ScalarSubquery" | "OuterReferenceColumn" => not_supported(
+                "a subquery that uses columns from around it in this way",
+            )
+            .with_hint("write it as a join, of rows that row_number() OVER (PARTITION BY ...) numbers if need be"),
             other => not_supported(format!("{other} in an expression")),
         };
     }
@@ -188,6 +190,9 @@ fn not_implemented(message: &str) -> Error {
             "Lambda" => not_supported("a lambda"),
             other => not_supported(format!("{other} in an expression")),
         };
+    }
+    if let Some(error) = names::not_known(&text) {
+        return error;
     }
     Error::new(ErrorKind::NotSupported, with_sql_types(&without_tree(&text)))
 }
@@ -215,15 +220,22 @@ fn plan_error(message: &str) -> Error {
     if let Some(error) = not_grouped(message) {
         return error;
     }
+    if let Some(error) = not_selected(&text) {
+        return error;
+    }
     if lower.starts_with("table function") && lower.contains("not found") {
         return Error::new(ErrorKind::UndefinedFunction, lower_first(&text));
     }
     let types = ["coerc", "data type", "types ", "type mismatch", "cast", "argument type", "signature"];
     let told = with_sql_types(&text);
+    if let Some((message, hint)) = operands::no_condition(&told) {
+        return Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint);
+    }
     match types.iter().any(|word| lower.contains(word)) {
         true => {
             let hint = operands::hint(&told);
-            Error::new(ErrorKind::DatatypeMismatch, lower_first(&told)).with_hint(hint)
+            let message = operands::missing_operator(&told).unwrap_or_else(|| lower_first(&told));
+            Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint)
         }
         false => Error::new(ErrorKind::Syntax, told),
     }
@@ -247,6 +259,21 @@ fn not_grouped(message: &str) -> Option<Error> {
     Some(
         Error::new(ErrorKind::NotGrouped, message)
             .with_hint("add it to GROUP BY, or take an aggregate of it: any_value(x), max(x)"),
+    )
+}
+
+/// What a SELECT DISTINCT is sorted by and does not have. Of several columns DataFusion (55.2) writes the names without anything between them.
+fn not_selected(text: &str) -> Option<Error> {
+    let rest = text.strip_prefix("For SELECT DISTINCT, ORDER BY expressions ")?;
+    let names = rest.strip_suffix(" must appear in select list")?;
+    let what = match names.matches('.').count() {
+        0 | 1 => format!("{names} of ORDER BY"),
+        _ => "an expression of ORDER BY".to_owned(),
+    };
+    let message = format!("for SELECT DISTINCT, {what} must be selected, too");
+    Some(
+        Error::new(ErrorKind::Syntax, message)
+            .with_hint("add it to the SELECT, write GROUP BY and sort by an aggregate, or order by what is selected"),
     )
 }
 
@@ -280,7 +307,14 @@ fn cast_error(message: &str) -> Error {
         None => ["Can't cast value ", "Cannot cast to "].iter().any(|words| message.starts_with(words)),
     };
     let kind = if is_out_of_range { ErrorKind::OutOfRange } else { ErrorKind::InvalidText };
-    Error::new(kind, lower_first(&with_sql_types(message)))
+    let error = Error::new(kind, lower_first(&with_sql_types(message)));
+    let is_number = |wanted: &str| ["Int", "Float", "Decimal"].iter().any(|of| wanted.starts_with(of));
+    match of_text {
+        Some((_, wanted)) if !is_out_of_range && is_number(wanted) => error.with_hint(
+            "a text that is compared with a number is read as one: write the number as a text, x = '5'; TRY_CAST gives NULL where a text is none",
+        ),
+        _ => error,
+    }
 }
 
 fn exhausted(message: &str) -> Error {
@@ -372,6 +406,19 @@ mod tests {
         );
         assert_eq!((wildcard.kind(), having.kind()), (ErrorKind::NotGrouped, ErrorKind::NotGrouped));
         assert_eq!(of("Column in SELECT is odd").kind(), ErrorKind::Syntax);
+    }
+
+    #[test]
+    fn names_that_run_together_are_not_shown() {
+        let of = |names: &str| {
+            let message = format!("For SELECT DISTINCT, ORDER BY expressions {names} must appear in select list");
+            error_of(&DataFusionError::Plan(message)).message().to_owned()
+        };
+        assert_eq!(of("sales.region"), "for SELECT DISTINCT, sales.region of ORDER BY must be selected, too");
+        assert_eq!(
+            of("sales.regionsales.category"),
+            "for SELECT DISTINCT, an expression of ORDER BY must be selected, too"
+        );
     }
 
     #[test]

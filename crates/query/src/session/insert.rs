@@ -5,9 +5,10 @@
 //! thread and back.
 
 use crate::copy::{Assigner, Held, Sink, TextAs, tight_batch};
-use crate::dialect::Hints;
 use crate::dialect::names::name_of;
 use crate::dialect::statement::{Insert, InsertSource};
+use crate::dialect::value_rows::values_of;
+use crate::dialect::{Hints, keep_columns};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session, blocking, failed_transaction};
 use crate::session::errors::from_datafusion;
@@ -15,10 +16,10 @@ use crate::session::outcome::Outcome;
 use crate::session::progress::Phase;
 use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
-use crate::session::values::{assign_texts, literal_rows, values_of, values_rows};
+use crate::session::values::{literal_rows, values_rows};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{NewBatch, NewRows};
-use alluvia_space::TableDef;
+use alluvia_space::{DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Ident;
@@ -48,8 +49,13 @@ impl Session {
             if let Some(rows) = values_rows(values, &entry, &targets)? {
                 return self.write(run, &entry, vec![rows]).await;
             }
-            assign_texts(&mut source, &entry.def, &targets)?;
+            return self.insert_computed(run, values, &entry, &targets, hints).await;
         }
+        let into = listed.map(|listed| targets(&entry.def, Some(listed), listed.len())).transpose()?;
+        keep_columns(&mut source, &|place: usize| {
+            let column = into.as_ref().map_or(Some(place), |into| into.get(place).copied());
+            column.and_then(|column| entry.def.columns.get(column)).is_some_and(|column| has_digits(column.data_type))
+        });
         let planned = self.plan(run, source, hints).await?;
         let width = planned.schema().fields().len();
         let targets = targets(&entry.def, listed, width)?;
@@ -111,6 +117,36 @@ impl Session {
         Ok(inserted(rows as u64))
     }
 
+    /// The same for rows that may be too many for the log.
+    pub(super) async fn write_rows(
+        &self,
+        run: &Arc<Run>,
+        entry: &Arc<TableEntry>,
+        rows: RecordBatch,
+    ) -> Result<Outcome> {
+        if self.is_open()? {
+            return self.write(run, entry, vec![rows]).await;
+        }
+        let count = rows.num_rows() as u64;
+        run.progress.add_rows(count);
+        let mut sink = self.sink(&entry.def, entry.changed_at);
+        let mut batch = NewBatch::default();
+        let finished = blocking(move || {
+            sink.append(rows)?;
+            sink.finish()
+        });
+        finished.await?.add_to(&mut batch);
+        self.submit(run, batch).await?;
+        Ok(inserted(count))
+    }
+
+    /// What takes rows for a batch of their own.
+    fn sink(&self, def: &Arc<TableDef>, checked_at: Version) -> Sink {
+        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
+        let store = Arc::clone(self.engine.store());
+        Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max as usize)
+    }
+
     /// Rows of one table into the transaction that was open when its statement began.
     pub(super) fn hold(&self, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<()> {
         match &mut self.state.lock().transaction {
@@ -135,10 +171,8 @@ impl Session {
         mapping: &[Option<usize>],
         batch: &mut NewBatch,
     ) -> Result<u64> {
-        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
-        let store = Arc::clone(self.engine.store());
-        let mut sink = Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max as usize);
-        let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
+        let mut sink = self.sink(def, checked_at);
+        let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?.of_query();
         let mut stream = planned.execute()?;
         let mut rows = 0;
         run.progress.set_phase(Phase::Running);
@@ -166,7 +200,7 @@ impl Session {
         def: &TableDef,
         mapping: &[Option<usize>],
     ) -> Result<Vec<RecordBatch>> {
-        let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
+        let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?.of_query();
         let mut stream = planned.execute()?;
         let mut held = self.held();
         while let Some(next) = stream.next().await {
@@ -180,6 +214,12 @@ impl Session {
     pub(crate) fn held(&self) -> Held {
         Held::new(self.pending_bytes_max())
     }
+}
+
+/// Whether values of a type have all the digits that numbers are written with: not the nearest double's.
+fn has_digits(data_type: DataType) -> bool {
+    use DataType::{Decimal, Int16, Int32, Int64, Text};
+    matches!(data_type, Int16 | Int32 | Int64 | Decimal { .. } | Text)
 }
 
 /// The answer of an INSERT.

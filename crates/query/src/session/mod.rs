@@ -9,6 +9,7 @@ mod bounded;
 mod calls;
 pub(crate) mod client_settings;
 mod committing;
+mod computed;
 mod control;
 mod copying;
 mod core;

@@ -11,10 +11,10 @@
 
 use crate::checked::{
     BareDistinct, BytesOfLiterals, CheckedArithmetic, ComparedSpans, CountedFunctions, CountedMultisets, EqualZeros,
-    FiltersOfTheirColumns, GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls,
-    KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether, NamesOfUnions, NumbersTogether, OrdersOfSkippedRows,
-    PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround,
-    WrittenBytes,
+    FiltersOfTheirColumns, FramesOfPeers, GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown,
+    JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether, NamesOfUnions, NoFalseKeys,
+    NumbersTogether, OrdersOfSkippedRows, PlannedCuts, PlannedParts, PushDownKeepingConstants, RoundedFloats,
+    SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
 };
 use crate::compact::CompactTexts;
 use crate::session::errors::wrap;
@@ -83,13 +83,17 @@ fn check() -> PlanResult<()> {
 }
 
 /// The default rules, some of them as [`crate::checked`] has them, and its own, each of which asks before its work.
-pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuilder {
+pub(crate) fn stoppable_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Stoppable<R>) -> S) -> Vec<S> {
         rules.into_iter().map(|rule| wrapped(Stoppable(rule))).collect()
     }
+    // Before DataFusion's, which would plan its own function.
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(PlannedParts::default()));
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(PlannedCuts::default()));
     let mut analyzers = Analyzer::new().rules;
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
     analyzers.insert(coerced, Arc::new(TypesFromAround));
+    analyzers.insert(coerced, Arc::new(FramesOfPeers));
     analyzers.insert(coerced, Arc::new(RoundedFloats));
     analyzers.insert(coerced, Arc::new(WrittenBytes));
     analyzers.insert(coerced, Arc::new(MomentsTogether));
@@ -106,6 +110,7 @@ pub(crate) fn stoppable_rules(builder: SessionStateBuilder) -> SessionStateBuild
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
     analyzers.push(Arc::new(NamesOfUnions));
     analyzers.push(Arc::new(BareDistinct));
+    analyzers.push(Arc::new(NoFalseKeys));
     let mut optimizers = Optimizer::new().rules;
     let ours: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(SimplifyKeepingNulls::default()),
@@ -262,6 +267,7 @@ mod tests {
         expected.insert(physical, "equal_zeros true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
+        expected.insert(coerced + 1, NoFalseKeys.name().to_owned());
         expected.insert(coerced + 1, BareDistinct.name().to_owned());
         expected.insert(coerced + 1, NamesOfUnions.name().to_owned());
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
@@ -273,6 +279,7 @@ mod tests {
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced + 1, NumbersTogether.name().to_owned());
         expected.insert(coerced, TypesFromAround.name().to_owned());
+        expected.insert(coerced, FramesOfPeers.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
         expected.insert(coerced, WrittenBytes.name().to_owned());
         expected.insert(coerced, MomentsTogether.name().to_owned());

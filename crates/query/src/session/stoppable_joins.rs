@@ -1,24 +1,35 @@
-//! Joins that can be stopped where they find nothing.
+//! Joins that can be stopped, and let others run.
 //!
-//! Invariant: a join's filter is evaluated as it was, and asks before each batch whether the statement still wants rows.
+//! Invariants:
+//! - A join's filter is evaluated as it was, and asks before each batch whether the statement still wants rows.
+//! - So does a join before each batch that it gives; and it gives way to other statements as often as a scan does.
 //!
 //! A nested loop join (and a hash join with many rows of one key) holds each batch of one side against all of the other within one poll, and
-//! gives way only when it has rows to give. Where its filter leaves none, that may take hours (DataFusion 55.2).
+//! gives way only when it has rows to give: where its filter leaves none, that may take hours (DataFusion 55.2). Where it has rows, it never
+//! gives way by itself: one batch that was read may make thousands, and whoever aggregates them asks for the next at once.
 
 use super::planning::planned_token;
 use super::progress::CancelToken;
+use crate::posing::{InPlace, PosingExec};
 use crate::session::errors::wrap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, PiecewiseMergeJoinExec,
+    SortMergeJoinExec,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -43,20 +54,56 @@ impl PhysicalOptimizerRule for StoppableJoins {
                 && let Some(filter) = join.filter()
             {
                 let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(asking(filter))).build()?;
-                return Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>));
+                return Ok(Transformed::yes(giving_way(Arc::new(join), &token)));
             }
             if let Some(join) = plan.downcast_ref::<HashJoinExec>()
                 && let Some(filter) = join.filter()
             {
-                return join.builder().with_filter(Some(asking(filter))).build_exec().map(Transformed::yes);
+                let join = join.builder().with_filter(Some(asking(filter))).build_exec()?;
+                return Ok(Transformed::yes(giving_way(join, &token)));
             }
-            Ok(Transformed::no(plan))
+            Ok(if makes_many(&plan) { Transformed::yes(giving_way(plan, &token)) } else { Transformed::no(plan) })
         })?;
         Ok(stoppable.data)
     }
 
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// Whether one batch that it reads may become any number of others.
+fn makes_many(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_join = plan.is::<HashJoinExec>() || plan.is::<NestedLoopJoinExec>() || plan.is::<CrossJoinExec>();
+    is_join || plan.is::<SortMergeJoinExec>() || plan.is::<PiecewiseMergeJoinExec>()
+}
+
+fn giving_way(plan: Arc<dyn ExecutionPlan>, token: &CancelToken) -> Arc<dyn ExecutionPlan> {
+    Arc::new(PosingExec::new(plan, GivingWay { token: token.clone() }))
+}
+
+/// The operator asks before each batch, and gives way.
+#[derive(Clone, Debug)]
+struct GivingWay {
+    token: CancelToken,
+}
+
+impl InPlace for GivingWay {
+    fn of(&self, _operator: &Arc<dyn ExecutionPlan>) -> Result<GivingWay> {
+        Ok(self.clone())
+    }
+
+    fn execute(
+        &self,
+        operator: &Arc<dyn ExecutionPlan>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let token = self.token.clone();
+        let batches = operator.execute(partition, context)?;
+        let batches = batches.map(move |batch| token.check().map_err(wrap).and(batch));
+        let batches = Box::pin(RecordBatchStreamAdapter::new(operator.schema(), batches));
+        Ok(make_cooperative(batches))
     }
 }
 

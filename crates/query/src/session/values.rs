@@ -2,28 +2,18 @@
 //!
 //! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So VALUES
 //! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
-//! a query. Both give the same rows: [`values_rows`] answers `None` unless it is sure.
+//! a query (`super::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is sure.
 
-use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown, value_text};
+use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown};
 use crate::dialect::definitions::data_type_of;
-use crate::dialect::parameters::sql_type;
 use crate::dialect::plain_insert::{Literal, LiteralRows};
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::sql::sqlparser::ast::{CastKind, Expr, Query, SetExpr, UnaryOperator, Value, Values};
+use datafusion::sql::sqlparser::ast::{CastKind, Expr, UnaryOperator, Value, Values};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// The `VALUES` that a query is, if it is nothing else.
-pub(crate) fn values_of(source: &Query) -> Option<&Values> {
-    let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none();
-    match source.body.as_ref() {
-        SetExpr::Values(values) if plain && !values.explicit_row && !values.value_keyword => Some(values),
-        _ => None,
-    }
-}
 
 /// The rows of `VALUES`, in the storage schema of `entry`; `targets[i]` is the column that the i-th expression of a row goes
 /// to, and columns without one get NULL. `None` when something is not a literal.
@@ -44,42 +34,36 @@ pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: 
     rows.ok_or_else(|| Error::internal("a literal was taken for none"))
 }
 
-/// Texts as values of the columns that they go to where another row has no literal there, as `('2026-01-01'), (current_date)`; and as TEXT what
-/// stands beside texts for such a column. Planning takes the types of the rows for those of each other, and not for the columns'.
-pub(crate) fn assign_texts(source: &mut Query, def: &TableDef, targets: &[usize]) -> Result<()> {
-    let SetExpr::Values(values) = source.body.as_mut() else { return Ok(()) };
-    for (place, &target) in targets.iter().enumerate() {
-        let column = &def.columns[target];
-        let to = column.data_type;
-        let Some(sql) = sql_type(&to.to_arrow()).filter(|_| to != DataType::Binary) else { continue };
-        let exprs = || values.rows.iter().filter_map(|row| row.content.get(place));
-        let has_text = exprs().any(|expr| matches!(literal(expr, to), Some(Literal::Text(_))));
-        if !has_text || exprs().all(|expr| literal(expr, to).is_some()) {
-            continue;
-        }
-        for (row, values) in values.rows.iter_mut().enumerate() {
-            let Some(expr) = values.content.get_mut(place) else { continue };
-            let written = match literal(expr, to) {
-                Some(Literal::Null) => continue,
-                // By whoever reads the texts of rows of literals alone.
-                Some(found @ Literal::Text(_)) if to != DataType::Text => {
-                    let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, 1);
-                    append(&mut builder, &found, column, row + 1)?;
-                    Some(value_text(&builder.finish(), 0)?)
+/// Where a value stands in VALUES: its row, and its place there.
+pub(crate) type Place = (usize, usize);
+
+/// For each column of the table what it gets of rows that are not all literals, with NULL where something has to be computed; and where that
+/// is, by row and place. Literals mean what they mean in rows of literals alone.
+pub(crate) fn literals_among(
+    values: &Values,
+    entry: &TableEntry,
+    targets: &[usize],
+) -> Result<(Vec<ArrayRef>, Vec<Place>)> {
+    let (def, rows) = (entry.def.as_ref(), values.rows.len());
+    let mut arrays = Vec::with_capacity(def.columns.len());
+    let mut computed = Vec::new();
+    for (index, column) in def.columns.iter().enumerate() {
+        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows);
+        let from = targets.iter().position(|target| *target == index);
+        for (row, exprs) in values.rows.iter().enumerate() {
+            let expr = from.and_then(|place| Some((place, exprs.content.get(place)?)));
+            match expr.map(|(place, expr)| (place, literal(expr, column.data_type))) {
+                None => append(&mut builder, &Literal::Null, column, row + 1)?,
+                Some((_, Some(literal))) => append(&mut builder, &literal, column, row + 1)?,
+                Some((place, None)) => {
+                    builder.append_null();
+                    computed.push((row, place));
                 }
-                Some(Literal::Number(text)) if to == DataType::Text => Some(text.into_owned()),
-                None if to == DataType::Text => None,
-                _ => continue,
-            };
-            let inner = match written {
-                Some(text) => Expr::Value(Value::SingleQuotedString(text).into()),
-                None => std::mem::replace(expr, Expr::Value(Value::Null.into())),
-            };
-            let (kind, expr_of) = (CastKind::Cast, Box::new(inner));
-            *expr = Expr::Cast { kind, expr: expr_of, data_type: sql.clone(), array: false, format: None };
+            }
         }
+        arrays.push(builder.finish());
     }
-    Ok(())
+    Ok((arrays, computed))
 }
 
 /// So many rows of literals, each given by its row, its place there, and the column that it goes to.
@@ -121,7 +105,8 @@ fn check_width(width: usize, targets: usize, def: &TableDef, row: usize) -> Resu
     .with_hint("list the columns: INSERT INTO t (a, b) VALUES (1, 2)"))
 }
 
-fn batch(entry: &TableEntry, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+/// Columns in the storage schema of a table as its rows.
+pub(super) fn batch(entry: &TableEntry, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(entry.storage_schema()), arrays, &options)
         .map_err(|error| Error::internal(format!("rows could not be assembled: {error}")))
@@ -130,6 +115,7 @@ fn batch(entry: &TableEntry, arrays: Vec<ArrayRef>, rows: usize) -> Result<Recor
 fn literal(expr: &Expr, to: DataType) -> Option<Literal<'_>> {
     match expr {
         Expr::Value(value) => of_value(&value.value),
+        Expr::Nested(expr) => literal(expr, to),
         Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
             Some(Literal::Null)
         }
@@ -251,6 +237,7 @@ mod tests {
     use crate::dialect::definitions::{WithOptions, define};
     use crate::dialect::names::name_of;
     use crate::dialect::statement::{Insert, InsertSource};
+    use crate::dialect::value_rows::values_of;
     use crate::dialect::{Kind, Statement, parse_by_tokens};
     use alluvia_space::ColumnType;
     use alluvia_types::{TableId, Version};

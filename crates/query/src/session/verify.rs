@@ -58,10 +58,16 @@ fn table(found: &Verified) -> Vec<Vec<Option<String>>> {
     let mut rows = vec![
         ("trials answered from a sample".to_owned(), Some(found.sampled.to_string())),
         ("trials answered exactly".to_owned(), Some(found.exact.to_string())),
+    ];
+    if found.sampled == 0 {
+        let reason = "no sample was foreseen to be cheaper than the exact answer".to_owned();
+        rows.push(("why nothing was estimated".to_owned(), Some(reason)));
+    }
+    rows.extend([
         ("mean share of cut rows drawn".to_owned(), mean(found.drawn, found.sampled)),
         ("values estimated".to_owned(), Some(found.values.to_string())),
         ("intervals that hold".to_owned(), share(found.held, found.values)),
-    ];
+    ]);
     rows.extend(
         found.by_look.iter().map(|(look, held)| (format!("intervals that hold, stopped at look {look}"), of(held))),
     );

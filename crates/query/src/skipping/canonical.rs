@@ -34,7 +34,7 @@ pub(super) fn is_never(text: &str) -> bool {
     matches!(text, "{Boolean|false}" | "{Boolean|NULL}" | "{Null|NULL}")
 }
 
-/// The text for people: names of columns in place of their ids, literals without their types.
+/// The text for people: names of columns in place of their ids, literals without their types, texts in single quotes.
 pub(crate) fn show(text: &str, name: impl Fn(ColumnId) -> String) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -43,13 +43,40 @@ pub(crate) fn show(text: &str, name: impl Fn(ColumnId) -> String) -> String {
         let Some((inner, after)) = after.split_once('}') else { break };
         match (inner.parse(), inner.split_once('|')) {
             (Ok(id), _) => shown.push_str(&name(ColumnId(id))),
-            (Err(_), Some((_, literal))) => shown.push_str(literal),
+            (Err(_), Some((_, literal))) => match of_quoted(literal) {
+                Some(text) => {
+                    let _ = write!(shown, "'{}'", text.replace('\'', "''"));
+                }
+                None => shown.push_str(literal),
+            },
             (Err(_), None) => shown.push_str(inner),
         }
         rest = after;
     }
     shown.push_str(rest);
     shown
+}
+
+/// The text that `{:?}` and [`escape`] wrote; `None` of what is no text, or has characters that are shown by their numbers.
+fn of_quoted(literal: &str) -> Option<String> {
+    let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
+    let mut text = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => match chars.next()? {
+                '(' => '{',
+                ')' => '}',
+                'n' => '\n',
+                't' => '\t',
+                'r' => '\r',
+                same @ ('\\' | '"' | '\'') => same,
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(text)
 }
 
 struct Writer<'a> {
@@ -297,6 +324,11 @@ mod tests {
         let predicate = upper(col("a")).eq(lit("it's {0}")).and((col("b") % lit(7i64)).eq(lit(1i64)));
         let text = text(&predicate).expect("deterministic");
         let shown = show(&text, |id| format!("column{id}"));
-        assert_eq!(shown, "((upper(column0) = \"it's \\(0\\)\") AND ((column1 % 7) = 1))");
+        assert_eq!(shown, "((upper(column0) = 'it''s {0}') AND ((column1 % 7) = 1))");
+        for odd in ["", "a\\b\"c", "line\nline", "{\\(}"] {
+            let text = canonical(&col("a").eq(lit(odd)), &def()).expect("deterministic");
+            let shown = show(&text, |_| "a".to_owned());
+            assert_eq!(shown, format!("(a = '{odd}')"));
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Entries name tables, columns and segments by ids that are never used again, and segments also by their size and checksum, so
 //!   that a directory that was restored from a copy is not read by what was learnt of another.
-//! - Expressions mean what the planner makes of them: what another version of it has written is not taken over.
+//! - Expressions mean what the planner makes of them: what another version of it has written is not taken over. [`MEANINGS`] tells versions
+//!   between releases apart.
 //! - The file is bounded; what is most useful comes first. docs/FORMAT.md has the form.
 
 use super::blocks::BlockSet;
@@ -20,6 +21,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
+/// To be raised when a function or an operator means something else than before under the name it had.
+const MEANINGS: u32 = 2;
 /// Where it is kept.
 pub(crate) const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
 /// What the file holds at most, roughly.
@@ -199,7 +202,8 @@ pub(crate) fn check(content: &[u8]) -> Result<()> {
 
 /// The versions of all that decides what a text means and which rows it matches.
 fn planner() -> String {
-    format!("datafusion {DATAFUSION_VERSION}, arrow {}, alluvia {}", arrow::ARROW_VERSION, env!("CARGO_PKG_VERSION"))
+    let (arrow, own) = (arrow::ARROW_VERSION, env!("CARGO_PKG_VERSION"));
+    format!("datafusion {DATAFUSION_VERSION}, arrow {arrow}, alluvia {own}, meanings {MEANINGS}")
 }
 
 fn columns(form: &Form) -> Vec<Column> {

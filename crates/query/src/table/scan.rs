@@ -23,7 +23,7 @@ use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, spread};
 use super::prune::{Chosen, prune};
 use super::reader::SegmentReaderFactory;
-use super::statistics::{of_chosen, of_rows, project};
+use super::statistics::{count_members, of_chosen, of_rows, project};
 use super::tail::TailSource;
 use super::traced::ScanSpan;
 use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
@@ -280,7 +280,7 @@ impl Scan<'_> {
             }
         }
         let reads_first_rows = segments.iter().any(|chosen| chosen.light.is_some());
-        let statistics = match &self.predicate {
+        let mut statistics = match &self.predicate {
             Some(predicate) if blocks_skipped > 0 || reads_first_rows => {
                 let mut filtered: Vec<usize> = collect_columns(predicate).iter().map(Column::index).collect();
                 filtered.sort_unstable();
@@ -292,6 +292,9 @@ impl Scan<'_> {
             }
             _ => whole.as_ref().clone(),
         };
+        if let Some(dictionaries) = &self.read.dictionaries {
+            count_members(&mut statistics, &self.entry.def, dictionaries);
+        }
         let skipped = Skipped {
             segments: (all.len() - segments.len()) as u64,
             blocks: blocks_skipped,

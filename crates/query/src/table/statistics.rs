@@ -7,8 +7,8 @@
 //!   for the segments it was made of.
 
 use super::parts::ChosenSegment;
-use alluvia_catalog::TableEntry;
-use alluvia_space::TableDef;
+use alluvia_catalog::{Dictionaries, TableEntry};
+use alluvia_space::{LevelSource, TableDef};
 use alluvia_tree::{BlockSummaries, Segment};
 use alluvia_types::{ColumnId, SegmentId, TableId, Version};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
@@ -162,6 +162,24 @@ pub(crate) fn of_rows(whole: &Statistics, segments: &[ChosenSegment]) -> Statist
         column.byte_size = scale(&column.byte_size);
     }
     statistics
+}
+
+/// Says of columns that levels are made of about how many values they have: without, a join on one is taken to find hardly a row, and its
+/// hash table is made of what is largest.
+pub(crate) fn count_members(statistics: &mut Statistics, def: &TableDef, dictionaries: &Dictionaries) {
+    let rows = statistics.num_rows.get_value().copied().unwrap_or(usize::MAX);
+    for (at, (_, _, level)) in def.levels().enumerate() {
+        let LevelSource::Column(id) = level.source else { continue };
+        let Some(place) = def.columns.iter().position(|column| column.id == id) else { continue };
+        if let Some(column) = statistics.column_statistics.get_mut(place)
+            && dictionaries.has_members(at)
+        {
+            // A value under two parents is two members; NULL is none of the values.
+            let members = (dictionaries.len(at).saturating_sub(1) as usize).min(rows);
+            let fewest = column.distinct_count.get_value().map_or(members, |&known| known.min(members));
+            column.distinct_count = Precision::Inexact(fewest);
+        }
+    }
 }
 
 type Bound = Precision<ScalarValue>;

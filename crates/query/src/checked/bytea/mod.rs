@@ -1,4 +1,4 @@
-//! Text that becomes bytes, and bytes that become text.
+//! Text that becomes bytes, bytes that become text, and functions of bytes.
 //!
 //! Invariants:
 //! - Text becomes bytes as PostgreSQL reads it, in the hex form (`\x4142`) or the escape form (`A\102`), by a cast that is written, and a
@@ -9,20 +9,85 @@
 //!
 //! DataFusion 55.2 takes the UTF-8 of the text for the bytes, and the other way round.
 
+mod arguments;
+mod codes;
+mod forms;
 mod functions;
+mod single;
 
 use super::expressions::{changed, changed_as_written};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+use datafusion::functions::core::overlay;
+use datafusion::functions::unicode::{strpos, substr};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, binary_expr};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+use forms::{FORMS, OfBytes, Work};
 use functions::{bytes_of, read, shown};
+use std::sync::Arc;
+
+/// Gives functions of texts forms for bytes, and adds those that bytes alone have.
+pub(super) fn register(state: &mut SessionState) -> Result<()> {
+    for (name, work) in FORMS {
+        let inner = state.udf(name)?;
+        state.register_udf(Arc::new(ScalarUDF::from(OfBytes::new(inner, work))))?;
+    }
+    for coded in codes::Coded::both() {
+        state.register_udf(Arc::new(ScalarUDF::from(coded)))?;
+    }
+    for single in single::Single::all() {
+        state.register_udf(Arc::new(ScalarUDF::from(single)))?;
+    }
+    Ok(())
+}
+
+/// Plans `SUBSTRING(b FROM 1 FOR 2)`, `POSITION(a IN b)` and `OVERLAY(b PLACING a FROM 1)`, of which DataFusion would make its own
+/// functions, wherever others are registered under their names: it must be asked first.
+#[derive(Debug)]
+pub(crate) struct PlannedCuts {
+    part: Arc<ScalarUDF>,
+    position: Arc<ScalarUDF>,
+    overlaid: Arc<ScalarUDF>,
+}
+
+impl Default for PlannedCuts {
+    fn default() -> PlannedCuts {
+        let of = |inner, work| Arc::new(ScalarUDF::from(OfBytes::new(inner, work)));
+        PlannedCuts {
+            part: of(substr(), Work::Part),
+            position: of(strpos(), Work::Position),
+            overlaid: of(overlay(), Work::Overlaid),
+        }
+    }
+}
+
+impl PlannedCuts {
+    fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args))))
+    }
+}
+
+impl ExprPlanner for PlannedCuts {
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        PlannedCuts::call(&self.part, args)
+    }
+
+    fn plan_position(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        PlannedCuts::call(&self.position, args)
+    }
+
+    fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        PlannedCuts::call(&self.overlaid, args)
+    }
+}
 
 /// Puts our functions in the place of casts that were written. Types must not have been coerced: only until then is known which those are.
 #[derive(Debug)]

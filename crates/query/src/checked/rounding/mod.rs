@@ -5,15 +5,18 @@
 //!   zero. NUMERIC there, and floats here, are numbers that are written out, averages of whole numbers and of decimals, and what is made
 //!   of these by arithmetic: `round(2.5)` is 3, and `round(CAST(2.5 AS DOUBLE PRECISION))` is 2. They are followed through derived tables.
 //! - `round(x, n)` of a float is `round(x::numeric, n)`: PostgreSQL has no other, and takes the 15 digits that a float is sure of.
+//! - A float that is cast to a decimal is the number of the digits that it is sure of ([`decimals`]).
 //! - A decimal becomes the nearest integer, and of two the one further from zero. It is rounded by a function, so that a comparison of the
 //!   cast does not become one of the decimal, which more or less numbers pass.
 //!
 //! DataFusion 55.2 rounds all floats away from zero, cuts off what is behind the point in casts, and multiplies by a power of ten for
 //! `round(x, n)`, so that `round(2.675, 2)` is 2.67 or 2.68 by chance.
 
+mod decimals;
 mod functions;
 
 use super::expressions::each_named;
+use super::to_char;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -25,9 +28,10 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::collections::HashSet;
 
+pub(crate) use decimals::{assigned_double, assigned_real};
 pub(super) use functions::{has_fraction, is_rounded, rounded};
 
-/// Puts our functions in the place of `round` and into casts. Types must not have been coerced: a cast that was written tells a float
+/// Puts our functions in the place of `round` and of casts of floats to decimals, and into casts to integers. Types must not have been coerced: a cast that was written tells a float
 /// from a number.
 #[derive(Debug)]
 pub(crate) struct RoundedFloats;
@@ -58,8 +62,10 @@ fn rounds(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_expressions(|expr| {
         found |= expr.exists(|expr| {
             Ok(match expr {
-                Expr::ScalarFunction(function) => function.name() == "round",
-                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => field.data_type().is_integer(),
+                Expr::ScalarFunction(function) => ["round", "to_char"].contains(&function.name()),
+                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+                    field.data_type().is_integer() || matches!(field.data_type(), DataType::Decimal128(..))
+                }
                 _ => false,
             })
         })?;
@@ -94,6 +100,14 @@ impl Rounding<'_> {
                     },
                 }
             }
+            // Digits that a template does not show are rounded, too.
+            Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "to_char" => {
+                let is_exact = args.first().is_some_and(|of| self.is_float(of) && self.is_exact(of));
+                if is_exact {
+                    return Transformed::yes(to_char::of_exact(args));
+                }
+                Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args }))
+            }
             Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && self.has_fraction(&of) => {
                 let to_even = !self.is_exact(&of);
                 Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded(*of, to_even)), field }))
@@ -102,8 +116,24 @@ impl Rounding<'_> {
                 let to_even = !self.is_exact(&of);
                 Transformed::yes(Expr::TryCast(TryCast { expr: Box::new(rounded(*of, to_even)), field }))
             }
+            Expr::Cast(Cast { expr: of, field }) => match self.target(&of, field.data_type(), false) {
+                Some(target) => Transformed::yes(decimals::decimal_of(*of, target)),
+                None => Transformed::no(Expr::Cast(Cast { expr: of, field })),
+            },
+            Expr::TryCast(TryCast { expr: of, field }) => match self.target(&of, field.data_type(), true) {
+                Some(target) => Transformed::yes(decimals::decimal_of(*of, target)),
+                None => Transformed::no(Expr::TryCast(TryCast { expr: of, field })),
+            },
             other => Transformed::no(other),
         }
+    }
+
+    /// What a float is cast to, if it is a decimal. A number that is written out has its own digits.
+    fn target(&self, of: &Expr, to: &DataType, is_tried: bool) -> Option<decimals::Target> {
+        let DataType::Decimal128(precision, scale) = *to else { return None };
+        let is_float = matches!(of.get_type(self.schema), Ok(DataType::Float32 | DataType::Float64));
+        let is_exact = is_float && self.is_exact(of);
+        (is_float && !is_written(of)).then_some(decimals::Target { precision, scale, is_exact, is_tried })
     }
 
     fn has_fraction(&self, expr: &Expr) -> bool {
@@ -120,6 +150,7 @@ impl Rounding<'_> {
             Expr::Literal(..) => true,
             Expr::Column(column) if self.exact.contains(column) => true,
             Expr::Alias(alias) => self.is_exact(&alias.expr),
+            Expr::ScalarFunction(function) if decimals::is_decimal_of(function) => true,
             Expr::Negative(inner) => self.is_exact(inner),
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 use Operator::{Divide, Minus, Modulo, Multiply, Plus};
@@ -154,6 +185,15 @@ impl Rounding<'_> {
                 })
             }
         }
+    }
+}
+
+/// Whether it is a number that is written out.
+fn is_written(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(..) => true,
+        Expr::Negative(inner) => is_written(inner),
+        _ => false,
     }
 }
 

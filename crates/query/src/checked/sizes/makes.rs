@@ -46,6 +46,8 @@ pub(super) enum Makes {
     PatternReplaced,
     /// What the groups of a pattern match.
     Captures,
+    /// The same wherever it matches, or what lies between.
+    AllCaptures,
     /// A text with values in the places that it names, each any number of times.
     Formatted,
     /// A time, written as the second argument says.
@@ -198,6 +200,7 @@ impl Makes {
             | Makes::Replaced
             | Makes::PatternReplaced
             | Makes::Captures
+            | Makes::AllCaptures
             | Makes::Formatted
             | Makes::TimeFormatted => true,
             Makes::Copies
@@ -275,6 +278,12 @@ impl Makes {
             Makes::Captures => {
                 let groups = second?.text(row)?.bytes().filter(|byte| *byte == b'(').count() as i128;
                 (groups + 1).saturating_mul(first?.bytes(row) + ELEMENT_BYTES)
+            }
+            Makes::AllCaptures => {
+                let groups = second?.text(row)?.bytes().filter(|byte| *byte == b'(').count() as i128;
+                let bytes = first?.bytes(row);
+                // An empty pattern matches before each byte.
+                (groups + 1).saturating_mul(bytes + (bytes + 1).saturating_mul(ELEMENT_BYTES))
             }
             Makes::Formatted => {
                 let (text, values) = arguments.split_first()?;

@@ -28,7 +28,7 @@ pub(super) fn pulls_up(plan: &LogicalPlan, is_exists: bool) -> Result<bool> {
     }
     Ok(match plan {
         LogicalPlan::Filter(filter) => pulls_up(&filter.input, is_exists)?,
-        LogicalPlan::SubqueryAlias(alias) => pulls_up(&alias.input, is_exists)?,
+        LogicalPlan::SubqueryAlias(alias) => shows_pulled(&alias.input) && pulls_up(&alias.input, is_exists)?,
         LogicalPlan::Projection(projection) => {
             !plan.contains_outer_reference() && pulls_up(&projection.input, is_exists)?
         }
@@ -52,6 +52,32 @@ pub(super) fn pulls_up(plan: &LogicalPlan, is_exists: bool) -> Result<bool> {
 /// query's rows another name.
 pub(super) fn has_names_apart(plan: &LogicalPlan) -> bool {
     pulled_columns(plan).is_some_and(|pulled| is_apart(&pulled, plan))
+}
+
+/// Whether a query that gets another name shows the columns that conditions from around it read: DataFusion 55.2 adds them to the query, and not
+/// to what there is under the name.
+fn shows_pulled(plan: &LogicalPlan) -> bool {
+    pulled_columns(plan).is_some_and(|pulled| pulled.iter().all(|column| plan.schema().has_column(column)))
+}
+
+/// Whether a query reads what is around it in conditions alone, which mean the same after all else that it does, each of its rows by itself.
+pub(super) fn is_of_conditions(plan: &LogicalPlan) -> bool {
+    if !is_correlated(plan) {
+        return true;
+    }
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let mut conditions = split_conjunction(&filter.predicate).into_iter();
+            let is_left = conditions.any(|of| of.contains_outer() && super::has_subquery(of));
+            !is_left && is_of_conditions(&filter.input)
+        }
+        LogicalPlan::SubqueryAlias(alias) => shows_pulled(&alias.input) && is_of_conditions(&alias.input),
+        LogicalPlan::Projection(projection) => !plan.contains_outer_reference() && is_of_conditions(&projection.input),
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+            !plan.contains_outer_reference() && is_of_conditions(&join.left) && is_of_conditions(&join.right)
+        }
+        _ => false,
+    }
 }
 
 fn is_apart(pulled: &HashSet<Column>, plan: &LogicalPlan) -> bool {
@@ -130,7 +156,7 @@ pub(super) fn is_value_of_equals(plan: &LogicalPlan) -> Result<bool> {
         LogicalPlan::Projection(projection) => {
             Ok(!plan.contains_outer_reference() && is_value_of_equals(&projection.input)?)
         }
-        LogicalPlan::SubqueryAlias(alias) => is_value_of_equals(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) => Ok(shows_pulled(&alias.input) && is_value_of_equals(&alias.input)?),
         LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, .. }) => Ok(group_expr.is_empty()
             && !aggr_expr.is_empty()
             && !plan.contains_outer_reference()

@@ -9,16 +9,17 @@
 //! This is Neumann's and Kemper's way (Unnesting Arbitrary Queries, BTW 2015), from the leaves: the distinct values of the columns are
 //! joined to the lowest parts that read them, and carried up from there.
 
-use super::{Names, join_on, outer_columns, projected, single};
+use super::{Names, join_on, lateral, outer_columns, projected, single};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, not_impl_err};
 use datafusion::functions_window::row_number::row_number;
-use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprFunctionExt, FetchType, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
-    Operator, Projection, SkipType, Sort, SortExpr, SubqueryAlias, Union, Window, WindowFrame, binary_expr, lit,
+    Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, JoinType, LogicalPlan,
+    LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, SubqueryAlias, Union, Unnest, Values, Window,
+    WindowFrame, binary_expr, lit,
 };
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -59,6 +60,8 @@ pub(super) struct Keying<'a> {
     /// Rows with all values of the columns that are read.
     around: LogicalPlan,
     read: Vec<Column>,
+    /// Whether each row around is by itself, and not one for all that have its values.
+    is_of_rows: bool,
     names: &'a mut Names,
 }
 
@@ -68,7 +71,13 @@ impl Keying<'_> {
         if !is_repeated(&around, &read)? {
             return not_impl_err!("{NOT_REPEATED}");
         }
-        Ok(Keying { around, read, names })
+        Ok(Keying { around, read, is_of_rows: false, names })
+    }
+
+    /// The same for each row of a plan, with all its columns. It is right for what [`lateral`] asks it of: that never looks at rows together,
+    /// and takes the rows around in once.
+    pub(super) fn of_rows<'a>(around: &Arc<LogicalPlan>, names: &'a mut Names) -> Keying<'a> {
+        Keying { around: around.as_ref().clone(), read: around.schema().columns(), is_of_rows: true, names }
     }
 
     /// The keys' values, under new names.
@@ -76,6 +85,9 @@ impl Keying<'_> {
         let keys: Vec<Column> = self.read.iter().map(|_| Column::new_unqualified(self.names.next("around"))).collect();
         let named = self.read.iter().zip(&keys).map(|(read, key)| Expr::Column(read.clone()).alias(&key.name));
         let domain = projected(self.around.clone(), named.collect())?;
+        if self.is_of_rows {
+            return Ok((domain, keys));
+        }
         let domain = LogicalPlan::Distinct(Distinct::All(Arc::new(domain)));
         Ok((domain, keys))
     }
@@ -106,6 +118,12 @@ impl Keying<'_> {
     }
 
     pub(super) fn plan(&mut self, plan: &LogicalPlan) -> Result<Keyed> {
+        if let LogicalPlan::EmptyRelation(empty) = plan
+            && empty.produce_one_row
+            && empty.schema.fields().is_empty()
+        {
+            return self.domain();
+        }
         if !self.is_read(plan) {
             let (domain, keys) = self.domain()?;
             return Ok((join_on(Arc::new(plan.clone()), domain, JoinType::Inner, None)?, keys));
@@ -137,7 +155,10 @@ impl Keying<'_> {
                 let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
                     (limit.get_skip_type()?, limit.get_fetch_type()?)
                 else {
-                    return not_supported("LIMIT of an expression");
+                    return not_impl_err!(
+                        "a computed LIMIT or OFFSET of a subquery that reads columns from around it is not supported: compare \
+                         row_number() OVER (PARTITION BY ...) with it"
+                    );
                 };
                 self.limited(&limit.input, skip, fetch)
             }
@@ -146,8 +167,13 @@ impl Keying<'_> {
             LogicalPlan::Union(union) => self.united(union),
             LogicalPlan::Join(join) => self.joined(join),
             LogicalPlan::Distinct(Distinct::On(_)) => not_supported("DISTINCT ON"),
-            LogicalPlan::Unnest(_) => not_supported("unnest()"),
-            LogicalPlan::Subquery(_) => not_supported("LATERAL"),
+            LogicalPlan::Unnest(unnest) => {
+                let (input, keys) = self.plan(&unnest.input)?;
+                let (lists, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+                Ok((LogicalPlan::Unnest(Unnest::try_new(Arc::new(input), lists, options)?), keys))
+            }
+            LogicalPlan::Values(values) => self.listed(values),
+            LogicalPlan::Subquery(subquery) => self.plan(&subquery.subquery),
             LogicalPlan::RecursiveQuery(_) => not_supported("WITH RECURSIVE"),
             _ => not_supported("this"),
         }
@@ -271,6 +297,32 @@ impl Keying<'_> {
         Ok((LogicalPlan::Window(Window::try_new(exprs, Arc::new(input))?), keys))
     }
 
+    /// The rows of VALUES: of each number, the values that are written there.
+    fn listed(&mut self, values: &Values) -> Result<Keyed> {
+        let (domain, keys) = self.domain()?;
+        let number = Column::new_unqualified(self.names.next("row"));
+        let place = |at: usize| lit(ScalarValue::UInt64(Some(at as u64)));
+        let numbers: Vec<Vec<Expr>> = (0..values.values.len()).map(|at| vec![place(at)]).collect();
+        let numbers = LogicalPlanBuilder::values(numbers)?.build()?;
+        let only = numbers.schema().columns().into_iter().map(|column| Expr::Column(column).alias(&number.name));
+        let only = only.collect();
+        let numbers = projected(numbers, only)?;
+        let rows = join_on(Arc::new(numbers), domain, JoinType::Inner, None)?;
+        let mut exprs = Vec::with_capacity(values.schema.fields().len() + keys.len());
+        for (column, (qualifier, field)) in values.schema.iter().enumerate() {
+            let value = |(at, row): (usize, &Vec<Expr>)| {
+                let value = self.with_keys(row[column].clone(), &keys)?;
+                Ok((Box::new(place(at)), Box::new(value.cast_to(field.data_type(), rows.schema())?)))
+            };
+            let when_then_expr = values.values.iter().enumerate().map(value).collect::<Result<Vec<_>>>()?;
+            let of = Some(Box::new(Expr::Column(number.clone())));
+            let value = Expr::Case(Case { expr: of, when_then_expr, else_expr: None });
+            exprs.push(value.alias_qualified(qualifier.cloned(), field.name()));
+        }
+        exprs.extend(keys.iter().cloned().map(Expr::Column));
+        Ok((projected(rows, exprs)?, keys))
+    }
+
     fn united(&mut self, union: &Union) -> Result<Keyed> {
         let columns: Vec<String> = union.schema.fields().iter().map(|_| self.names.next("column")).collect();
         let keys: Vec<Column> = self.read.iter().map(|_| Column::new_unqualified(self.names.next("around"))).collect();
@@ -293,6 +345,10 @@ impl Keying<'_> {
 
     fn joined(&mut self, join: &Join) -> Result<Keyed> {
         use JoinType::{Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
+        if lateral::is_lateral(join) {
+            let apart = lateral::joined(join.clone(), self.names)?;
+            return self.plan(&apart);
+        }
         let (is_left, is_right) = (self.is_read(&join.left), self.is_read(&join.right));
         // The side whose rows the join keeps has the keys.
         let (keys_left, keys_right) = match join.join_type {

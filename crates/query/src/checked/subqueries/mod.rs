@@ -1,4 +1,5 @@
-//! Subqueries wherever an expression may stand, with PostgreSQL's NULL, whatever they read from around them.
+//! Subqueries wherever an expression may stand, with PostgreSQL's NULL, whatever they read from around them; and such as stand in FROM and read
+//! what is beside them ([`lateral`]).
 //!
 //! Invariants:
 //! - `x IN (SELECT y ...)` is true if one `y` equals `x`; else NULL if there is a `y` and `x` is NULL, or a `y` is NULL; else false. ANY
@@ -18,6 +19,7 @@
 
 mod direct;
 mod domain;
+mod lateral;
 mod meaning;
 mod single;
 #[cfg(test)]
@@ -50,10 +52,12 @@ impl AnalyzerRule for SubqueriesKeepingNulls {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
         let kept = plan.transform_up_with_subqueries(|plan| node(plan, &mut names))?;
-        if kept.transformed {
-            refuse_unknown(&kept.data)?;
+        if !kept.transformed {
+            return Ok(kept.data);
         }
-        Ok(kept.data)
+        let kept = lateral::unmarked(kept.data, &mut names)?.data;
+        refuse_unknown(&kept)?;
+        Ok(kept)
     }
 }
 
@@ -70,6 +74,12 @@ impl Names {
 
 /// One node, whose inputs and subqueries have been through this.
 fn node(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let plan = match plan {
+        LogicalPlan::Join(join) if lateral::is_lateral(&join) && !lateral::is_left(&join)? => {
+            return lateral::joined(join, names).map(Transformed::yes);
+        }
+        other => other,
+    };
     if !reads_subqueries(&plan)? {
         return Ok(Transformed::no(plan));
     }
@@ -324,6 +334,9 @@ impl Below<'_> {
         let place = read.next().unwrap_or_default();
         if read.next().is_some() {
             return not_impl_err!("a subquery of columns of both sides of an outer join, in its ON, is not supported");
+        }
+        if !place.1.is_empty() {
+            lateral::refuse_unclear(query, &place.1)?;
         }
         Ok(place)
     }

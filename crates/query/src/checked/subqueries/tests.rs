@@ -253,6 +253,87 @@ proptest! {
     }
 }
 
+/// Panics unless a subquery of two columns beside rows of `a` gives each of them the rows that it has for this one alone.
+async fn same_beside(context: &SessionContext, subquery: &str) {
+    let text = |x: &str, y: &str| subquery.replace("{x}", x).replace("{y}", y);
+    let (mut joined, mut kept, mut large) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, x, y) in around() {
+        let written = |value: Value| value.map_or("CAST(NULL AS BIGINT)".to_owned(), |value| value.to_string());
+        let alone = rows(context, &text(&written(x), &written(y))).await.unwrap_or_else(|error| panic!("{error}"));
+        let found: Vec<Vec<Value>> = alone.iter().map(|row| vec![Some(id), row[0], row[1]]).collect();
+        let or_none = |found: Vec<Vec<Value>>| if found.is_empty() { vec![vec![Some(id), None, None]] } else { found };
+        joined.extend(found.iter().chain(&found).cloned());
+        large.extend(or_none(found.iter().filter(|row| row[1] > Some(1)).cloned().collect()));
+        kept.extend(or_none(found));
+    }
+    let beside = text("a.x", "a.y");
+    let check = async |from: String, mut expected: Vec<Vec<Value>>| {
+        let sql = format!("SELECT a.id, z.v, z.w FROM {from}");
+        let mut answer = rows(context, &sql).await.unwrap_or_else(|error| panic!("{error}"));
+        answer.sort();
+        expected.sort();
+        assert_eq!(answer, expected, "{sql}");
+    };
+    let twice = "(SELECT * FROM a UNION ALL SELECT * FROM a) AS a";
+    check(format!("{twice}, LATERAL ({beside}) AS z (v, w)"), joined.clone()).await;
+    check(format!("(SELECT 1 AS one) o, {twice} CROSS JOIN LATERAL ({beside}) AS z (v, w)"), joined).await;
+    check(format!("a LEFT JOIN LATERAL ({beside}) AS z (v, w) ON true"), kept).await;
+    check(format!("a LEFT JOIN LATERAL ({beside}) AS z (v, w) ON z.v > 1"), large).await;
+}
+
+proptest! {
+    #![proptest_config(questions())]
+    #[test]
+    fn laterals_are_what_they_are_for_each_row(subquery in subquery(2)) {
+        runtime().block_on(same_beside(&context(), &subquery));
+    }
+}
+
+#[test]
+fn laterals_that_read_no_rows_are_what_they_are_for_each_row() {
+    runtime().block_on(async {
+        let context = context();
+        for subquery in [
+            "SELECT {x} + 1, {y}",
+            "SELECT {x}, 9 WHERE {y} > 1",
+            "SELECT s.v + {x}, s.w FROM (SELECT {y} AS v, 3 AS w) s",
+            "VALUES ({x}, 1), ({y}, 2), (7, {x} + {y})",
+            "SELECT s.v, s.w FROM (VALUES ({x}, 1), ({y}, 2)) s (v, w) WHERE s.v > 1",
+            "SELECT s.v, s.w FROM (VALUES ({x}, 1), ({y}, 2)) s (v, w) ORDER BY s.w DESC LIMIT 1",
+            "SELECT unnest(make_array({x}, {y}, 5)), 1",
+            "SELECT unnest(generate_series(1, {x})), {y}",
+            "SELECT s.v, count(*) FROM (SELECT unnest(make_array({x}, {y}, 3)) AS v) s GROUP BY s.v",
+            "SELECT (SELECT count(*) FROM n WHERE n.x = {x}) AS c, (SELECT max(n.y) FROM n WHERE n.x < {y}) AS m",
+            "SELECT s.v, s.w FROM n, LATERAL (SELECT n.x + {x} AS v, n.y AS w) s WHERE n.id > 2",
+            "SELECT s.v, s.w FROM n, LATERAL (SELECT m.x AS v, m.y AS w FROM n m WHERE m.x = n.y AND m.y = {y}) s",
+            "SELECT s.v, {x} AS w FROM n, LATERAL (SELECT m.x AS v FROM n m WHERE m.x = n.y ORDER BY m.id LIMIT 1) s",
+        ] {
+            same_beside(&context, subquery).await;
+        }
+    });
+}
+
+#[test]
+fn queries_under_a_name_that_hides_what_chooses_their_rows() {
+    runtime().block_on(async {
+        let context = context();
+        for query in [
+            "SELECT count(*) FROM (SELECT DISTINCT n.x FROM n WHERE n.y = {y}) z",
+            "SELECT count(z.x) FROM (SELECT n.x FROM n WHERE n.y = {y}) z",
+            "SELECT z.c FROM (SELECT count(*) AS c FROM n WHERE n.y = {y}) z",
+            "SELECT max(z.m) FROM (SELECT n.x + 1 AS m FROM n WHERE n.y = {y}) z",
+        ] {
+            same(&context, &Asked::Value, query).await;
+            same(&context, &Asked::Exists { negated: false }, query).await;
+        }
+        for negated in [false, true] {
+            let query = "SELECT z.x FROM (SELECT DISTINCT n.x FROM n WHERE n.y = {y}) z";
+            same(&context, &Asked::In { of: "x", negated }, query).await;
+            same(&context, &Asked::Exists { negated }, query).await;
+        }
+    });
+}
+
 #[test]
 fn a_value_of_more_than_one_row_fails() {
     runtime().block_on(async {

@@ -121,7 +121,11 @@ pub(in crate::sample) fn bound_of(args: &[FunctionArg], describes: bool) -> Resu
     let [arg] = args else {
         return Err(wrong("thin takes a table and either max_rows or fraction"));
     };
-    let FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), operator: FunctionArgOperator::RightArrow } = arg
+    let FunctionArg::Named {
+        name,
+        arg: FunctionArgExpr::Expr(value),
+        operator: FunctionArgOperator::RightArrow | FunctionArgOperator::Assignment,
+    } = arg
     else {
         return Err(wrong("thin takes its bound by name"));
     };

@@ -5,7 +5,7 @@
 
 use alluvia_space::sql_identifier;
 use alluvia_types::{Error, ErrorKind, near_names};
-use datafusion::common::{Column, SchemaError};
+use datafusion::common::{Column, SchemaError, TableReference};
 
 /// Columns that a hint lists.
 const SHOWN_MAX: usize = 12;
@@ -61,15 +61,37 @@ fn field_not_found(field: &Column, valid: &[Column]) -> Error {
     }
     let mut hints = Vec::new();
     if !valid.is_empty() {
-        let names: Vec<String> = valid.iter().take(SHOWN_MAX).map(written).collect();
-        let more = if valid.len() > SHOWN_MAX { ", ..." } else { "" };
-        hints.push(format!("columns here are {}{more}", names.join(", ")));
+        hints.push(format!("columns here are {}", listed(valid)));
     }
     // Whether it was written in double quotes is not known any more; behind a table's name it was meant to be a column.
     if field.relation.is_none() {
         hints.push(format!("a text is written in single quotes: '{}'", field.name.replace('\'', "''")));
     }
     if hints.is_empty() { error } else { error.with_hint(hints.join("; ")) }
+}
+
+/// The first columns of each table, each once.
+fn listed(valid: &[Column]) -> String {
+    let mut tables: Vec<(Option<&TableReference>, Vec<String>)> = Vec::new();
+    for column in valid {
+        let name = written(column);
+        match tables.iter_mut().find(|(table, _)| *table == column.relation.as_ref()) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => tables.push((column.relation.as_ref(), vec![name])),
+        }
+    }
+    let each = (SHOWN_MAX / tables.len().max(1)).max(1);
+    let has_few = tables.iter().map(|(_, names)| names.len()).sum::<usize>() <= SHOWN_MAX;
+    let mut shown: Vec<String> = Vec::new();
+    for (_, mut names) in tables {
+        if !has_few && names.len() > each {
+            names.truncate(each);
+            names.push("...".to_owned());
+        }
+        shown.append(&mut names);
+    }
+    shown.join(", ")
 }
 
 /// For who asks by a name for a column that has none but the text of what computes it.
@@ -111,6 +133,20 @@ mod tests {
         assert_eq!(not_found("x.country", &twice).1, "did you mean t.country or u.country?");
         assert_eq!(not_found("x.contry", &twice).1, "did you mean country?");
         assert_eq!(not_found("t.price", &twice).1, "did you mean u.price?");
+    }
+
+    #[test]
+    fn every_table_has_its_part_of_the_list_and_every_column_one_place() {
+        let names = |table: &str, count: usize| (0..count).map(|at| format!("{table}.c{at}")).collect::<Vec<String>>();
+        let hint = |names: Vec<String>| {
+            let hint = not_found("x.zzzzzz", &names.iter().map(String::as_str).collect::<Vec<&str>>()).1;
+            hint.strip_prefix("columns here are ").unwrap_or_default().to_owned()
+        };
+        let once = names("t", 3);
+        assert_eq!(hint([once.clone(), once.clone()].concat()), once.join(", "));
+        assert_eq!(hint(names("t", 13)), format!("{}, ...", names("t", 12).join(", ")));
+        let wanted = [names("t", 6), vec!["...".to_owned()], names("u", 2)].concat().join(", ");
+        assert_eq!(hint([names("t", 20), names("u", 2)].concat()), wanted);
     }
 
     #[test]

@@ -4,21 +4,16 @@
 
 /// By their names, with what is said of them.
 const FUNCTIONS: &[(&[&str], &str)] = &[
-    (&["to_number", "to_decimal"], "write CAST(x AS DECIMAL(p, s))"),
+    (&["to_decimal"], "write CAST(x AS DECIMAL(p, s))"),
     (&["listagg", "group_concat"], "write string_agg(x, ',')"),
-    (&["arg_max", "argmax", "max_by"], "write first_value(x ORDER BY y DESC NULLS LAST)"),
-    (&["arg_min", "argmin", "min_by"], "write first_value(x ORDER BY y)"),
     (&["date_diff", "datediff"], "write date_part('day', a - b) of timestamps, or a::date - b::date"),
     (&["date_add", "dateadd", "date_sub", "datesub"], "write x + INTERVAL '1 day', or x - INTERVAL '1 day'"),
     (&["strftime", "date_format", "format_datetime"], "write to_char(x, 'YYYY-MM-DD')"),
-    (&["regexp_matches", "regexp_substr", "regexp_extract"], "write regexp_match(x, p)[1]"),
-    (&["regexp_split_to_array"], "write string_to_array(x, separator), which takes no pattern"),
-    (&["regexp_split_to_table"], "write unnest(string_to_array(x, separator)), which takes no pattern"),
+    (&["regexp_extract"], "write regexp_match(x, p)[1]"),
     (&["to_json", "to_jsonb", "row_to_json", "array_to_json"], JSON),
     (&["if", "iif"], "write CASE WHEN condition THEN x ELSE y END"),
     (&["isnull"], "write coalesce(x, y), or x IS NULL"),
     (&["second"], "write extract(second FROM x)"),
-    (&["make_interval"], "write INTERVAL '1 day', or CAST(x AS INTERVAL) of a text"),
     (&["quantile"], "write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)"),
 ];
 

@@ -66,10 +66,36 @@ pub(super) fn hint(message: &str) -> String {
             format!("{GENERAL}, as in CAST(x AS {other})")
         }
         (false, _) if either(is_number) && either(|side| side == "BOOLEAN") => {
-            format!("{GENERAL}, as in CAST(x AS BOOLEAN)")
+            "a boolean is a condition by itself: write x, NOT x or x = true; a number is one by CAST(x AS BOOLEAN)"
+                .to_owned()
         }
         _ => GENERAL.to_owned(),
     }
+}
+
+/// What is said instead of a message about a comparison: the operator that is not there.
+pub(super) fn missing_operator(message: &str) -> Option<String> {
+    if !message.to_lowercase().starts_with("cannot infer common argument type for comparison operation") {
+        return None;
+    }
+    let (left, operator, right) = sides(message)?;
+    Some(format!("there is no operator {left} {operator} {right}"))
+}
+
+/// What is said where a condition should be, and something else is: DataFusion's words tell what it is of.
+pub(super) fn no_condition(message: &str) -> Option<(String, String)> {
+    let rest = message.strip_prefix("Cannot create filter with non-boolean predicate '")?;
+    let (of, data_type) = rest.rsplit_once("' returning ")?;
+    // Of more than a column its text is not SQL.
+    let is_column = of.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+    let name = if is_column { of } else { "x" };
+    let hint = match data_type {
+        "TEXT" => format!("compare it with a text in single quotes: {name} = 'a'"),
+        number if is_number(number) => format!("compare it with a number: {name} <> 0"),
+        _ => format!("compare it, or write {name} IS NOT NULL"),
+    };
+    let what = if is_column { of } else { "an expression" };
+    Some((format!("{what} is {data_type}, and no condition"), hint))
 }
 
 fn is_number(name: &str) -> bool {
@@ -92,7 +118,23 @@ fn sides(message: &str) -> Option<(&str, &str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::hint;
+    use super::{hint, missing_operator, no_condition};
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let told = |sides: &str| {
+            missing_operator(&format!("Cannot infer common argument type for comparison operation {sides}"))
+        };
+        assert_eq!(told("INT = BOOLEAN").as_deref(), Some("there is no operator INT = BOOLEAN"));
+        assert_eq!(missing_operator("Cannot coerce arithmetic expression TEXT + BIGINT to valid types"), None);
+        let told = |of: &str| no_condition(&format!("Cannot create filter with non-boolean predicate {of}"));
+        let (message, hint) = told("'c.pinned' returning TEXT").unwrap();
+        assert_eq!(message, "c.pinned is TEXT, and no condition");
+        assert!(hint.ends_with("c.pinned = 'a'"));
+        let (message, hint) = told("'t.a + Int64(1)' returning BIGINT").unwrap();
+        assert_eq!(message, "an expression is BIGINT, and no condition");
+        assert!(hint.ends_with("x <> 0"));
+    }
 
     #[test]
     fn numbers_are_cast_to_only_where_there_are_some() {
@@ -101,7 +143,7 @@ mod tests {
         let arithmetic = |sides: &str| hint(&format!("cannot coerce arithmetic expression {sides} to valid types"));
         let general = "cast one side to the type of the other";
         assert_eq!(arithmetic("TEXT + BIGINT"), format!("{general}, as in CAST(x AS DOUBLE)"));
-        assert_eq!(comparison("INT = BOOLEAN"), format!("{general}, as in CAST(x AS BOOLEAN)"));
+        assert!(comparison("INT = BOOLEAN").contains("x = true"));
         assert_eq!(comparison("INTERVAL = TEXT"), format!("{general}, as in CAST(x AS INTERVAL)"));
         assert_eq!(comparison("DATE = DECIMAL(10, 2)"), general);
         assert_eq!(comparison("TIMESTAMP WITH TIME ZONE > TIME"), general);

@@ -1,0 +1,89 @@
+//! Arguments of functions of bytes, row by row.
+//!
+//! Invariant: a constant is held once, however many rows there are.
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Int64Array, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::ColumnarValue;
+
+/// The rows that are to be made: one of constants alone.
+pub(super) fn rows_made(args: &[ColumnarValue], rows: usize) -> usize {
+    if is_constant(args) { 1 } else { rows }
+}
+
+/// What was made of arguments, as it is to be given.
+pub(super) fn given(args: &[ColumnarValue], made: ArrayRef) -> Result<ColumnarValue> {
+    Ok(match is_constant(args) {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
+        false => ColumnarValue::Array(made),
+    })
+}
+
+fn is_constant(args: &[ColumnarValue]) -> bool {
+    args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)))
+}
+
+/// Values as an array of this type, and whether it is one of one row for all rows.
+fn values_of(value: &ColumnarValue, of: &DataType) -> Result<(ArrayRef, bool)> {
+    let (values, is_constant) = match value {
+        ColumnarValue::Array(values) => (values.clone(), false),
+        ColumnarValue::Scalar(value) => (value.to_array()?, true),
+    };
+    Ok((cast(&values, of)?, is_constant))
+}
+
+/// Bytes.
+pub(super) struct Bytes {
+    values: BinaryViewArray,
+    is_constant: bool,
+}
+
+impl Bytes {
+    pub(super) fn of(value: &ColumnarValue) -> Result<Bytes> {
+        let (values, is_constant) = values_of(value, &DataType::BinaryView)?;
+        Ok(Bytes { values: values.as_binary_view().clone(), is_constant })
+    }
+
+    pub(super) fn at(&self, row: usize) -> Option<&[u8]> {
+        let row = if self.is_constant { 0 } else { row };
+        self.values.is_valid(row).then(|| self.values.value(row))
+    }
+}
+
+/// Texts.
+pub(super) struct Texts {
+    values: StringViewArray,
+    is_constant: bool,
+}
+
+impl Texts {
+    pub(super) fn of(value: &ColumnarValue) -> Result<Texts> {
+        let (values, is_constant) = values_of(value, &DataType::Utf8View)?;
+        Ok(Texts { values: values.as_string_view().clone(), is_constant })
+    }
+
+    pub(super) fn at(&self, row: usize) -> Option<&str> {
+        let row = if self.is_constant { 0 } else { row };
+        self.values.is_valid(row).then(|| self.values.value(row))
+    }
+}
+
+/// Whole numbers.
+pub(super) struct Numbers {
+    values: Int64Array,
+    is_constant: bool,
+}
+
+impl Numbers {
+    pub(super) fn of(value: &ColumnarValue) -> Result<Numbers> {
+        let (values, is_constant) = values_of(value, &DataType::Int64)?;
+        Ok(Numbers { values: values.as_primitive::<Int64Type>().clone(), is_constant })
+    }
+
+    pub(super) fn at(&self, row: usize) -> Option<i64> {
+        let row = if self.is_constant { 0 } else { row };
+        self.values.is_valid(row).then(|| self.values.value(row))
+    }
+}

@@ -1,0 +1,226 @@
+//! Functions of rows over columns of the tables beside them, `FROM t, unnest(f(t.a)) AS u(x)` and `LATERAL generate_series(1, t.n)`, and such as
+//! number their rows WITH ORDINALITY.
+//!
+//! Invariants:
+//! - Each is a subquery that selects what the function makes, with LATERAL where it reads columns. Its columns are called as PostgreSQL calls
+//!   them: as the list of the alias says, else the only one as the alias itself, and the number of a row `ordinality`.
+//! - What a function is called with is written down once, however often it is needed.
+//! - Functions of constants alone are left as they are ([`super::series`] knows them), unless their rows are numbered; so is all that has
+//!   clauses that are not known here, to be refused.
+
+use super::names::name_of;
+use super::rewriting::call;
+use super::visit::{visit, visit_mut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableFactor, Value, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use std::ops::ControlFlow;
+
+const UNNEST: &str = "unnest";
+/// DataFusion's, which makes a row of NULL of a list that is NULL or empty.
+const OUTER: &str = "unnest_outer";
+const SERIES: &str = "generate_series";
+const ORDINALITY: &str = "ordinality";
+
+/// Writes them as planning takes them.
+pub(super) fn write_out(query: &mut Query) {
+    let _ = visit_mut(query, &mut Beside);
+}
+
+struct Beside;
+
+impl VisitorMut for Beside {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        select.from.iter_mut().flat_map(|table| &mut table.joins).for_each(keep_rows);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let Some(written) = Rows::of(factor).and_then(Rows::written) {
+            *factor = written;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `LEFT JOIN LATERAL unnest(list) AS u ON true` as all rows of the list, or else one.
+fn keep_rows(join: &mut Join) {
+    let (JoinOperator::Left(JoinConstraint::On(on)) | JoinOperator::LeftOuter(JoinConstraint::On(on))) =
+        &join.join_operator
+    else {
+        return;
+    };
+    if !matches!(on, Expr::Value(value) if value.value == Value::Boolean(true)) {
+        return;
+    }
+    let rows = Rows::of(&join.relation).filter(|rows| rows.is_lateral);
+    if let Some(written) = rows.and_then(|rows| Rows { made_by: OUTER, ..rows }.written()) {
+        join.relation = written;
+        join.join_operator = JoinOperator::CrossJoin(JoinConstraint::None);
+    }
+}
+
+/// A call in FROM that is written otherwise.
+struct Rows {
+    function: &'static str,
+    /// What it makes rows of, side by side.
+    lists: Vec<Expr>,
+    /// What makes them.
+    made_by: &'static str,
+    is_lateral: bool,
+    is_numbered: bool,
+    alias: Option<TableAlias>,
+}
+
+impl Rows {
+    fn of(factor: &TableFactor) -> Option<Rows> {
+        let (function, arguments, is_numbered, alias, says_lateral) = match factor {
+            TableFactor::Function { lateral, name, args, with_ordinality, alias } => {
+                (known(name)?, plain(args)?, *with_ordinality, alias, *lateral)
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(args),
+                with_hints,
+                version: None,
+                with_ordinality,
+                partitions,
+                json_path: None,
+                sample: None,
+                index_hints,
+            } if args.settings.is_none()
+                && with_hints.is_empty()
+                && partitions.is_empty()
+                && index_hints.is_empty() =>
+            {
+                (known(name)?, plain(&args.args)?, *with_ordinality, alias, false)
+            }
+            TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_offset: false,
+                with_offset_alias: None,
+                with_ordinality,
+            } => (UNNEST, array_exprs.clone(), *with_ordinality, alias, false),
+            _ => return None,
+        };
+        let is_named = |alias: &TableAlias| alias.at.is_none() && alias.columns.iter().all(|of| of.data_type.is_none());
+        let is_lateral = says_lateral || arguments.iter().any(reads_columns);
+        if arguments.is_empty() || !alias.as_ref().is_none_or(is_named) || !is_lateral && !is_numbered {
+            return None;
+        }
+        let lists = if function == UNNEST { arguments } else { vec![call(SERIES, arguments)] };
+        Some(Rows { function, lists, made_by: UNNEST, is_lateral, is_numbered, alias: alias.clone() })
+    }
+
+    /// `(SELECT unnest(list) AS x) AS u`, or `(SELECT unnest("list 1") AS x, unnest(generate_series(1, array_length("list 1", 1))) AS ordinality
+    /// FROM (SELECT list AS "list 1") AS lists) AS u`.
+    fn written(self) -> Option<TableFactor> {
+        let Rows { function, lists, made_by, is_lateral, is_numbered, alias } = self;
+        let count = lists.len();
+        let made = count + usize::from(is_numbered);
+        let name = alias.as_ref().map_or_else(|| Ident::new(function), |alias| alias.name.clone());
+        let listed = alias.map(|alias| alias.columns).unwrap_or_default();
+        let only = if count == 1 { name.clone() } else { Ident::new(function) };
+        let named = |at: usize, expr: Expr| {
+            let unlisted = || if at < count { only.clone() } else { Ident::new(ORDINALITY) };
+            let alias = listed.get(at).map_or_else(unlisted, |column| column.name.clone());
+            SelectItem::ExprWithAlias { expr: call(made_by, vec![expr]), alias }
+        };
+        let parsed = |sql: &str| Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?.parse_query().ok();
+        let subquery = if is_numbered {
+            let mut query = parsed("SELECT 1 FROM (SELECT 1) AS lists")?;
+            let select = select_of(&mut query)?;
+            let TableFactor::Derived { subquery: inner, .. } = &mut select.from.first_mut()?.relation else {
+                return None;
+            };
+            let held = |at: usize| Ident::with_quote('"', format!("list {}", at + 1));
+            let hold = |(at, expr): (usize, Expr)| SelectItem::ExprWithAlias { expr, alias: held(at) };
+            select_of(inner)?.projection = lists.into_iter().enumerate().map(hold).collect();
+            let list = |at: usize| Expr::Identifier(held(at));
+            let mut lengths: Vec<Expr> = (0..count).map(|at| call("array_length", vec![list(at), one()])).collect();
+            let longest = if count == 1 { lengths.pop()? } else { call("greatest", lengths) };
+            let numbers = call(SERIES, vec![one(), longest]);
+            let items = (0..count).map(list).chain([numbers]).enumerate();
+            select.projection = items.map(|(at, expr)| named(at, expr)).collect();
+            query
+        } else {
+            let mut query = parsed("SELECT 1")?;
+            let items = lists.into_iter().enumerate();
+            select_of(&mut query)?.projection = items.map(|(at, list)| named(at, list)).collect();
+            query
+        };
+        // A list that names more columns than there are is wrong, and told.
+        let columns = if listed.len() > made { listed } else { Vec::new() };
+        let alias = Some(TableAlias { explicit: true, name, columns, at: None });
+        Some(TableFactor::Derived { lateral: is_lateral, subquery, alias, sample: None })
+    }
+}
+
+fn one() -> Expr {
+    Expr::Value(Value::Number("1".to_owned(), false).into())
+}
+
+fn select_of(query: &mut Query) -> Option<&mut Select> {
+    match query.body.as_mut() {
+        SetExpr::Select(select) => Some(select.as_mut()),
+        _ => None,
+    }
+}
+
+/// The name of a function of rows that may be said with `pg_catalog`.
+fn known(name: &ObjectName) -> Option<&'static str> {
+    let part = match name.0.as_slice() {
+        [part] => part,
+        [schema, part] if name_of(schema.as_ident()?) == "pg_catalog" => part,
+        _ => return None,
+    };
+    let name = name_of(part.as_ident()?);
+    [UNNEST, SERIES].into_iter().find(|known| *known == name)
+}
+
+fn plain(arguments: &[FunctionArg]) -> Option<Vec<Expr>> {
+    let plain = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    arguments.iter().map(plain).collect()
+}
+
+/// Whether an expression says a column, but for those that its subqueries say.
+fn reads_columns(expr: &Expr) -> bool {
+    visit(expr, &mut Reading { within: 0 }).is_break()
+}
+
+/// Ends at a column.
+struct Reading {
+    /// How many subqueries are around.
+    within: usize,
+}
+
+impl Visitor for Reading {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.within += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.within = self.within.saturating_sub(1);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) if self.within == 0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
