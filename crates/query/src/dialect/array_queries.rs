@@ -5,6 +5,7 @@
 //! - It is `array_agg` in a subquery: in the query itself where that has nothing but rows, so that columns from around it mean what they
 //!   mean; else in one around it, to which the query gives what it is ordered by.
 //! - Only queries of one column that are no set operation are taken; others are refused by name.
+//! - A statement that names something of `pg_` is left alone.
 
 use crate::dialect::depth::DEPTH_MAX;
 use crate::dialect::grammar::Grammar;
@@ -23,8 +24,13 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 /// What the columns of a query are called that is read by one around it: no names that people give.
 const VALUE: &str = "array of rows";
 
-/// Whether a statement of these tokens may have one.
+/// Whether a statement of these tokens may have one. Those that ask the catalog have their own way with it (`pg_catalog::rewrite`), which knows
+/// what the catalog has none of.
 pub(super) fn may_have(tokens: &[TokenWithSpan]) -> bool {
+    let is_of_catalog = |word: &str| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("pg_"));
+    if tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_of_catalog(&word.value))) {
+        return false;
+    }
     let mut words =
         tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).map(|token| &token.token).peekable();
     while let Some(token) = words.next() {
