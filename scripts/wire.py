@@ -21,6 +21,7 @@ import serving
 import sqlalchemy
 from psycopg import sql
 from serving import check
+from sqlalchemy.ext.asyncio import create_async_engine
 
 
 @contextmanager
@@ -212,7 +213,39 @@ async def with_asyncpg(port):
     except (asyncio.TimeoutError, asyncpg.QueryCanceledError):
         pass
     check(await connection.fetchval("SELECT 5"), 5, "asyncpg, after a cancel")
+    at = datetime.datetime(2026, 11, 21)
+    for query, values, expected in [
+        ("SELECT $1::numeric + 1", (decimal.Decimal("1.5"),), decimal.Decimal("2.5")),
+        ("SELECT $1::timestamp + $2", (at, datetime.timedelta(days=1)), at + datetime.timedelta(days=1)),
+        ("SELECT left(c, $1) FROM y WHERE a = $2 LIMIT $3", (1, 2, 1), "2"),
+        ("SELECT coalesce(max(a), $1) FROM y WHERE a = $2", (7, -1), 7),
+        ("SELECT count(*) FROM generate_series(1, $1)", (5,), 5),
+        ("SELECT sum(a * length(b)) FROM unnest($1::int[], $2::text[]) AS t(a, b)", ([1, 2], ["x", "yz"]), 5),
+    ]:
+        check(await connection.fetchval(query, *values), expected, f"asyncpg, {query}")
     await connection.close()
+    async with asyncpg.create_pool(host="127.0.0.1", port=port, user="alluvia", database="alluvia", min_size=2, max_size=2) as pool:
+        await pool.execute("CREATE TABLE pooled (a INT)")
+        await pool.execute("INSERT INTO pooled VALUES (1)")
+        for _ in range(5):
+            async with pool.acquire() as one, pool.acquire() as other:
+                check([tuple(row) for row in await one.fetch("SELECT * FROM pooled")], [(1,)], "asyncpg, a pool")
+                check(await other.fetchval("SELECT count(*) FROM pooled"), 1, "asyncpg, another of a pool")
+        async with pool.acquire() as one, pool.acquire() as other:
+            await one.fetch("SELECT * FROM pooled")
+            await other.execute("ALTER TABLE pooled ADD COLUMN b TEXT")
+            check([tuple(row) for row in await one.fetch("SELECT * FROM pooled")], [(1, None)], "asyncpg, a statement after ALTER TABLE")
+        await pool.execute("DROP TABLE pooled")
+
+
+async def with_asyncpg_reflection(port):
+    engine = create_async_engine(f"postgresql+asyncpg://alluvia@127.0.0.1:{port}/alluvia")
+    metadata = sqlalchemy.MetaData()
+    async with engine.connect() as connection:
+        await connection.run_sync(metadata.reflect)
+    columns = [(column.name, str(column.type)) for column in metadata.tables["s"].columns]
+    check(columns, [("a", "INTEGER"), ("b", "TEXT"), ("c", "NUMERIC(10, 2)")], "SQLAlchemy over asyncpg, reflection")
+    await engine.dispose()
 
 
 def with_transactions(port):
@@ -444,6 +477,7 @@ def main():
             with_transactions(port)
             asyncio.run(with_asyncpg(port))
             with_sqlalchemy(port)
+            asyncio.run(with_asyncpg_reflection(port))
             with_psql(port)
             with_cancel(binary, port)
         with_passwords(binary, folder / "db")

@@ -31,7 +31,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     ))?;
     if report.torn_log_bytes > 0 {
         say(&format!(
-            "the log ends in {} bytes of an interrupted write, which were never acknowledged; the next start cuts them\n",
+            "the log ends in {} bytes of an interrupted write, or of damage at its end, which cannot be told apart; the next start cuts them\n",
             report.torn_log_bytes
         ))?;
     }

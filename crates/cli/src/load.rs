@@ -18,7 +18,7 @@ use alluvia_query::copy::{CopyOptions, Format, Inferred, Source, Streams, infer,
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int64Type};
 use clap::{Args, CommandFactory};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
@@ -201,6 +201,7 @@ struct Load {
 impl Load {
     async fn run(&mut self, options: CopyOptions) -> Result<()> {
         let columns = self.columns().await?;
+        let is_in_batches = options.batch_rows.is_some();
         if !columns.is_empty() {
             self.new_tables_only(&options)?;
         }
@@ -218,6 +219,9 @@ impl Load {
         let outcome = match self.watched(self.copy(&copy, streams)).await {
             Ok(outcome) => outcome,
             Err(error) => {
+                if is_in_batches && error.kind() == ErrorKind::Cancelled {
+                    self.tell_what_stays().await;
+                }
                 if columns.is_empty()
                     && let Err(stays) = self.take_back().await
                 {
@@ -341,6 +345,25 @@ impl Load {
             say(&format!("{drop};\n"))?;
         }
         Ok(())
+    }
+
+    /// Tells what a load in batches that was stopped has left, and how it goes on. What cannot be asked is not told.
+    async fn tell_what_stays(&self) {
+        let Ok(rows) = self.rows().await else { return };
+        if rows > 0 {
+            note(format_args!(
+                "NOTICE: batches before this are committed, and table '{}' has {rows} rows; the same command loads the rest",
+                self.table
+            ));
+        }
+    }
+
+    /// How many rows the table has.
+    async fn rows(&self) -> Result<i64> {
+        let count = format!("SELECT /*+ freshness('0s') */ count(*) AS found FROM {}", identifier(&self.table));
+        let batches = self.connection.sql(&count).await?.collect().await?;
+        let counts = batches.iter().filter_map(|batch| batch.column(0).as_primitive_opt::<Int64Type>());
+        Ok(counts.flat_map(|counts| counts.values().iter()).sum())
     }
 
     /// Runs the COPY, whose files are this machine's, and which may read standard input.

@@ -140,18 +140,28 @@ fn main() -> ExitCode {
             Command::Demo(args) => demo::run(args).await,
         }
     });
-    // The database is closed. A statement that was stopped while it was planned may still be planned, on a thread that
-    // nobody waits for.
-    runtime.shutdown_timeout(STOPPED_WORK);
-    match result {
+    let code = match result {
         Ok(code) => code,
         // A server never ends without a word.
-        Err(_) if OUT_IS_BROKEN.load(Ordering::Relaxed) && !is_server => ExitCode::from(BROKEN_PIPE),
-        Err(error) => {
+        Err(error) if is_server => {
             say_error(&error);
             ExitCode::FAILURE
         }
+        Err(error) => failed(&error),
+    };
+    // The database is closed, and all is said. A statement that was stopped while it was planned may still be planned, on a thread that
+    // nobody waits for.
+    runtime.shutdown_timeout(STOPPED_WORK);
+    code
+}
+
+/// Says why a command that is no server failed, unless its reader has gone; and the exit code for it.
+pub fn failed(error: &Error) -> ExitCode {
+    if OUT_IS_BROKEN.load(Ordering::Relaxed) {
+        return ExitCode::from(BROKEN_PIPE);
     }
+    say_error(error);
+    ExitCode::FAILURE
 }
 
 /// Warnings and errors go to standard error, and spans where traces are taken.

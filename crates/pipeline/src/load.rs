@@ -3,6 +3,9 @@
 //! Rows are gathered into runs; a full run is sorted and written by a worker while the next one fills. At most
 //! `workers.width() + 1` runs are in memory. A row's ordinal is (segment id, position), which is unique for ever without
 //! any agreement between the workers.
+//!
+//! Invariant: the runs of a load that is abandoned end soon. Between its steps, none of which is longer than a run's sort or its writing, a
+//! job asks whether its load still is.
 
 use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
@@ -10,11 +13,12 @@ use crate::workers::Answer;
 use alluvia_snapshot::{Load, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
-use alluvia_types::{Result, SegmentId, Stage, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Stages one large batch of one table.
@@ -30,6 +34,8 @@ pub struct Loader {
     in_flight: usize,
     results: (Sender<Result<SegmentMeta>>, Receiver<Result<SegmentMeta>>),
     written: Vec<SegmentMeta>,
+    /// Nobody wants what its jobs make any more.
+    abandoned: Arc<AtomicBool>,
     finished: bool,
 }
 
@@ -49,6 +55,7 @@ impl Loader {
             in_flight: 0,
             results: channel(),
             written: Vec::new(),
+            abandoned: Arc::default(),
             finished: false,
         })
     }
@@ -65,8 +72,10 @@ impl Loader {
         let def = Arc::new(fixed(&self.def, &self.space, &rows));
         let (pipeline, space) = (Arc::clone(&self.pipeline), Arc::clone(&self.space));
         let (id, answer) = (self.pipeline.new_segment(), Answer::new(self.results.0.clone()));
+        let abandoned = Arc::clone(&self.abandoned);
         self.in_flight += 1;
-        self.pipeline.workers.spawn(Box::new(move || answer.send(write_run(&pipeline, id, &def, &space, rows))));
+        let job = move || answer.send(write_run(&pipeline, id, &def, &space, rows, &abandoned));
+        self.pipeline.workers.spawn(Box::new(job));
         Ok(())
     }
 
@@ -118,6 +127,7 @@ impl Drop for Loader {
         if self.finished {
             return;
         }
+        self.abandoned.store(true, Ordering::Relaxed);
         while self.in_flight > 0 {
             // What failed has left nothing, and whoever drops a load has been told, or does not ask.
             let _ = self.collect_one();
@@ -142,7 +152,10 @@ fn write_run(
     def: &TableDef,
     space: &Space,
     rows: Vec<RecordBatch>,
+    abandoned: &AtomicBool,
 ) -> Result<SegmentMeta> {
+    let asked = || if abandoned.load(Ordering::Relaxed) { Err(given_up()) } else { Ok(()) };
+    asked()?;
     let mut with_identity = Vec::with_capacity(rows.len());
     let mut position = id.0 << 32;
     for batch in rows {
@@ -160,6 +173,7 @@ fn write_run(
     }
     let chunk = staged_chunk(def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
     drop(with_identity);
+    asked()?;
     let (tree, version) = (pipeline.tree(), Some(Version(0)));
     if !def.dimensions.is_empty() {
         let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
@@ -174,6 +188,11 @@ fn write_run(
     let mut writer = LadderWriter::create(tree, new_id, def, Stage::Sorted, version, rows, rung_rows_min)?;
     writer.write(&chunk)?;
     writer.finish()
+}
+
+/// Why a job of an abandoned load made nothing. Nobody is told.
+fn given_up() -> Error {
+    Error::new(ErrorKind::Cancelled, "the load was abandoned")
 }
 
 /// What the rows take by themselves, whatever larger buffers they are slices of, or share.

@@ -312,8 +312,17 @@ impl Engine {
     }
 
     /// Lets cuboids be evicted, or with `forget` drops them at once; gives how many were meant. Measures matter if `measures` is set.
-    pub(crate) fn unpin_cuboid(&self, shape: &Shape, measures: bool, forget: bool) -> Result<usize> {
-        let count = if forget { self.cuboids.forget(shape, measures) } else { self.cuboids.unpin(shape, measures) };
+    pub(crate) fn unpin_cuboid(
+        &self,
+        shape: &Shape,
+        dimensions: &[usize],
+        measures: bool,
+        forget: bool,
+    ) -> Result<usize> {
+        let count = match forget {
+            true => self.cuboids.forget(shape, dimensions, measures),
+            false => self.cuboids.unpin(shape, dimensions, measures),
+        };
         self.cuboids.memorise(self.store.as_ref(), false)?;
         Ok(count)
     }

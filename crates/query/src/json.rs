@@ -10,6 +10,7 @@
 //!   that is written becomes its steps when it is planned; any other is read for each row.
 //! - A text that is no JSON is an error (22P02) where something is taken out of it, and so is a path that is no list.
 
+use crate::checked::by_arrays;
 use crate::copy::json_scan::{Members, NotJson, Value, elements, resolve};
 use crate::copy::shown;
 use crate::dialect::array_elements;
@@ -352,12 +353,7 @@ impl ScalarUDFImpl for Json {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let found = self.array(&ColumnarValue::values_to_arrays(&args.args)?)?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?),
-            false => ColumnarValue::Array(found),
-        })
+        by_arrays(&args.args, |arrays| self.array(&arrays))
     }
 }
 

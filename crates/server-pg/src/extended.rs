@@ -14,6 +14,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prepared statements that a connection may have: their texts and trees, and what is known of their columns.
 pub(crate) const PREPARED: Bounds = Bounds {
@@ -81,7 +82,8 @@ impl Connection {
         let bytes = of_types + statement.as_ref().map_or(0, |statement| statement.bytes());
         let with_name = name.len() + bytes;
         self.prepared.check(&name, with_name)?;
-        let prepared = Prepared { statement, types, bytes, described: Mutex::new(None) };
+        let prepared =
+            Prepared { statement, types, bytes, described: Mutex::new(None), is_told: AtomicBool::new(false) };
         self.prepared.insert(name, with_name, Arc::new(prepared));
         self.io.out.plain(b'1');
         Ok(())
@@ -107,6 +109,15 @@ impl Connection {
             *prepared.described.lock() = Some(Arc::clone(&described));
         }
         Ok(Some(described))
+    }
+
+    /// The same where a statement can do without: what is wrong with it shows when it runs, with its values in it.
+    async fn described_if_it_can_be(&mut self, name: &str, prepared: &Prepared) -> Result<Option<Arc<Described>>> {
+        use ErrorKind::{Cancelled, Forbidden, Io, Shutdown, Timeout};
+        match self.described(name, prepared).await {
+            Err(error) if !matches!(error.kind(), Cancelled | Forbidden | Io | Shutdown | Timeout) => Ok(None),
+            described => described,
+        }
     }
 
     async fn bind(&mut self, bind: Bind) -> Result<()> {
@@ -137,11 +148,16 @@ impl Connection {
             each => each[at] == 1,
         };
         let stated = |at: usize| prepared.types.get(at).copied().unwrap_or(0);
-        // Bytes mean nothing without a type; a text is a literal without one, unless it is a list: its elements are of a type each.
+        // Bytes mean nothing without a type, and the elements of a list are of one each. Of other texts the statement says what they are,
+        // too, as in PostgreSQL: a literal in their place would be none in LIMIT, nor in arithmetic.
         let is_list = |at: usize| values[at].as_ref().is_some_and(|value| value.first() == Some(&b'{'));
-        let described = match (0..wanted).any(|at| stated(at) == 0 && (is_binary(at) || is_list(at))) {
-            true => self.described(&name, &prepared).await?,
-            false => prepared.described.lock().clone(),
+        let is_unstated = |at: usize| stated(at) == 0 && values[at].is_some();
+        let described = if (0..wanted).any(|at| is_unstated(at) && (is_binary(at) || is_list(at))) {
+            self.described(&name, &prepared).await?
+        } else if (0..wanted).any(is_unstated) {
+            self.described_if_it_can_be(&name, &prepared).await?
+        } else {
+            prepared.described.lock().clone()
         };
         let mut scalars = Vec::with_capacity(wanted);
         for (at, value) in values.into_iter().enumerate() {
@@ -156,7 +172,10 @@ impl Connection {
             is_empty: statement.is_none(),
             statement,
             formats: result_formats,
-            columns: described.and_then(|described| described.columns.clone()),
+            // A client that was not told what the columns are takes them as they come.
+            columns: described
+                .filter(|_| prepared.is_told.load(Ordering::Relaxed))
+                .and_then(|described| described.columns.clone()),
             begun: None,
             savepoints: self.session.savepoints(),
             bytes,
@@ -173,6 +192,7 @@ impl Connection {
             self.io.out.plain(b'n');
             return Ok(());
         };
+        prepared.is_told.store(true, Ordering::Relaxed);
         let stated = |at: usize| prepared.types.get(at).copied().filter(|type_oid| *type_oid != 0);
         let oids: Vec<u32> = described
             .parameters

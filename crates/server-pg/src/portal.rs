@@ -1,7 +1,7 @@
 //! Prepared statements, and portals: statements that have their values, and perhaps have begun.
 
 use crate::connection::Connection;
-use crate::types::{Rows, of_field};
+use crate::types::{Rows, changed, of_field};
 use crate::wire::Field;
 use alluvia_query::{Described, Outcome, Statement, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A statement that was parsed, and may be run many times.
@@ -21,6 +22,8 @@ pub(crate) struct Prepared {
     pub(crate) bytes: usize,
     /// Found when it is first asked for: finding it plans the statement.
     pub(crate) described: Mutex<Option<Arc<Described>>>,
+    /// Whether the client was told.
+    pub(crate) is_told: AtomicBool,
 }
 
 /// A statement with its values.
@@ -72,7 +75,14 @@ impl Answer {
         formats: &[i16],
         until: Option<Duration>,
     ) -> Result<Answer> {
-        let schema = outcome.rows.as_ref().map(|rows| announced.unwrap_or_else(|| rows.schema()));
+        let given = outcome.rows.as_ref().map(|rows| rows.schema());
+        // Also where there are no rows to tell by.
+        if let (Some(given), Some(announced)) = (&given, &announced)
+            && given.fields().len() != announced.fields().len()
+        {
+            return Err(changed());
+        }
+        let schema = given.map(|given| announced.unwrap_or(given));
         let columns = schema.as_ref().map_or(0, |schema| schema.fields().len());
         let formats = each_format(formats, columns)?;
         Ok(Answer { outcome, schema, formats, current: None, is_over: false, until })

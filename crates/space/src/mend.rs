@@ -6,10 +6,12 @@
 
 use crate::dimensions::{HALVINGS_MAX, QUANTILE_HALVINGS_MAX, level_name, show};
 use crate::schema::{CalendarUnit, Column, DataType, Dimension, KeyRange, Level, LevelSource};
-use crate::validate::check;
+use crate::validate::{check, default_halvings};
 
 /// The longest declaration that a hint shows: cut points may be many.
 const SHOWN_BYTES_MAX: usize = 200;
+/// Fewer cut points than these, of which nothing says how many were meant, are filled up.
+const FILLED_UP_MAX: usize = 16;
 
 /// What to write instead of a wrong dimension, where that can be told: as it was meant, else with a range learnt from the rows.
 pub(crate) fn mended(wrong: &Dimension, columns: &[Column]) -> Option<String> {
@@ -26,6 +28,9 @@ pub(crate) fn mended(wrong: &Dimension, columns: &[Column]) -> Option<String> {
         range @ KeyRange::Linear { .. } => (range, Some(KeyRange::Learnt)),
         KeyRange::Quantiles { mut cuts } => {
             cuts.sort_by(f64::total_cmp);
+            if sources == default_halvings(first.source.column()) && cuts.len() < FILLED_UP_MAX {
+                fill_up(&mut cuts);
+            }
             (KeyRange::Quantiles { cuts }, Some(KeyRange::LearntQuantiles))
         }
         range => (range, None),
@@ -39,6 +44,20 @@ pub(crate) fn mended(wrong: &Dimension, columns: &[Column]) -> Option<String> {
         declared(wrong, sources, range, columns).map(|text| format!("{text} to learn the range from the first rows"))
     };
     meant.or_else(|| learnt.and_then(learns))
+}
+
+/// Adds cut points, as far apart as the last ones, until they make a power of two of parts.
+fn fill_up(cuts: &mut Vec<f64>) {
+    let wanted = (cuts.len() + 1).next_power_of_two() - 1;
+    let step = match cuts.as_slice() {
+        [.., before, last] if last > before => last - before,
+        _ => 1.0,
+    };
+    while cuts.len() < wanted
+        && let Some(&last) = cuts.last()
+    {
+        cuts.push(last + step);
+    }
 }
 
 /// The levels, each once and coarse to fine, with no more halvings or bits and no finer parts than there may be.

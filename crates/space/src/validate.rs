@@ -5,10 +5,12 @@
 
 use crate::curve::{AXIS_BITS_MAX, KEY_BITS_MAX};
 use crate::data_type::{CHARS_MAX, PRECISION_MAX};
-use crate::dimensions::{DIMENSIONS_MAX, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of};
+use crate::dimensions::{
+    DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of,
+};
 use crate::mend::mended;
 use crate::schema::{Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use std::collections::HashSet;
 
 /// Most columns of a table.
@@ -227,6 +229,11 @@ fn calendar(dimension: &Dimension, column: &Column) -> Result<()> {
     }
 }
 
+/// The levels of a number of which no halvings are written.
+pub(crate) fn default_halvings(column: ColumnId) -> [LevelSource; HALVINGS_DEFAULT.len()] {
+    HALVINGS_DEFAULT.map(|halvings| LevelSource::Halved { column, halvings })
+}
+
 fn halved(dimension: &Dimension, column: &Column) -> Result<()> {
     let name = &column.name;
     if !column.data_type.is_number() {
@@ -244,6 +251,15 @@ fn halved(dimension: &Dimension, column: &Column) -> Result<()> {
         KeyRange::Quantiles { cuts } => {
             let finest = nested_counts(dimension, QUANTILE_HALVINGS_MAX, "halvings")?;
             let needed = (1usize << finest) - 1;
+            let is_default = dimension.levels.iter().map(|level| &level.source).eq(&default_halvings(column.id));
+            if cuts.len() != needed && is_default {
+                let parts = cuts.len() + 1;
+                let of = if parts.is_power_of_two() { parts.ilog2().to_string() } else { "no count of".to_owned() };
+                let words = "2^n - 1 cut points are for n halvings; leave them out to learn them from the first rows";
+                return Err(
+                    invalid(format!("a list of {} cut points is for {of} halvings", cuts.len())).with_hint(words)
+                );
+            }
             if cuts.len() != needed {
                 return Err(invalid(format!("{finest} halvings need {needed} cut points, and it has {}", cuts.len()))
                     .with_hint("leave the cut points out to learn them from the first rows"));

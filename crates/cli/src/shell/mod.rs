@@ -29,7 +29,7 @@ pub use connection::{Connection, HowArgs};
 pub use output::{drawn, print};
 pub use statement::Answer;
 
-use crate::{note, say, say_error};
+use crate::{failed, note, say, say_error};
 use alluvia_query::{Command, DATABASE_NAME};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
@@ -138,8 +138,10 @@ pub async fn run(args: SqlArgs) -> Result<ExitCode> {
         begun: None,
     };
     let ran = shell.run(&command, file.as_deref(), progressive).await;
+    // Closing waits for what the database still writes: whoever stopped a statement is told before.
+    let code = ran.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS);
     shell.connection.close().await;
-    ran.map(|()| ExitCode::SUCCESS)
+    Ok(code)
 }
 
 impl Shell {

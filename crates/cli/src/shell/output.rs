@@ -7,7 +7,8 @@ use super::statement::{Answer, Rows};
 use crate::note;
 use alluvia_query::copy::{CopyOptions, Direction, OutputFormat, ResultWriter};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, ArrayRef, RecordBatchOptions, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions, StringArray};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
@@ -181,6 +182,9 @@ pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
     if let Some(texts) = span_texts(name, column)? {
         return Ok(texts);
     }
+    if let Some(texts) = byte_texts(column) {
+        return Ok(texts);
+    }
     let unshown = |error: ArrowError| {
         Error::new(ErrorKind::InvalidValue, format!("a value of column {name} cannot be shown: {error}"))
             .with_hint("leave such values out with WHERE, or use --format arrow or parquet")
@@ -189,6 +193,20 @@ pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
     let shown = ArrayFormatter::try_new(column.as_ref(), &options).map_err(unshown)?;
     let text = |row: usize| column.is_valid(row).then(|| shown.value(row).try_to_string()).transpose();
     (0..column.len()).map(|row| text(row).map_err(unshown)).collect()
+}
+
+/// Bytes as PostgreSQL shows them; `None` of other columns.
+fn byte_texts(column: &ArrayRef) -> Option<Vec<Option<String>>> {
+    if !matches!(column.data_type(), DataType::Binary | DataType::LargeBinary | DataType::BinaryView) {
+        return None;
+    }
+    let bytes = cast(column, &DataType::LargeBinary).ok()?;
+    let hex = |bytes: &[u8]| {
+        let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or('0');
+        let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+        "\\x".chars().chain(digits).collect::<String>()
+    };
+    Some(bytes.as_binary::<i64>().iter().map(|bytes| bytes.map(hex)).collect())
 }
 
 /// An answer on its way, in a form that is not a table.
@@ -240,7 +258,14 @@ fn plan(batch: &RecordBatch, manner: &Manner) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Int64Array, StructArray, TimestampMicrosecondArray};
+    use arrow::array::{BinaryArray, Int64Array, StructArray, TimestampMicrosecondArray};
+
+    #[test]
+    fn bytes_are_shown_in_hex() {
+        let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![Some(&[0, 255][..]), None, Some(&[][..])]));
+        let shown = texts("b", &bytes).unwrap();
+        assert_eq!(shown, [Some("\\x00ff".to_owned()), None, Some("\\x".to_owned())]);
+    }
 
     #[test]
     fn a_value_without_a_form_is_an_error_and_never_its_reason() {

@@ -148,7 +148,7 @@ fn stopped(best: &Refinement) -> Result<String> {
 fn is_bounded(refinement: &Refinement) -> Result<bool> {
     for (column, bounds) in refinement.rows.columns().iter().zip(&refinement.bounds) {
         if let Some(bounds) = bounds
-            && errors(column, bounds)?.iter().any(|off| !off.is_finite())
+            && errors(refinement, column, bounds)?.iter().any(|off| !off.is_finite())
         {
             return Ok(false);
         }
@@ -156,13 +156,15 @@ fn is_bounded(refinement: &Refinement) -> Result<bool> {
     Ok(true)
 }
 
-/// How much each value may be off at most; infinity where nothing is known.
-fn errors(column: &ArrayRef, bounds: &Bounds) -> Result<Vec<f64>> {
+/// How much each value of one of a refinement's columns may be off at most; infinity where nothing is known.
+fn errors(refinement: &Refinement, column: &ArrayRef, bounds: &Bounds) -> Result<Vec<f64>> {
     let number = |array: &ArrayRef| cast(array, &DataType::Float64).map_err(unshown);
     let (value, lower, upper) = (number(column)?, number(&bounds.lower)?, number(&bounds.upper)?);
     let at = |array: &ArrayRef, row: usize| array.is_valid(row).then(|| array.as_primitive::<Float64Type>().value(row));
     let off = |row: usize| match (at(&value, row), at(&lower, row), at(&upper, row)) {
         (Some(value), Some(lower), Some(upper)) => (value - lower).max(upper - value),
+        // Where all values are known, what has none is NULL, as an average of no values.
+        (None, None, None) if refinement.error.is_finite() => 0.0,
         _ => f64::INFINITY,
     };
     Ok((0..value.len()).map(off).collect())
@@ -179,7 +181,7 @@ fn with_errors(refinement: &Refinement, rows_max: usize) -> Result<RecordBatch> 
     for ((field, column), bounds) in rows.schema_ref().fields().iter().zip(rows.columns()).zip(&refinement.bounds) {
         let mut texts = texts(field.name(), column)?;
         if let Some(bounds) = bounds {
-            for (text, off) in texts.iter_mut().zip(errors(column, bounds)?) {
+            for (text, off) in texts.iter_mut().zip(errors(refinement, column, bounds)?) {
                 if off.is_nan() || off > 0.0 {
                     let off = if off.is_finite() { rounded(off) } else { "?".to_owned() };
                     *text = Some(format!("{} \u{b1} {off}", text.as_deref().unwrap_or("?")));
@@ -284,6 +286,18 @@ mod tests {
         sum.bounds[2] = Some(Bounds { lower: bounds([1.25, -1.0]), upper: bounds([1.5, 0.5]) });
         assert_eq!(with_errors(&sum, 20).unwrap().column(2).as_string::<i32>().value(1), "0.25 \u{b1} 1.25");
         assert!(summary(&sum).unwrap().starts_with("look 2 of 6: some intervals hold 0 at confidence 0.95"));
+        // A mean of no values is NULL where everything is known.
+        let nulls = Arc::new(Float64Array::from(vec![Some(1.5), None])) as ArrayRef;
+        sum.rows = RecordBatch::try_new(
+            sum.rows.schema(),
+            [sum.rows.columns()[..2].to_vec(), vec![Arc::clone(&nulls)]].concat(),
+        )
+        .unwrap();
+        sum.bounds[2] = Some(Bounds { lower: Arc::clone(&nulls), upper: nulls });
+        assert_eq!(with_errors(&sum, 20).unwrap().column(2).as_string::<i32>().value(1), "? \u{b1} ?");
+        sum.error = 0.5;
+        let shown = with_errors(&sum, 20).unwrap();
+        assert!(!shown.column(2).as_string::<i32>().value(1).contains('\u{b1}'));
     }
 
     #[test]

@@ -228,6 +228,23 @@ fn what_is_broken_off_applies_nothing() {
 }
 
 #[test]
+fn a_load_in_batches_that_is_stopped_tells_what_stays() {
+    let (scratch, dir) = scratch();
+    let server = serve(&dir, ANYWHERE, &[]);
+    good(&["sql", &server.url, "-c", "CREATE TABLE t (a BIGINT)"], "");
+    let file = scratch.path().join("rows.csv");
+    let rows: String = (0..200_000).map(|row| format!("{row}\n")).collect();
+    fs::write(&file, format!("a\n{rows}")).unwrap();
+    let file = file.display().to_string();
+    let child = command(&["load", &server.url, "t", &file, "--batch-rows", "1"]).spawn().unwrap();
+    becomes(&server, "SELECT CASE WHEN count(*) > 0 THEN 1 ELSE 0 END AS n FROM t", "n\n1\n");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("the same command loads the rest"), "{}", stderr(&output));
+}
+
+#[test]
 fn who_may_not_insert_loads_nothing() {
     let (scratch, dir) = scratch();
     let server = serve(&dir, ANYWHERE, &[]);

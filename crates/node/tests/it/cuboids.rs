@@ -371,11 +371,34 @@ fn a_finer_cuboid_that_cannot_tell_is_no_bar_to_a_coarser_one() {
             assert_eq!(rows(&session, question).await, general(&db, question).await);
         }
         assert_eq!(hits(&session).await, before + 2);
-        // A condition on cities needs what no cuboid tells, and asking builds none anew.
-        let built = rows(&session, "SELECT build_seconds FROM alluvia.cuboids ORDER BY levels").await;
+        // A condition on cities beside countries needs a cuboid of both. Once there, it is not built anew.
+        let built = "SELECT levels, build_seconds FROM alluvia.cuboids ORDER BY levels";
+        let mut last = rows(&session, built).await;
         let both = "SELECT country, count(*) FROM sales WHERE city <> 'city 1' AND item <> 'item 1' GROUP BY country ORDER BY country";
-        assert_eq!(rows(&session, both).await, general(&db, both).await);
-        run(&session, "CALL alluvia.build_cuboids()").await;
-        assert_eq!(rows(&session, "SELECT build_seconds FROM alluvia.cuboids ORDER BY levels").await, built);
+        for learnt in [1, 0] {
+            assert_eq!(rows(&session, both).await, general(&db, both).await);
+            run(&session, "CALL alluvia.build_cuboids()").await;
+            let now = rows(&session, built).await;
+            assert_eq!((now.len(), &now[..last.len()]), (last.len() + learnt, &last[..]));
+            last = now;
+        }
+        let both_levels = ["store.city, item.item", "store.country", "store.country, store.city, item.item"];
+        assert_eq!(rows(&session, levels).await, both_levels);
+        // NULL is under its country, also when it comes later, and other questions of both levels have their answers there.
+        run(&session, "INSERT INTO sales VALUES ('2026-11-04', 'country 3', NULL, 'item 5', 1, 1)").await;
+        run(&session, "INSERT INTO sales VALUES ('2026-11-04', NULL, NULL, 'item 5', 1, 1)").await;
+        for sql in [
+            both,
+            "SELECT city, count(*) FROM sales WHERE country = 'country 3' AND item = 'item 5' GROUP BY city ORDER BY city",
+            "SELECT country, city, count(*) FROM sales WHERE item IN ('item 4', 'item 5') GROUP BY country, city ORDER BY country, city",
+            "SELECT count(*) FROM sales WHERE country <> 'country 1' AND city IS NULL AND item <> 'item 7'",
+        ] {
+            let before = hits(&session).await;
+            assert_eq!(rows(&session, sql).await, general(&db, sql).await, "{sql}");
+            assert_eq!(hits(&session).await, before + 1, "{sql}");
+        }
+        // By name, of a dimension the finest level counts.
+        run(&session, "CALL alluvia.drop_cuboid('sales', 'country, city, item')").await;
+        assert_eq!(rows(&session, levels).await, ["store.country"]);
     });
 }

@@ -13,8 +13,9 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::{SortColumn, SortOptions};
-use arrow::compute::{cast, concat_batches, filter_record_batch, lexsort_to_indices, take_record_batch};
+use arrow::compute::{cast, concat_batches, filter_record_batch, lexsort_to_indices, nullif, take_record_batch};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimeUnit};
+use arrow::util::display::array_value_to_string;
 use futures::TryStreamExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,11 +167,14 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
     let error = float(&sure, 0, 0);
     assert!(error > 0.0 && error <= 0.1 && !sure.column(1).as_boolean().value(0), "{error}");
     sampled += 1;
-    // A sum of nothing is NULL, and no sample tells that: it is read.
-    let nothing =
-        format!("SELECT count(*), sum(discount), avg(discount), lower_bound(sum(discount)) FROM sales {filter}");
+    // A sum of nothing is NULL. No sample tells that, but the summaries do where no row has a value.
+    let nothing = format!(
+        "SELECT count(*), sum(discount), avg(discount), lower_bound(sum(discount)), relative_error(avg(discount)), is_exact(count(discount)) FROM sales {filter}"
+    );
     let (found, used) = ask(&near, &nothing).await;
-    assert!(used.sample.is_none() && (1..4).all(|column| found.column(column).is_null(0)), "{used}");
+    assert!(used.sample.is_some() && (1..4).all(|column| found.column(column).is_null(0)), "{used}");
+    assert!(float(&found, 4, 0) == 0.0 && found.column(5).as_boolean().value(0));
+    sampled += 1;
     // What a sample_fraction leaves has no bounds that anybody knows.
     near.sql("SET sample_fraction = 0.1").await.expect("sets");
     let refused = near.sql("SELECT upper_bound(sum(price)) FROM sales").await.expect_err("refused");
@@ -300,6 +304,58 @@ async fn exact_and_near(db: &Database) -> (Session, Session) {
     }
     near.sql("SET max_error = 0.1").await.expect("sets");
     (exact, near)
+}
+
+/// A group of no values is NULL, and the others are estimated all the same, where nothing that was not read may have values of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_without_values_are_null_and_keep_no_others_from_being_estimated() {
+    let values = "avg(price), sum(price), count(price), relative_error(avg(price)), is_exact(avg(price)), is_exact(sum(price)), is_exact(count(price))";
+    let filter = some_items(150);
+    let sql = format!("SELECT country, {values} FROM sales WHERE {filter} GROUP BY country ORDER BY country");
+    let (_dir, db) = database().await;
+    let (exact, near) = exact_and_near(&db).await;
+    // It is in the tail alone.
+    let insert = "INSERT INTO sales (sold_at, country, city, item, cents) VALUES ('2024-05-05', 'country new', 'city new', 'item 7', 1)";
+    exact.sql(insert).await.expect("inserts");
+    for action in ["escalate", "mark", "error"] {
+        near.sql(&format!("SET error_action = '{action}'")).await.expect("sets");
+        let (found, used) = ask(&near, &sql).await;
+        let sample = used.sample.unwrap_or_else(|| panic!("{action}: {used}"));
+        assert!(sample.holds && sample.error > 0.0 && sample.error <= 0.1, "{sample}");
+        let last = found.num_rows() - 1;
+        let name = array_value_to_string(found.column(0), last).expect("a text");
+        assert_eq!((last, name.as_str()), (10, "country new"));
+        assert!(found.column(1).is_null(last) && found.column(2).is_null(last));
+        assert_eq!((float(&found, 3, last), float(&found, 4, last)), (0.0, 0.0));
+        let is_exact = |row: usize| [5, 6, 7].map(|column| found.column(column).as_boolean().value(row));
+        assert!(is_exact(last) == [true; 3] && (0..last).all(|row| is_exact(row) == [false; 3]));
+    }
+    // Two are in merged segments; one of them has a value in the tail.
+    let (_dir, db) = database_of(|rows| {
+        let lacks = |country: &Option<&str>| matches!(country, Some("country 3" | "country 5"));
+        let lacking = rows.column(1).as_string::<i32>().iter().map(|country| Some(lacks(&country)));
+        let price = nullif(rows.column(4), &lacking.collect::<BooleanArray>()).expect("as long");
+        let mut columns = rows.columns().to_vec();
+        columns[4] = price;
+        RecordBatch::try_new(rows.schema(), columns).expect("fits")
+    })
+    .await;
+    let (exact, near) = exact_and_near(&db).await;
+    let (expected, _) = ask(&exact, &sql).await;
+    for action in ["escalate", "mark"] {
+        near.sql(&format!("SET error_action = '{action}'")).await.expect("sets");
+        let (found, used) = ask(&near, &sql).await;
+        assert_eq!((found.num_rows(), found.column(0)), (10, expected.column(0)), "{used}");
+        for row in 0..10 {
+            for (column, flag) in [(1, 5), (2, 6), (3, 7)] {
+                let is_exact = found.column(flag).as_boolean().value(row);
+                let is_null = [&found, &expected].map(|rows| rows.column(column).is_null(row));
+                assert!(is_null[0] == is_null[1] || !is_exact, "{action}, row {row}: {used}");
+                let is_same = || (float(&found, column, row) - float(&expected, column, row)).abs() < 1e-6;
+                assert!(!is_exact || is_null[0] || is_same(), "{action}, row {row}: {used}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -201,6 +201,45 @@ fn no_text_panics_or_finds_an_internal_error() {
     assert!(ran > 50);
 }
 
+/// Chains within the bounds, of which planning once took time by the cube of their length: 15 s for each of these.
+#[test]
+fn long_chains_within_the_bounds_run() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    let numbered = |count: usize, by: &str, one: &dyn Fn(usize) -> String| -> String {
+        (0..count).map(one).collect::<Vec<_>>().join(by)
+    };
+    let chained = numbered(399, ", ", &|at| format!("c{} AS (SELECT * FROM c{at})", at + 1));
+    let chains = [
+        format!("SELECT {}", vec!["1"; 400].join(" + ")),
+        format!("SELECT {}", vec!["1.5::float8"; 240].join(" * ")),
+        format!("SELECT {}1", "- ".repeat(400)),
+        format!("SELECT {} FROM wide", vec!["a"; 499].join(" + ")),
+        format!("SELECT * FROM wide WHERE {} > 0", vec!["a"; 450].join(" + ")),
+        format!("SELECT {} FROM wide", vec!["note"; 400].join(" || ")),
+        format!("SELECT {} FROM wide", numbered(200, " + ", &|at| format!("coalesce(c{at}, 0)"))),
+        format!("SELECT * FROM wide WHERE {} > 0", numbered(150, " + ", &|at| format!("coalesce(c{at}, 0)"))),
+        format!("SELECT sum({}) FROM wide GROUP BY note", vec!["a"; 400].join(" - ")),
+        format!("SELECT {}1{}", "ARRAY[".repeat(100), "]".repeat(100)),
+        format!("WITH c0 AS (SELECT a FROM wide), {chained} SELECT * FROM c399"),
+    ];
+    runtime.block_on(async {
+        let session = db.session();
+        let columns = numbered(200, ", ", &|at| format!("c{at} DOUBLE"));
+        session.sql(&format!("CREATE TABLE wide (note TEXT, a BIGINT, {columns})")).await.unwrap();
+        session.sql("INSERT INTO wide (note, a, c0) VALUES ('x', 1, 2.5), (NULL, NULL, NULL)").await.unwrap();
+        for text in chains {
+            let shown: String = text.chars().take(60).collect();
+            let answer = match session.sql(&text).await {
+                Ok(outcome) => outcome.collect().await,
+                Err(error) => Err(error),
+            };
+            assert!(answer.is_ok(), "{shown}...: {}", answer.unwrap_err());
+        }
+    });
+}
+
 #[test]
 fn deep_statements_are_refused_or_run_and_never_overflow() {
     let scratch = tempfile::tempdir().unwrap();

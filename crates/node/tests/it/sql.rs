@@ -193,6 +193,8 @@ fn columns_of_one_name_are_described_and_shown_as_they_were_written() {
         for (sql, names, first) in [
             ("SELECT a, a FROM t ORDER BY a", ["a", "a"].as_slice(), "1|1"),
             ("SELECT *, upper(b) AS b FROM t ORDER BY a", &["a", "b", "b"], "1|x|X"),
+            ("SELECT upper(t.b) AS b, a FROM t ORDER BY t.b DESC", &["b", "a"], "Y|2"),
+            ("SELECT a::text, 7 AS n FROM t ORDER BY a", &["a", "n"], "1|7"),
             // The index answers these, as a cuboid the next time.
             ("SELECT min(a) AS m, max(a) AS m FROM t", &["m", "m"], "1|4"),
             ("SELECT b AS k, sum(a) AS k FROM t GROUP BY b ORDER BY 1", &["k", "k"], "x|5"),

@@ -233,6 +233,60 @@ async fn star_joins_are_cut_where_they_can_be() {
     }
 }
 
+/// Aggregates by dates, in joins and as units, and what is read ahead to narrow them.
+const DATES: [(&str, &str); 9] = [
+    (
+        "SELECT d.week, sum(f.q), count(*) FROM facts f JOIN dates d ON f.day = d.day WHERE d.holiday GROUP BY 1",
+        "keys=[day]",
+    ),
+    ("SELECT sum(q) FROM facts WHERE day IN (SELECT day FROM dates WHERE holiday)", "keys=[day]"),
+    ("SELECT count(*) FROM facts f WHERE NOT EXISTS (SELECT 1 FROM dates d WHERE d.day = f.day AND d.holiday)", ""),
+    ("SELECT d.week, count(*) FROM facts f LEFT JOIN dates d ON f.day = d.day GROUP BY 1", ""),
+    (
+        "SELECT s.region, date_trunc('month', f.day), sum(f.q) FROM facts f JOIN outlets s ON s.store = f.store GROUP BY 1, 2",
+        "",
+    ),
+    // No calendar has weeks: days have them.
+    (
+        "SELECT s.region, date_trunc('week', f.day), sum(f.q) FROM facts f JOIN outlets s ON s.store = f.store GROUP BY 1, 2",
+        "",
+    ),
+    ("SELECT date_trunc('month', day), sum(q) FROM facts GROUP BY 1 HAVING sum(q) > 0", ""),
+    ("SELECT date_trunc('year', CAST(day AS TIMESTAMP)), count(*) FROM facts GROUP BY 1 HAVING count(*) > 1", ""),
+    ("SELECT max(n) FROM (SELECT date_trunc('month', day), count(*) AS n FROM facts GROUP BY 1) x", ""),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dates_are_joined_and_cut_to_units_as_moments_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let (session, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule"]).await;
+    set(&session, &["cuboids"]).await;
+    let days = "CASE WHEN i % 11 = 0 THEN NULL ELSE DATE '2023-11-20' + CAST(i * 7 % 120 AS INT) END";
+    let select = format!("SELECT 's' || CAST(i % 5 AS TEXT), {days}, i % 10");
+    let rows = |first, last| format!("INSERT INTO facts {select} FROM generate_series({first}, {last}) AS g(i)");
+    for sql in [
+        "CREATE TABLE facts (store TEXT, day DATE, q INT) WITH (dimensions = 'store; d(day: year, month, day)', measures = 'q')",
+        "CREATE TABLE dates (day DATE, week INT, holiday BOOLEAN)",
+        "CREATE TABLE outlets (store TEXT, region TEXT)",
+        // Days that come twice, that no fact has, and NULL.
+        "INSERT INTO dates SELECT DATE '2023-11-01' + CAST(i AS INT), i / 7, i % 10 = 3 FROM generate_series(0, 110) AS g(i)",
+        "INSERT INTO dates VALUES ('2023-12-24', 99, true), ('2023-12-24', 99, true), (NULL, 7, true)",
+        "INSERT INTO outlets VALUES ('s0', 'north'), ('s1', 'south'), ('s2', NULL), ('s9', 'north')",
+        &rows(1, 3000),
+        "CALL alluvia.merge()",
+        &rows(3001, 3100),
+    ] {
+        session.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    for (sql, keys) in DATES {
+        assert!(both(&session, &general, sql).await, "{sql}\n{}", plan(&session, "EXPLAIN", sql).await);
+        let plan = plan(&session, "EXPLAIN ANALYZE", sql).await;
+        assert!(plan.contains(keys) && !plan.contains("refused="), "{sql}\n{plan}");
+    }
+}
+
 /// Small tables whose keys come once: NULL among them, some that no sale has, and not all that sales have; attributes may be NULL.
 async fn unique_tables(session: &Session) {
     for sql in [

@@ -224,7 +224,8 @@ fn columns_of(
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(bound.items.len());
     for ((item, field), goal) in bound.items.iter().zip(schema.fields()).zip(&goals.of_item) {
         let cells = |goal: usize| cells(estimates, goal);
-        let is_known = |goal: usize| cells(goal).all(|cell| cell.lower.is_finite() && cell.upper.is_finite());
+        let is_known =
+            |goal: usize| cells(goal).all(|cell| is_exact(&cell) || cell.lower.is_finite() && cell.upper.is_finite());
         if let (Item::Sureness(..), Some(goal), Some(_)) = (item, goal, &bound.having)
             && !is_known(*goal)
         {
@@ -301,6 +302,8 @@ fn values(cells: impl Iterator<Item = Interval>, part: Part, unit: f64, to: &Arr
     let cells = cells.into_iter();
     let pick = |cell: Interval| {
         let value = match part {
+            // NULL.
+            _ if is_exact(&cell) && cell.estimate.is_nan() => cell.estimate,
             // What is exact was multiplied by a power of ten, which may have left it a little beside its whole number.
             _ if is_whole && cell.lower == cell.upper => cell.estimate.round(),
             Part::Estimate if is_whole => cell.estimate.round().clamp(cell.lower.floor(), cell.upper.ceil()),
@@ -310,7 +313,7 @@ fn values(cells: impl Iterator<Item = Interval>, part: Part, unit: f64, to: &Arr
             Part::Upper if is_whole => cell.upper.ceil(),
             Part::Upper => cell.upper,
         };
-        // An average of nothing, or a bound that nothing is known of.
+        // A sum or an average of nothing, or a bound that nothing is known of.
         (!value.is_nan() && (!is_whole || value.is_finite())).then_some(value)
     };
     match to {
@@ -364,5 +367,7 @@ mod tests {
         );
         assert_eq!(whole(interval(f64::NAN, f64::NEG_INFINITY, f64::INFINITY), Part::Upper), Some(None));
         assert_eq!(whole(interval(1e17, 1e17, 1e17), Part::Estimate), None);
+        // A sum of no values is NULL, and so are its bounds.
+        assert_eq!([Part::Lower, Part::Estimate, Part::Upper].map(|part| whole(Interval::NULL, part)), [Some(None); 3]);
     }
 }

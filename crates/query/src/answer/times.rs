@@ -8,7 +8,7 @@
 
 use super::conditions::{filter_of, values_of};
 use super::constants::moment_of;
-use super::statement::{Condition, Literal, Test};
+use super::statement::{Condition, Literal, Test, Values};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
 use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
@@ -258,6 +258,11 @@ pub(super) fn ranges(column: &Column, test: &Test) -> Option<Vec<Ends>> {
             };
             literals.iter().map(alone).collect()
         }
+        // Moments are many.
+        Test::Among(Values(values)) if days => {
+            let values = values.as_primitive_opt::<Date32Type>()?.iter().flatten().map(i64::from);
+            Some(values.map(|day| (Some(day), Some(day + 1))).collect())
+        }
         _ => None,
     }
 }
@@ -266,8 +271,10 @@ pub(super) fn ranges(column: &Column, test: &Test) -> Option<Vec<Ends>> {
 mod tests {
     use super::*;
     use alluvia_types::ColumnId;
+    use arrow::array::Date32Array;
     use datafusion::scalar::ScalarValue;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn column(data_type: DataType) -> Column {
         Column {
@@ -278,6 +285,14 @@ mod tests {
             nullable: true,
             chars_max: None,
         }
+    }
+
+    #[test]
+    fn each_of_many_days_is_a_range_of_its_own() {
+        let days = Test::Among(Values(Arc::new(Date32Array::from(vec![3, -7]))));
+        let alone = vec![(Some(3), Some(4)), (Some(-7), Some(-6))];
+        assert_eq!(ranges(&column(DataType::Date), &days), Some(alone));
+        assert_eq!(ranges(&column(DataType::Timestamp), &days), None);
     }
 
     proptest! {

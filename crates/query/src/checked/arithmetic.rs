@@ -1,7 +1,7 @@
 //! The operators of integers, and the rule that puts them and those of floats and decimals in place.
 
 use super::expressions::changed;
-use super::operators::{self, Operation};
+use super::operators::{self, Operation, type_of};
 use super::{floats, quotients};
 use arrow::array::{Array, ArrayRef, Datum};
 use arrow::compute::kernels::numeric::{add, mul, neg, sub};
@@ -11,12 +11,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{ExprSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::sync::{Arc, LazyLock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum OfIntegers {
+pub(super) enum OfIntegers {
     Add,
     Subtract,
     Multiply,
@@ -100,8 +100,8 @@ fn is_arithmetic(expr: &Expr) -> bool {
 fn checked_expr(expr: Expr, schema: &dyn ExprSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let of = left.get_type(schema).ok();
-            let function = match (of, right.get_type(schema).ok()) {
+            let of = type_of(&left, schema).ok();
+            let function = match (of, type_of(&right, schema).ok()) {
                 (Some(of), Some(beside)) if of == beside && of.is_integer() => {
                     OfIntegers::of(op).map(OfIntegers::function)
                 }
@@ -116,7 +116,7 @@ fn checked_expr(expr: Expr, schema: &dyn ExprSchema) -> Transformed<Expr> {
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             }
         }
-        Expr::Negative(inner) => match inner.get_type(schema) {
+        Expr::Negative(inner) => match type_of(&inner, schema) {
             Ok(of) if of.is_signed_integer() => {
                 let function = ScalarFunction::new_udf(OfIntegers::Negate.function(), vec![*inner]);
                 Transformed::yes(Expr::ScalarFunction(function))

@@ -3,16 +3,22 @@
 //! Invariants:
 //! - A float that becomes an integer because something wants one becomes the nearest, and of two the even one, as one that is cast
 //!   ([`super::rounding`]); of a decimal, and of two the one further from zero. DataFusion 55.2 cuts off what is behind the point.
-//! - A moment, a float or an interval that becomes text, by a cast that was written or because something wants text (`||`, `concat`), is
-//!   written as PostgreSQL writes it ([`super::texts`]): `2026-11-21 10:11:12+00`, `Infinity`, `1e+20`, `1 day 02:00:00`.
+//! - A moment, a float, an interval or a list that becomes text, by a cast that was written or because something wants text (`||`, `concat`),
+//!   is written as PostgreSQL writes it ([`super::texts`]): `2026-11-21 10:11:12+00`, `Infinity`, `1e+20`, `1 day 02:00:00`, `{1,NULL}`; and
+//!   text that becomes a list is read so ([`super::arrays`]).
+//! - A number that is too large for a float is an error, and not infinity ([`super::float_ranges`]).
+//! - A text that becomes an interval is read as PostgreSQL reads it ([`super::read_intervals`]).
 //! - Of a cast that does not keep the order of what is cast (a moment's time of day, a number as text, a text as number) no bound is known:
 //!   `max(n::text)` is 9 of 9 and 10. DataFusion 55.2 casts the bounds of columns, to skip what cannot match and to answer `min` and `max`.
 //! - A date and a part of a day that come together only after parameters have their values are not added: what they make was told to be
 //!   a date, and DataFusion 55.2 drops the part. All others make a timestamp ([`super::moments`]).
 
+use super::arrays;
 use super::expressions::changed;
+use super::float_ranges::{float, may_be_too_large};
 use super::moments::is_part_of_day;
 use super::opaque::{is_opaque, opaque};
+use super::read_intervals::{SPAN, read};
 use super::rounding::{has_fraction, is_rounded, rounded};
 use super::texts::{is_written_otherwise, written};
 use arrow::datatypes::DataType;
@@ -90,6 +96,7 @@ fn is_bytes(data_type: &DataType) -> bool {
 fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let has_fraction = |expr: &Expr| !is_rounded(expr) && expr.get_type(schema).is_ok_and(|of| has_fraction(&of));
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    let is_of_text = |expr: &Expr| expr.get_type(schema).is_ok_and(|of| is_text(&of));
     match expr {
         Expr::Cast(Cast { expr: of, field }) if field.data_type().is_integer() && has_fraction(&of) => {
             Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded(*of, true)), field })))
@@ -103,6 +110,32 @@ fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 && of.get_type(schema).is_ok_and(|of| is_written_otherwise(&of)) =>
         {
             Ok(Transformed::yes(written(*of, field.data_type().clone())))
+        }
+        Expr::Cast(Cast { expr: of, field })
+            if of.get_type(schema).is_ok_and(|of| may_be_too_large(&of, field.data_type())) =>
+        {
+            Ok(Transformed::yes(float(*of, field.data_type().clone(), false)))
+        }
+        Expr::TryCast(TryCast { expr: of, field })
+            if of.get_type(schema).is_ok_and(|of| may_be_too_large(&of, field.data_type())) =>
+        {
+            Ok(Transformed::yes(float(*of, field.data_type().clone(), true)))
+        }
+        Expr::Cast(Cast { expr: of, field }) if *field.data_type() == SPAN && is_of_text(&of) => {
+            Ok(Transformed::yes(read(*of, false)))
+        }
+        Expr::TryCast(TryCast { expr: of, field }) if *field.data_type() == SPAN && is_of_text(&of) => {
+            Ok(Transformed::yes(read(*of, true)))
+        }
+        Expr::Cast(Cast { expr: of, field })
+            if of.get_type(schema).is_ok_and(|of| arrays::is_read_as_list(&of, field.data_type())) =>
+        {
+            Ok(Transformed::yes(arrays::read(*of, field.data_type().clone(), false)))
+        }
+        Expr::TryCast(TryCast { expr: of, field })
+            if of.get_type(schema).is_ok_and(|of| arrays::is_read_as_list(&of, field.data_type())) =>
+        {
+            Ok(Transformed::yes(arrays::read(*of, field.data_type().clone(), true)))
         }
         Expr::Cast(Cast { expr: of, field }) if is_out_of_order(&of, field.data_type(), schema) => {
             Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(opaque(*of)), field })))

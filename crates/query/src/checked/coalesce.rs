@@ -1,4 +1,4 @@
-//! `coalesce` of dates, moments and booleans with texts, as `coalesce(sold_at, '2000-01-01')`.
+//! `coalesce` of dates, moments, booleans and lists with texts, as `coalesce(sold_at, '2000-01-01')` and `coalesce(array_agg(x), '{}')`.
 //!
 //! Invariant: where all arguments but texts are of one such type, texts are read as that type; whatever else there is means what it means in
 //! DataFusion 55.2, which knows no type in common there.
@@ -30,7 +30,7 @@ fn is_text(of: &DataType) -> bool {
 fn read_as(types: &[DataType]) -> Option<&DataType> {
     let mut others = types.iter().filter(|of| !is_text(of) && !of.is_null());
     let first = others.next()?;
-    let is_read = matches!(first, DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean);
+    let is_read = matches!(first, DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean | DataType::List(_));
     (is_read && types.iter().any(is_text) && others.all(|other| other == first)).then_some(first)
 }
 
@@ -88,10 +88,12 @@ mod tests {
     fn texts_are_read_beside_one_type_alone() {
         let (text, date) = (DataType::Utf8View, DataType::Date32);
         let moment = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let list = DataType::new_list(DataType::Int64, true);
         for (types, wanted) in [
             (vec![date.clone(), text.clone()], Some(&date)),
             (vec![text.clone(), DataType::Null, date.clone(), date.clone()], Some(&date)),
             (vec![DataType::Boolean, DataType::Utf8], Some(&DataType::Boolean)),
+            (vec![list.clone(), text.clone(), list.clone()], Some(&list)),
             (vec![date.clone(), moment.clone(), text.clone()], None),
             (vec![date.clone(), DataType::Null], None),
             (vec![DataType::Int32, text.clone()], None),

@@ -9,8 +9,9 @@
 //! - Types of values, and so of columns, stay as they were.
 //!
 //! DataFusion 55.2 makes decimals of fifteen digits behind the point of floats, which from some 70,000 on are not what was written; and it
-//! compares decimals of 38 digits with ones of a larger scale in 38 digits, which do not hold them. Both are casts that its coercion of types
-//! puts in: they are found behind it. Subqueries behind ANY and ALL, and `nullif` of a decimal and a float, keep them.
+//! compares decimals of 38 digits with ones of a larger scale in 38 digits, which do not hold them. Of REALs it makes
+//! decimals of fourteen digits, seven of them behind the point. All are casts that its coercion of types puts in: they are found behind it.
+//! Subqueries behind ANY and ALL, and `nullif` of a decimal and a float, keep them.
 
 use super::expressions::changed;
 use crate::dialect::{WrittenDecimal, written_decimal};
@@ -25,8 +26,10 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::sync::Arc;
 
-/// Digits behind the point that coercion gives a float, at least.
-const FLOAT_SCALE: i8 = 15;
+/// Digits behind the point that coercion gives a double, at least.
+const DOUBLE_SCALE: i8 = 15;
+/// The same of a REAL.
+const REAL_SCALE: i8 = 7;
 
 /// Puts what is written, and floats, where coercion has put decimals. Types must have been coerced, and nothing else.
 #[derive(Debug)]
@@ -184,13 +187,27 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
     if !is_coerced(expr, schema) || !inner.get_type(schema).is_ok_and(|of| of.is_floating()) {
         return false;
     }
-    let varies =
-        |expr: &Expr| Ok(matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_)));
-    let is_too_large = || match inner {
-        Expr::Literal(..) => written(inner).and_then(|of| digits_at(of, precision, scale)).is_none(),
+    match written(inner) {
+        Some(written) => digits_at(written, precision, scale).is_none(),
+        // Coercion casts a number to a float or to a decimal, not to one and then to the other.
+        None => matches!(inner, Expr::Cast(_)) || inner.exists(|expr| Ok(is_made(expr))).unwrap_or(true),
+    }
+}
+
+/// Whether a float is read or cast, or has too many digits: there are others, as `1.0 / 3`, that PostgreSQL has as NUMERIC.
+fn is_made(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_) => true,
+        Expr::Literal(ScalarValue::Float32(_), _) => true,
+        Expr::Literal(ScalarValue::Float64(_), _) => written(expr).is_none(),
+        Expr::Cast(Cast { expr, field }) => match field.data_type() {
+            DataType::Float32 => true,
+            // Coercion makes floats of whole numbers beside one.
+            DataType::Float64 => !matches!(&**expr, Expr::Literal(whole, _) if whole.data_type().is_integer()),
+            _ => false,
+        },
         _ => false,
-    };
-    inner.exists(varies).unwrap_or(true) || is_too_large()
+    }
 }
 
 /// A number as a double: not as the decimal that coercion made of it.
@@ -229,7 +246,8 @@ fn is_coerced(expr: &Expr, schema: &DFSchema) -> bool {
     let Some((inner, _, scale)) = decimal_cast(expr) else { return false };
     match inner.get_type(schema) {
         Ok(DataType::Decimal128(_, of)) => scale >= of,
-        Ok(of) if of.is_floating() => scale >= FLOAT_SCALE,
+        Ok(DataType::Float32) => scale >= REAL_SCALE,
+        Ok(of) if of.is_floating() => scale >= DOUBLE_SCALE,
         Ok(of) => of.is_integer(),
         Err(_) => false,
     }
@@ -357,6 +375,16 @@ mod tests {
             ("p > 1e300", 0),
             ("p < 1e-7", 0),
             ("w > 1.5", 1),
+            // Doubles in PostgreSQL.
+            ("CAST(1e10 AS REAL) = p", 0),
+            ("p < CAST(1e10 AS REAL) AND p BETWEEN CAST(-1e30 AS REAL) AND CAST(1e30 AS REAL)", 1),
+            ("p IN (CAST(1e10 AS REAL), 99999.99)", 1),
+            ("CASE p WHEN CAST(1e10 AS REAL) THEN 1 ELSE 0 END", 0),
+            ("p = CAST(99999.99 AS DOUBLE PRECISION)", 1),
+            ("p = CAST(99999.99 AS REAL)", 0),
+            ("p < CAST(20000000000000000 AS DOUBLE PRECISION)", 1),
+            ("p < CAST(i AS REAL) * 1e10", 1),
+            ("p < 1e15 * 1e5", 1),
             ("w > r", 1),
             ("w = CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0))", 1),
             ("i < 7.5", 1),

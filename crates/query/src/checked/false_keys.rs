@@ -8,31 +8,41 @@
 //! such an x comes to the aggregate as something of which nobody knows that it was a key.
 
 use super::opaque::no_key;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use super::subqueries::is_from_around;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Dependency, Result};
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan, Projection};
-use datafusion::optimizer::analyzer::AnalyzerRule;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Hides such keys from aggregates and DISTINCT. Must come after all rules that make these, or joins.
+/// Hides such keys from aggregates and DISTINCT. Must come right behind the rule that makes aggregates of DISTINCT, which have keys only then,
+/// and before all that believe in keys; and again behind those that make joins of subqueries, until when what reads columns from around it is
+/// left alone: these rules take such columns up through its projections, by their names.
 #[derive(Debug)]
 pub(crate) struct NoFalseKeys;
 
-impl AnalyzerRule for NoFalseKeys {
+impl OptimizerRule for NoFalseKeys {
     fn name(&self) -> &str {
         "no_false_keys"
     }
 
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let mut misleads = false;
         plan.apply_with_subqueries(|plan| {
             misleads |= !misleading_of(plan).is_empty();
             Ok(if misleads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
-        Ok(if misleads { plan.transform_up_with_subqueries(hidden)?.data } else { plan })
+        if misleads { within(plan) } else { Ok(Transformed::no(plan)) }
     }
+}
+
+/// Hides them in a plan, the lowest parts first, and in its subqueries that read nothing around them.
+fn within(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if matches!(&plan, LogicalPlan::Subquery(subquery) if !subquery.outer_ref_columns.is_empty()) {
+        return Ok(Transformed::no(plan));
+    }
+    plan.map_children(within)?.transform_data(|plan| plan.map_subqueries(within))?.transform_data(hidden)
 }
 
 fn hidden(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -83,7 +93,8 @@ fn misleading(input: &DFSchema, grouped: impl FnOnce() -> HashSet<String>) -> BT
         let told: HashSet<&String> = dependency.target_indices.iter().filter_map(|place| names.get(*place)).collect();
         let tells_all = grouped.iter().all(|name| told.contains(name));
         if !tells_all && dependency.source_indices.iter().all(is_grouped) {
-            places.extend(dependency.source_indices.iter().copied());
+            let is_own = |place: &usize| !is_from_around(input.field(*place).name());
+            places.extend(dependency.source_indices.iter().copied().filter(is_own));
         }
     }
     places
@@ -101,4 +112,31 @@ fn hiding(input: Arc<LogicalPlan>, places: &BTreeSet<usize>) -> Result<LogicalPl
     });
     let columns = columns.collect();
     Ok(LogicalPlan::Projection(Projection::try_new(columns, input)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checked::testing::{context, rows};
+
+    #[tokio::test]
+    async fn what_was_a_key_is_none_behind_a_join() {
+        let context = context();
+        let (x, y) = ("(VALUES (2), (1)) v(x)", "(VALUES (20), (10), (30)) b(y)");
+        for a in [format!("SELECT DISTINCT x FROM {x}"), format!("SELECT x FROM {x} GROUP BY x")] {
+            let grouped = format!("SELECT a.x, b.y, count(*) AS c FROM ({a}) a, {y} GROUP BY a.x, b.y");
+            let sorted = rows(&context, &format!("{grouped} ORDER BY a.x, b.y")).await.unwrap();
+            let expected: Vec<Vec<Option<i64>>> = [(1, 10), (1, 20), (1, 30), (2, 10), (2, 20), (2, 30)]
+                .map(|(x, y)| vec![Some(x), Some(y), Some(1)])
+                .to_vec();
+            assert_eq!(sorted, expected, "{grouped}");
+            let around = rows(&context, &format!("SELECT x, sum(c) FROM ({grouped}) q GROUP BY x, y ORDER BY x")).await;
+            assert_eq!(around.unwrap().len(), 6, "{grouped}");
+            let joined = format!("SELECT v.x FROM {x} LEFT JOIN ({grouped}) q ON v.x = q.x ORDER BY 1");
+            assert_eq!(rows(&context, &joined).await.unwrap().len(), 6, "{grouped}");
+        }
+        let distinct = "SELECT DISTINCT a.x, b.y FROM (SELECT DISTINCT x FROM (VALUES (2), (1)) v(x)) a, (VALUES (2), (1)) b(y) ORDER BY 1, 2";
+        let expected: Vec<Vec<Option<i64>>> =
+            [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(x, y)| vec![Some(x), Some(y)]).to_vec();
+        assert_eq!(rows(&context, distinct).await.unwrap(), expected);
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn negated(of: Expr) -> Expr {
 type FloatOperation = Operation<Of>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Of {
+pub(super) enum Of {
     Add,
     Subtract,
     Multiply,

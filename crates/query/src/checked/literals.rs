@@ -150,7 +150,7 @@ fn read_as(literal: &mut Expr, wanted: &DataType) -> Result<bool> {
 }
 
 /// What a text means as a value of this type; `None` where DataFusion is to say.
-fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
+pub(super) fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
     match wanted {
         DataType::Boolean => match parse_bool(text.as_bytes()) {
             Ok(value) => Ok(Some(ScalarValue::Boolean(Some(value)))),

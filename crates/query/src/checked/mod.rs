@@ -12,28 +12,37 @@
 //! - Columns are called what they would be called without this.
 //!
 //! DataFusion's `BinaryExpr` can check, but nothing it plans asks it to, and its sums cannot. So a rule puts functions of ours where
-//! integers and floats are added and decimals divided, after types are known and before constants are folded, and its `sum`, `min` and `max` are replaced.
+//! integers and floats are added and decimals divided, after types are known and before constants are folded; its aggregates are replaced where they lose something, and so are
+//! functions that read, cut or write moments, numbers and bytes otherwise than PostgreSQL.
 
 mod arithmetic;
+mod arrays;
 mod bare_distinct;
 mod bools;
 mod bytea;
 mod casts;
 mod coalesce;
+mod computed_lists;
 mod constants;
+mod counted_rows;
 mod decimal_sum;
 mod decimals;
 mod distinct_sum;
+mod exact_spreads;
 mod expressions;
 mod extremes;
 mod false_keys;
+mod float_ranges;
 mod floats;
 mod format;
+mod given;
 mod grouping_sets;
 mod intervals;
 mod join_sides;
 mod less_known;
 mod literals;
+mod lone_values;
+mod longest;
 mod moment_functions;
 mod moments;
 mod moving;
@@ -42,7 +51,9 @@ mod now;
 mod null_keys;
 mod opaque;
 mod operators;
+mod ordered_keys;
 mod outer_types;
+mod padded;
 mod parts;
 mod passed_on;
 mod patterns;
@@ -51,12 +62,16 @@ mod percentiles;
 mod pushed_filters;
 mod quotients;
 mod ranks;
+mod read_intervals;
 mod read_moments;
+mod reals;
 mod rounding;
 mod series;
+mod sign;
 mod simplify;
 mod sizes;
 mod skipped_rows;
+mod span_averages;
 mod spans;
 mod subqueries;
 mod sum;
@@ -64,28 +79,39 @@ mod sum;
 mod testing;
 mod texts;
 mod to_char;
+mod to_hex;
 mod together;
+mod told_types;
 mod truncated;
 mod type_names;
 mod unfiltered;
 mod unions;
+mod unknown_texts;
 mod wholes;
 mod window_lists;
 mod zeros;
 mod zones;
 
 pub(crate) use arithmetic::CheckedArithmetic;
+pub(crate) use arrays::PlannedArrays;
 pub(crate) use bare_distinct::BareDistinct;
 pub(crate) use bytea::{BytesOfLiterals, PlannedCuts, WrittenBytes};
 pub(crate) use casts::LosslessCasts;
+pub(crate) use computed_lists::ComputedLists;
 pub(crate) use constants::PushDownKeepingConstants;
+pub(crate) use counted_rows::CountedRows;
 pub(crate) use decimals::NumbersTogether;
+pub(crate) use exact_spreads::ExactSpreads;
 pub(crate) use false_keys::NoFalseKeys;
+pub(crate) use format::literal as quoted_literal;
+pub(crate) use given::by_arrays;
 pub(crate) use grouping_sets::GroupingSetsOfUnknownRows;
 pub(crate) use join_sides::JoinSidesLessKnown;
 pub(crate) use literals::ListedText;
 pub(crate) use multisets::CountedMultisets;
 pub(crate) use null_keys::{JoinsKeepingNulls, KeysOfOneKind};
+pub(crate) use operators::has_operator;
+pub(crate) use ordered_keys::{OrderedKeys, with_sign};
 pub(crate) use outer_types::TypesFromAround;
 pub(crate) use parts::PlannedParts;
 pub(crate) use peer_frames::FramesOfPeers;
@@ -99,18 +125,19 @@ pub(crate) use subqueries::SubqueriesKeepingNulls;
 pub(crate) use sum::{WIDE, narrowed_sum};
 pub(crate) use to_char::scale_of;
 pub(crate) use together::MomentsTogether;
+pub(crate) use told_types::told_schema;
 pub(crate) use unions::NamesOfUnions;
+pub(crate) use unknown_texts::UnknownTexts;
 pub(crate) use zeros::{EqualZeros, with_both};
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::functions::math::signum;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
-/// Adds `format`, `timezone`, `to_number`, `variance`, `every` and `sign`, replaces `now`, `to_char`, `date_trunc`, `coalesce`, `sum`, `min`, `max`, `generate_series` and `range`, plans
-/// dates with intervals, intervals with numbers, spans and what literals meet, and holds functions to the statement's memory.
+/// Adds functions of PostgreSQL that DataFusion lacks, puts ours in the place of those that mean something else there (each in the module that
+/// says what), plans dates with intervals, intervals with numbers, spans and what literals meet, and holds functions to the statement's memory.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(ScalarUDF::from(format::Format::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(zones::TimeZoned::default())))?;
@@ -143,17 +170,24 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     for ordered in percentiles::Ordered::all() {
         state.register_udaf(Arc::new(AggregateUDF::from(ordered)))?;
     }
-    state.register_udf(Arc::new(signum().as_ref().clone().with_aliases(["sign"])))?;
+    state.register_udf(Arc::new(ScalarUDF::from(sign::Sign::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(coalesce::ReadingCoalesce::default())))?;
     state.register_udf(Arc::new(ScalarUDF::from(type_names::TypeName::default())))?;
+    state.register_udf(Arc::new(ScalarUDF::from(unknown_texts::TextBeside::default())))?;
     for function in patterns::all() {
         state.register_udf(Arc::new(ScalarUDF::from(function)))?;
     }
+    state.register_udf(Arc::new(ScalarUDF::from(patterns::Replaced::default())))?;
+    padded::register(state)?;
+    let to_hex = to_hex::ToHex::of(state.udf("to_hex")?);
+    state.register_udf(Arc::new(ScalarUDF::from(to_hex)))?;
     bytea::register(state)?;
+    arrays::register(state)?;
     state.register_expr_planner(Arc::new(moments::DatesAsMoments))?;
     state.register_expr_planner(Arc::new(spans::WrittenSpans))?;
     state.register_expr_planner(Arc::new(intervals::ScaledIntervals))?;
     state.register_expr_planner(Arc::new(bytea::JoinedBytes))?;
+    state.register_expr_planner(Arc::new(reals::RealsAsDoubles))?;
     state.register_expr_planner(Arc::new(literals::ComparedText))?;
     series::register(state);
     for series in series::lists() {

@@ -9,6 +9,7 @@
 //! `age(x)` is `age(current_date, x)`, and `make_interval` has all of its arguments: `dialect::moments` writes both so.
 
 use super::spans::differences;
+use crate::checked::given::by_arrays;
 use crate::session::wrap;
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -21,7 +22,7 @@ use arrow::datatypes::{
     TimestampMicrosecondType,
 };
 use chrono::NaiveDate;
-use datafusion::common::{Result as Planned, ScalarValue, plan_err};
+use datafusion::common::{Result as Planned, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
@@ -339,13 +340,7 @@ impl ScalarUDFImpl for MomentFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let made = self.of.array(&ColumnarValue::values_to_arrays(&args.args)?)?;
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
-        } else {
-            ColumnarValue::Array(made)
-        })
+        by_arrays(&args.args, |arrays| self.of.array(&arrays))
     }
 }
 

@@ -9,6 +9,7 @@
 //! nanoseconds, which fails outside of the years 1677 to 2262. The types of a statement's columns follow from this, so it
 //! is done where expressions are planned first.
 
+use crate::dialect::interval_of;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -104,6 +105,9 @@ pub(super) fn is_part_of_day(expr: &Expr) -> bool {
         // Also a text, as parameters are written.
         Expr::Cast(cast) => match cast.expr.as_ref() {
             Expr::Literal(text, metadata) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
+                if let Some(text) = text.try_as_str().flatten() {
+                    return interval_of(text).is_some_and(|(_, _, nanos)| nanos % DAY != 0);
+                }
                 let interval = text.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano));
                 interval.is_ok_and(|interval| is_part_of_day(&Expr::Literal(interval, metadata.clone())))
             }

@@ -10,11 +10,13 @@
 //! the deviation of equal values is the root of a number below zero. Here a frame is a queue of two stacks, each of which knows what all its
 //! rows come to (Tangwongsan, Hirzel, Schneider and Wu, "General incremental sliding-window aggregation", PVLDB 8(7), 2015, section 2, take
 //! it from functional queues). Spreads are put together as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for
-//! computing sample variances", 1979). Everything else is DataFusion's.
+//! computing sample variances", 1979). Averages of spans of time are [`super::span_averages`]'s, and everything else is DataFusion's.
 
+use super::lone_values::around;
 use super::passed_on::passed_on;
+use super::span_averages::{SpanAverage, SpanAverages, unit_of};
 use arrow::array::{ArrayRef, AsArray, Float64Array};
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Float64Type, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::correlation::corr_udaf;
@@ -68,6 +70,11 @@ impl Moving {
         };
         functions.into_iter().map(moving).collect()
     }
+
+    /// The unit of the spans that it averages, if it does.
+    fn of_spans(&self, args: &AccumulatorArgs) -> Option<TimeUnit> {
+        if self.of == Of::Average { unit_of(args) } else { None }
+    }
 }
 
 impl AggregateUDFImpl for Moving {
@@ -78,10 +85,21 @@ impl AggregateUDFImpl for Moving {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().accumulator(args)
+        match self.of_spans(&args) {
+            Some(unit) => Ok(Box::new(SpanAverage::new(unit))),
+            None => {
+                let of_all = matches!(self.of, Of::Variance { of_sample: false } | Of::Deviation { of_sample: false });
+                let may_be_lone = of_all && !args.is_distinct;
+                let inner = self.inner.inner().accumulator(args)?;
+                Ok(if may_be_lone { around(inner) } else { inner })
+            }
+        }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if let Some(unit) = self.of_spans(&args) {
+            return Ok(Box::new(SpanAverage::new(unit)));
+        }
         if !is_of_doubles(&args) {
             return self.inner.inner().create_sliding_accumulator(args);
         }
@@ -102,7 +120,10 @@ impl AggregateUDFImpl for Moving {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.inner().create_groups_accumulator(args)
+        match self.of_spans(&args) {
+            Some(unit) => Ok(Box::new(SpanAverages::new(unit))),
+            None => self.inner.inner().create_groups_accumulator(args),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ struct Around<'a> {
     config: &'a ConfigOptions,
 }
 
-fn has_union(plan: &LogicalPlan) -> Result<bool> {
+pub(super) fn has_union(plan: &LogicalPlan) -> Result<bool> {
     let mut has = false;
     plan.apply_with_subqueries(|plan| {
         has |= matches!(plan, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_));

@@ -11,6 +11,7 @@
 //! is registered under its name, so that [`PlannedParts`] must be asked first.
 
 use super::spans::{differences, length_of};
+use crate::checked::given::by_arrays;
 use crate::dialect::not_supported;
 use crate::session::wrap;
 use alluvia_space::codes::calendar;
@@ -19,7 +20,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Arra
 use arrow::compute::cast as cast_array;
 use arrow::compute::kernels::cast_utils::IntervalUnit;
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, IntervalMonthDayNano, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::functions::datetime::date_part;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
@@ -338,27 +339,15 @@ impl ScalarUDFImpl for Parts {
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [ColumnarValue::Scalar(name), of] = args.args.as_slice() else { return self.inner.invoke_with_args(args) };
         let part = name.try_as_str().flatten().and_then(|name| Part::named(name, &of.data_type()));
-        match (part, of) {
-            (Some(part), ColumnarValue::Scalar(one)) => {
-                let one = part.array(&one.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0)?))
-            }
-            (Some(part), ColumnarValue::Array(all)) => Ok(ColumnarValue::Array(part.array(all)?)),
-            (None, of) => {
-                // The hours of a difference are not those of its days.
-                if matches!(of.data_type(), DataType::Duration(_)) {
-                    let apart = match of {
-                        ColumnarValue::Scalar(one) => {
-                            let one: ArrayRef = Arc::new(differences(&one.to_array()?)?);
-                            ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0)?)
-                        }
-                        ColumnarValue::Array(all) => ColumnarValue::Array(Arc::new(differences(all)?)),
-                    };
-                    args.args[1] = apart;
-                }
-                self.inner.invoke_with_args(args)
-            }
+        let of = std::slice::from_ref(of);
+        if let Some(part) = part {
+            return by_arrays(of, |of| part.array(&of[0]));
         }
+        // The hours of a difference are not those of its days.
+        if matches!(of[0].data_type(), DataType::Duration(_)) {
+            args.args[1] = by_arrays(of, |of| Ok(Arc::new(differences(&of[0])?)))?;
+        }
+        self.inner.invoke_with_args(args)
     }
 
     fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {

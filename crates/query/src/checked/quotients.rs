@@ -30,7 +30,7 @@ pub(super) fn quotient(left: &DataType, right: &DataType) -> Option<Arc<ScalarUD
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Quotient {
+pub(super) struct Quotient {
     precision: u8,
     scale: i8,
     /// What is divided has so many zeros more.

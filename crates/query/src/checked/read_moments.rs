@@ -8,6 +8,7 @@
 //!
 //! DataFusion 55.2 cuts numbers to nanoseconds, and wants the whole date and the whole time of a form, or takes the date alone.
 
+use crate::checked::given::by_arrays;
 use crate::session::wrap;
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -16,7 +17,7 @@ use arrow::compute::cast as cast_array;
 use arrow::datatypes::{DataType, Float64Type, TimeUnit};
 use chrono::format::{Item, ParseErrorKind, Parsed, StrftimeItems, parse_and_remainder};
 use chrono::{Datelike, NaiveDate, Weekday};
-use datafusion::common::{Result as Planned, ScalarValue};
+use datafusion::common::Result as Planned;
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 use std::sync::Arc;
 
@@ -70,13 +71,7 @@ impl ScalarUDFImpl for ReadMoment {
             _ => None,
         };
         let Some(work) = work else { return self.inner.invoke_with_args(args) };
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let made = work(&ColumnarValue::values_to_arrays(&args.args)?, &made)?;
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
-        } else {
-            ColumnarValue::Array(made)
-        })
+        by_arrays(&args.args, |arrays| work(&arrays, &made))
     }
 }
 

@@ -3,22 +3,25 @@
 //! Invariants:
 //! - Moments are microseconds, as everywhere in SQL; what DataFusion's functions cannot reach, whose moments are nanoseconds, is
 //!   refused by name. All else is theirs.
+//! - Whole numbers are of any width; their rows are BIGINT.
 //! - Dates are the timestamps at which they begin, in FROM and in lists, so that a step may be a part of a day.
 
+use crate::checked::given::{given, is_constant};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::compute::{CastOptions, cast as cast_array, cast_with_options};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, Result, exec_err, plan_err};
 use datafusion::datasource::ViewTable;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions_nested::range::{gen_series_udf, range_udf};
 use datafusion::functions_table::generate_series::{GenerateSeriesFunc, RangeFunc};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, cast, col,
+    ColumnarValue, Documentation, Expr, ExprSchemable, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast, col,
 };
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -101,7 +104,7 @@ impl ScalarUDFImpl for ListedSeries {
         let Some(DataType::Timestamp(_, zone)) = args.args.first().map(ColumnarValue::data_type) else {
             return self.inner.inner().invoke_with_args(args);
         };
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let is_scalar = is_constant(&args.args);
         let mut arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let finer = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
         let strict = CastOptions { safe: false, ..CastOptions::default() };
@@ -112,10 +115,7 @@ impl ScalarUDFImpl for ListedSeries {
         let made = self.inner.inner().invoke_with_args(ScalarFunctionArgs { args: arrays, ..args })?;
         let ColumnarValue::Array(made) = made else { return exec_err!("{} made no lists of its arrays", self.name()) };
         let lists = cast_array(&made, &list_of(DataType::Timestamp(TimeUnit::Microsecond, zone)))?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lists, 0)?),
-            false => ColumnarValue::Array(lists),
-        })
+        given(lists, is_scalar)
     }
 }
 
@@ -127,12 +127,14 @@ struct Series<F> {
 
 impl<F: TableFunctionImpl> TableFunctionImpl for Series<F> {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
-        let is_of_moments = matches!(args.exprs(), [Expr::Literal(first, _), ..]
+        let known = args.exprs().iter().map(without_parameters).collect::<Result<Vec<Expr>>>()?;
+        let is_of_moments = matches!(known.as_slice(), [Expr::Literal(first, _), ..]
             if matches!(first.data_type(), DataType::Timestamp(..) | DataType::Date32));
         if !is_of_moments {
-            return self.inner.call_with_args(args);
+            let exprs = known.into_iter().map(wide).collect::<Result<Vec<Expr>>>()?;
+            return self.inner.call_with_args(TableFunctionArgs::new(&exprs, args.session()));
         }
-        let exprs = args.exprs().iter().enumerate().map(|(at, arg)| if at < 2 { nanos(arg) } else { step(arg) });
+        let exprs = known.iter().enumerate().map(|(at, arg)| if at < 2 { nanos(arg) } else { step(arg) });
         let exprs = exprs.collect::<Result<Vec<Expr>>>()?;
         let series = self.inner.call_with_args(TableFunctionArgs::new(&exprs, args.session()))?;
         let DataType::Timestamp(_, zone) = series.schema().field(0).data_type().clone() else { return Ok(series) };
@@ -141,6 +143,30 @@ impl<F: TableFunctionImpl> TableFunctionImpl for Series<F> {
             .project([cast(col(COLUMN), moment).alias(COLUMN)])?
             .build()?;
         Ok(Arc::new(ViewTable::new(plan, None)))
+    }
+}
+
+/// A bound that has no value yet, of a statement that is described, as the NULL of its type.
+fn without_parameters(bound: &Expr) -> Result<Expr> {
+    let has_parameter = bound.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_))))?;
+    if !has_parameter {
+        return Ok(bound.clone());
+    }
+    let null = match bound.get_type(&DFSchema::empty()) {
+        Ok(data_type) => ScalarValue::try_from(&data_type)?,
+        Err(_) => ScalarValue::Null,
+    };
+    Ok(Expr::Literal(null, None))
+}
+
+/// A whole number of any width as the functions take it.
+fn wide(bound: Expr) -> Result<Expr> {
+    match bound {
+        Expr::Literal(value, metadata) if value.data_type().is_integer() => {
+            let value = if value.is_null() { ScalarValue::Null } else { value.cast_to(&DataType::Int64)? };
+            Ok(Expr::Literal(value, metadata))
+        }
+        other => Ok(other),
     }
 }
 

@@ -1,17 +1,17 @@
 //! Spans of time: differences of moments, and intervals.
 //!
 //! Invariants:
-//! - An interval that is compared, with another one or with a difference of moments, is as long as in PostgreSQL: a month has thirty days and
+//! - An interval that is compared, with another one or with a difference of moments, also by CASE, is as long as in PostgreSQL: a month has thirty days and
 //!   a day 24 hours, so that `'36 hours' > '1 day'`. What is compared is the length, exactly.
 //! - A text beside a span is an interval. A text beside a date that is taken from one, or from which one is taken, is a date.
-//! - Fields of a difference are those of its days, hours, minutes and seconds; of three days and an hour the hour is 1.
-//! - What is between two dates is a number of days like any other.
+//! - What is between two dates is a number of days like any other. A date and a difference of moments make a timestamp.
 //!
-//! DataFusion 55.2 compares intervals by months, then days, then nanoseconds, of which a difference has nothing else; counts the hours of a difference
-//! over all of its days; and takes the difference of two dates for a duration where it looks for what a condition leaves, and for a number where it computes it.
+//! DataFusion 55.2 compares intervals by months, then days, then nanoseconds, of which a difference has nothing else, and takes the difference of two dates for a duration where it looks for what a condition leaves, and for a number where it computes it.
 
 use super::bytea::text_literal;
 use super::expressions::changed_as_written;
+use super::longest::{chooses, chosen, chosen_from};
+use crate::checked::given::by_arrays;
 use crate::copy::parse_date;
 use crate::dialect::in_units;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray, PrimitiveArray};
@@ -27,8 +27,8 @@ use datafusion::common::{DFSchema, Result, exec_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility, binary_expr, cast, lit,
+    Between, BinaryExpr, Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, binary_expr, cast, lit,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
@@ -36,27 +36,12 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
 
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// SQL's TIMESTAMP.
+const MOMENT: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 /// Of a length, in nanoseconds: as many as the longest interval has fit.
 const LENGTH: DataType = DataType::Decimal128(38, 0);
 const DAY_NANOS: i128 = 86_400_000_000_000;
 const MONTH_DAYS: i128 = 30;
-/// Fields that are counted over all of a difference, if nobody sets its days apart.
-const FIELDS: [&str; 14] = [
-    "hour",
-    "hours",
-    "minute",
-    "minutes",
-    "second",
-    "seconds",
-    "millisecond",
-    "milliseconds",
-    "microsecond",
-    "microseconds",
-    "month",
-    "months",
-    "year",
-    "years",
-];
 
 /// Plans texts beside spans and dates, and differences of dates. Here, since the types of a statement's columns follow from them.
 #[derive(Debug)]
@@ -64,13 +49,16 @@ pub(super) struct WrittenSpans;
 
 impl ExprPlanner for WrittenSpans {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, Minus, NotEq};
+        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, Minus, NotEq, Plus};
         let RawBinaryExpr { op, mut left, mut right } = expr;
+        let is_difference = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Duration(_)));
+        let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
         match op {
+            Plus | Minus if is_date(&left) && is_difference(&right) => left = cast(left, MOMENT),
+            Plus if is_difference(&left) && is_date(&right) => right = cast(right, MOMENT),
             Eq | NotEq | Lt | LtEq | Gt | GtEq if is_span(&left, schema) => read_span(&mut right),
             Eq | NotEq | Lt | LtEq | Gt | GtEq if is_span(&right, schema) => read_span(&mut left),
             Minus => {
-                let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
                 if is_date(&left) {
                     read_date(&mut right);
                 } else if is_date(&right) {
@@ -122,9 +110,9 @@ impl AnalyzerRule for ComparedSpans {
 
 fn may_have_spans(expr: &Expr) -> bool {
     match expr {
-        Expr::InList(_) | Expr::Between(_) => true,
+        Expr::InList(_) | Expr::Between(_) | Expr::Case(_) => true,
         Expr::BinaryExpr(binary) => compares(binary.op),
-        Expr::ScalarFunction(function) => function.name() == "date_part",
+        Expr::ScalarFunction(function) => chooses(function),
         _ => false,
     }
 }
@@ -135,6 +123,11 @@ fn compares(op: Operator) -> bool {
 }
 
 fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::ScalarFunction(function) = &mut expr
+        && let Some(chosen) = chosen(function, schema)
+    {
+        return Ok(Transformed::yes(chosen));
+    }
     let is_changed = match &mut expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
             measured(vec![&mut **left, &mut **right], schema)
@@ -147,19 +140,21 @@ fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             all.extend(list);
             measured(all, schema)
         }
-        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "date_part" => {
-            match args.as_mut_slice() {
-                [field, of]
-                    if matches!(of.get_type(schema), Ok(DataType::Duration(_)))
-                        && text_literal(field)
-                            .flatten()
-                            .is_some_and(|field| FIELDS.iter().any(|known| field.eq_ignore_ascii_case(known))) =>
-                {
-                    *of = in_days(std::mem::take(of));
-                    true
-                }
-                _ => false,
+        Expr::Case(Case { expr: of, when_then_expr, else_expr }) => {
+            let (mut compared, mut results): (Vec<&mut Expr>, Vec<&mut Expr>) = (Vec::new(), Vec::new());
+            for (when, then) in when_then_expr {
+                compared.push(when);
+                results.push(then);
             }
+            results.extend(else_expr.as_deref_mut());
+            let is_compared = match of {
+                Some(of) => {
+                    compared.push(of);
+                    measured(compared, schema)
+                }
+                None => false,
+            };
+            chosen_from(results, schema) || is_compared
         }
         _ => false,
     };
@@ -170,7 +165,6 @@ fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
 fn measured(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
     let may_be_span = |expr: &Expr| is_span(expr, schema) || expr.get_type(schema).is_ok_and(|of| of.is_null());
-    let is_text = |expr: &Expr| text_literal(expr).is_some();
     let any_span = exprs.iter().any(|expr| is_span(expr, schema));
     let any_interval = exprs.iter().any(|expr| is_interval(expr) || any_span && is_text(expr));
     if !any_span || !any_interval || !exprs.iter().all(|expr| may_be_span(expr) || is_text(expr)) {
@@ -179,9 +173,30 @@ fn measured(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     for expr in exprs {
         read_span(expr);
         let span = std::mem::take(expr);
-        *expr = call(SpanFunction::Length, span);
+        *expr = length(span);
     }
     true
+}
+
+/// Whether it is a text that is written, or a NULL of none other type.
+pub(super) fn is_text(expr: &Expr) -> bool {
+    text_literal(expr).is_some()
+}
+
+/// Makes an interval of a span, a text or NULL.
+pub(super) fn as_interval(expr: &mut Expr, schema: &DFSchema) {
+    read_span(expr);
+    let of = expr.get_type(schema);
+    if of.as_ref().is_ok_and(|of| *of == SPAN) {
+        return;
+    }
+    let span = std::mem::take(expr);
+    *expr = if matches!(of, Ok(DataType::Duration(_))) { in_days(span) } else { cast(span, SPAN) };
+}
+
+/// How long a span is, to compare it by.
+pub(super) fn length(span: Expr) -> Expr {
+    call(SpanFunction::Length, span)
 }
 
 /// A difference of moments as an interval of days and time.
@@ -285,14 +300,10 @@ impl ScalarUDFImpl for OfSpan {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [span] = take_function_args(self.name(), args.args)?;
-        match span {
-            ColumnarValue::Scalar(span) => {
-                let one = self.array(&span.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0)?))
-            }
-            ColumnarValue::Array(spans) => Ok(ColumnarValue::Array(self.array(&spans)?)),
-        }
+        by_arrays(&args.args, |spans| {
+            let [spans] = take_function_args(self.name(), spans)?;
+            self.array(&spans)
+        })
     }
 }
 

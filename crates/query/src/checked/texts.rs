@@ -4,14 +4,16 @@
 //! - It writes PostgreSQL's form, which is what is put into a TEXT column, too, and which readers take back ([`crate::copy::texts_of`]).
 //! - It is called what it stands for, a cast: a column keeps its name.
 
+use crate::checked::arrays::{is_list, texts_of_lists};
 use crate::checked::expressions::name_of_given;
+use crate::checked::given::by_arrays;
 use crate::copy::texts_of;
 use crate::session::wrap;
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
+use datafusion::common::Result;
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -19,10 +21,10 @@ use datafusion::logical_expr::{
 use std::sync::Arc;
 
 /// Whether DataFusion 55.2 casts values of this type to texts that PostgreSQL would not write: `2026-11-21T10:11:12`, `inf`, `1.0`,
-/// `1 days 2 hours`.
+/// `1 days 2 hours`, `[1, ]`.
 pub(super) fn is_written_otherwise(data_type: &DataType) -> bool {
     use DataType::{Duration, Float32, Float64, Interval, Timestamp};
-    matches!(data_type, Timestamp(..) | Float32 | Float64 | Interval(_) | Duration(_))
+    matches!(data_type, Timestamp(..) | Float32 | Float64 | Interval(_) | Duration(_)) || is_list(data_type)
 }
 
 /// Texts of type `to` for values.
@@ -39,7 +41,9 @@ struct Written {
 
 impl Written {
     fn array(&self, values: &ArrayRef) -> Result<ArrayRef> {
-        Ok(cast(&texts_of(values).map_err(wrap)?, &self.to)?)
+        let texts =
+            if is_list(values.data_type()) { texts_of_lists(values)? } else { texts_of(values).map_err(wrap)? };
+        Ok(cast(&texts, &self.to)?)
     }
 }
 
@@ -66,12 +70,9 @@ impl ScalarUDFImpl for Written {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = take_function_args(self.name(), args.args)?;
-        Ok(match value {
-            ColumnarValue::Array(values) => ColumnarValue::Array(self.array(&values)?),
-            ColumnarValue::Scalar(value) => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&self.array(&value.to_array()?)?, 0)?)
-            }
+        by_arrays(&args.args, |values| {
+            let [values] = take_function_args(self.name(), values)?;
+            self.array(&values)
         })
     }
 }

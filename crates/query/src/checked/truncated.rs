@@ -10,6 +10,7 @@
 
 use super::spans::differences;
 use super::zones::{Zone, out_of_range};
+use crate::checked::given::given;
 use crate::dialect::not_supported;
 use crate::session::wrap;
 use alluvia_space::CalendarUnit;
@@ -247,14 +248,6 @@ fn cut_span(span: IntervalMonthDayNano, unit: &str) -> IntervalMonthDayNano {
         "millisecond" => time_of(SECOND),
         _ => time_of(1_000),
     }
-}
-
-fn given(made: ArrayRef, is_scalar: bool) -> Result<ColumnarValue> {
-    Ok(if is_scalar {
-        ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
-    } else {
-        ColumnarValue::Array(made)
-    })
 }
 
 /// `None` for what is no TIMESTAMP, or no unit.

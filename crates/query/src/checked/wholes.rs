@@ -7,6 +7,7 @@
 //!
 //! DataFusion 55.2 keeps the scale, so that `ceil` has no room for one digit more.
 
+use crate::checked::given::given;
 use arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type};
 use datafusion::common::{Result, ScalarValue};
@@ -105,11 +106,7 @@ impl ScalarUDFImpl for Whole {
         };
         let wholes: Decimal128Array = values.as_primitive::<Decimal128Type>().unary(|of| self.towards.whole(of, unit));
         let wholes: ArrayRef = Arc::new(wholes.with_precision_and_scale(precision, 0)?);
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&wholes, 0)?)
-        } else {
-            ColumnarValue::Array(wholes)
-        })
+        given(wholes, is_scalar)
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {

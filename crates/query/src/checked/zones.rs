@@ -7,6 +7,7 @@
 //!
 //! DataFusion 55.2 plans `AT TIME ZONE` as a cast, which keeps the moment, or counts in nanoseconds.
 
+use crate::checked::given::{given, is_constant};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::timezone::Tz;
@@ -14,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use chrono::{DateTime, Offset, TimeZone};
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result as Planned, ScalarValue, exec_err};
+use datafusion::common::{Result as Planned, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ impl ScalarUDFImpl for TimeZoned {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let is_scalar = is_constant(&args.args);
         let [zones, times] = take_function_args(self.name(), ColumnarValue::values_to_arrays(&args.args)?)?;
         let is_moment = match times.data_type() {
             DataType::Timestamp(TimeUnit::Microsecond, zone) => zone.is_some(),
@@ -97,11 +98,7 @@ impl ScalarUDFImpl for TimeZoned {
         }
         let made = TimestampMicrosecondArray::from(made);
         let made: ArrayRef = Arc::new(if is_moment { made } else { made.with_timezone("UTC") });
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
-        } else {
-            ColumnarValue::Array(made)
-        })
+        given(made, is_scalar)
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct ColumnarInput {
 struct Columns {
     /// Indices in the table's columns.
     columns: Arc<Vec<usize>>,
+    /// Indices in the file's fields, of the same order.
+    fields: Arc<Vec<usize>>,
     arrays: Vec<ArrayRef>,
     bad: Vec<BadRow>,
     /// As read; kept only where rejected rows are written out.
@@ -65,6 +67,8 @@ struct Converter {
     /// The fields whose values are written out, and their columns.
     written: Vec<(usize, usize)>,
     columns: Arc<Vec<usize>>,
+    /// The file's fields, each of the column at its place.
+    fields: Arc<Vec<usize>>,
     keep_source: bool,
 }
 
@@ -78,7 +82,8 @@ impl Converter {
             }
         }
         let (arrays, bad) = self.assigner.convert(&batch)?;
-        Ok(Columns { columns: self.columns.clone(), arrays, bad, source: self.keep_source.then_some(batch), rows })
+        let source = self.keep_source.then_some(batch);
+        Ok(Columns { columns: self.columns.clone(), fields: self.fields.clone(), arrays, bad, source, rows })
     }
 }
 
@@ -242,7 +247,8 @@ impl ColumnarInput {
         };
         let written = columns.iter().copied().enumerate().filter(is_written).collect();
         let keep_source = self.on_error == OnError::Skip;
-        Ok(Converter { table: self.table.clone(), assigner, written, columns: Arc::new(columns), keep_source })
+        let (columns, fields) = (Arc::new(columns), Arc::new(fields.to_vec()));
+        Ok(Converter { table: self.table.clone(), assigner, written, columns, fields, keep_source })
     }
 
     /// Puts the columns of the same rows together; those that the file lacks are NULL.
@@ -325,17 +331,21 @@ fn too_wide(field: &Field, to: &Column, rows: usize, bytes: u64) -> Error {
     )
 }
 
-/// A row as it is in the file, as a JSON object.
+/// A row as it is in the file, as a JSON object, in the order of the file's fields.
 fn raw_row(shares: &[Columns], row: usize) -> Vec<u8> {
-    let sources = shares.iter().filter_map(|share| share.source.as_ref());
-    let (mut fields, mut arrays): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
-    for batch in sources {
-        fields.extend(batch.schema().fields().iter().map(|field| field.as_ref().clone()));
-        arrays.extend(batch.columns().iter().map(|array| array.slice(row, 1)));
+    let mut cells: Vec<(usize, FieldRef, ArrayRef)> = Vec::new();
+    for share in shares {
+        let Some(batch) = &share.source else { continue };
+        for ((at, field), array) in share.fields.iter().zip(batch.schema_ref().fields()).zip(batch.columns()) {
+            cells.push((*at, field.clone(), array.slice(row, 1)));
+        }
     }
-    if fields.is_empty() {
+    if cells.is_empty() {
         return Vec::new();
     }
+    cells.sort_by_key(|(at, ..)| *at);
+    let (fields, arrays): (Vec<FieldRef>, Vec<ArrayRef>) =
+        cells.into_iter().map(|(_, field, array)| (field, array)).unzip();
     let mut out = Vec::new();
     let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
     let written = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)

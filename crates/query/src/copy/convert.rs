@@ -90,7 +90,7 @@ pub(super) fn check_types(from: &Field, to: &Column) -> Result<()> {
         ErrorKind::DatatypeMismatch,
         format!("column {} is {}, and a value of type {from_name} cannot be stored in it", to.name, to.sql_type()),
     )
-    .with_hint("write an explicit cast"))
+    .with_hint("in a SELECT write an explicit cast; of a file leave the column out: COPY t (a, b) FROM ..."))
 }
 
 /// One column in the storage type of `to`; `bad` gets the rows whose value does not fit, ascending, and NULL stands there.

@@ -315,8 +315,9 @@ impl CopyOptions {
             (Some(format), _) => Ok(format),
             (None, None) => Ok(Format::Csv),
             (None, Some(name)) => Format::from_file_name(name).ok_or_else(|| {
-                invalid(format!("the format of {name} is not clear from its name"))
-                    .with_hint("add FORMAT csv, ndjson, parquet or arrow")
+                invalid(format!("the format of {name} is not clear from its name")).with_hint(
+                    "add FORMAT csv, ndjson, parquet or arrow; of a directory name the files in it: 'directory/*.csv'",
+                )
             }),
         }
     }

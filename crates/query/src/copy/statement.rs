@@ -250,6 +250,12 @@ fn value(parser: &mut Parser<'_>) -> Option<String> {
     let value = match parser.peek_token().token {
         Token::Word(word) => word.value,
         Token::Number(number, _) => number,
+        Token::Minus => {
+            // No option takes one: which numbers it takes is said where it is known.
+            let Token::Number(number, _) = parser.peek_nth_token(1).token else { return None };
+            parser.next_token();
+            format!("-{number}")
+        }
         _ => return None,
     };
     parser.next_token();

@@ -16,7 +16,10 @@ use std::collections::HashMap;
 const SUBQUERIES_MAX: usize = 12;
 /// Common table expressions that are defined one inside the other. DataFusion looks for tables in each of them twice (0.2 s at 14).
 const WITHS_MAX: usize = 12;
-/// Calls of functions, one as an argument of the other. Planning takes time with the square of their number, or worse (2.3 s for 200).
+/// Common table expressions of which each reads the one before: a plan as deep as the chain is long, which [`super::depth`] cannot see (1 s for
+/// 400).
+const CHAIN_MAX: usize = 500;
+/// Calls of functions, and arrays that are written out, one as an argument of the other. Planning takes time with the square of their number, or worse (2.3 s for 200).
 const CALLS_MAX: usize = 128;
 /// Items of one SELECT, as in PostgreSQL. Planning compares each with all.
 const ITEMS_MAX: usize = 1_664;
@@ -38,7 +41,7 @@ const SET_EXPRESSIONS_MAX: usize = 1 << 18;
 pub(super) struct Bounds {
     /// Subqueries in expressions that are open.
     subqueries: usize,
-    /// Calls of functions that are open.
+    /// Calls of functions and arrays that are open.
     calls: usize,
     /// Calls with OVER so far.
     windows: usize,
@@ -52,12 +55,23 @@ struct OpenQuery {
     expressions: Vec<(usize, String)>,
     /// Which of them is open or comes next: they are met in order.
     next: usize,
-    /// Tables of those that were seen, written out.
-    known: HashMap<String, usize>,
-    /// Its own so far.
+    /// Those that were seen.
+    known: HashMap<String, Known>,
+    /// Its own tables so far.
     tables: usize,
+    /// The longest chain of common table expressions that it reads.
+    chain: usize,
     /// In how many common table expressions it stands, itself included.
     withs: usize,
+}
+
+/// What reading a common table expression stands for.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Its tables, written out.
+    tables: usize,
+    /// The longest chain that ends in it, itself included.
+    chain: usize,
 }
 
 impl OpenQuery {
@@ -82,10 +96,10 @@ impl Bounds {
                 return Err(Error::new(ErrorKind::Syntax, message).with_hint("write them as joins, or in WITH"));
             }
         }
-        if matches!(expr, Expr::Function(_)) {
+        if is_call(expr) {
             self.calls += 1;
             if self.calls > CALLS_MAX {
-                let message = format!("calls of functions are nested more than {CALLS_MAX} deep");
+                let message = format!("calls of functions, or arrays, are nested more than {CALLS_MAX} deep");
                 return Err(
                     Error::new(ErrorKind::Syntax, message).with_hint("compute a part of it in a subquery in FROM")
                 );
@@ -104,7 +118,7 @@ impl Bounds {
     /// An expression ends.
     pub(super) fn leave(&mut self, expr: &Expr) {
         self.subqueries -= usize::from(is_subquery(expr));
-        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
+        self.calls -= usize::from(is_call(expr));
     }
 
     /// A query begins; its common table expressions come before its body.
@@ -117,7 +131,7 @@ impl Bounds {
         }
         let expressions = query.with.iter().flat_map(|with| &with.cte_tables);
         let expressions = expressions.map(|cte| (place_of(&cte.query), name_of(&cte.alias.name))).collect();
-        self.queries.push(OpenQuery { expressions, next: 0, known: HashMap::new(), tables: 0, withs });
+        self.queries.push(OpenQuery { expressions, next: 0, known: HashMap::new(), tables: 0, chain: 0, withs });
         Ok(())
     }
 
@@ -128,29 +142,36 @@ impl Bounds {
             _ => None,
         };
         let known = |query: &OpenQuery| query.known.get(called.as_ref()?).copied();
-        let tables = self.queries.iter().rev().find_map(known).unwrap_or(1);
+        let Known { tables, chain } =
+            self.queries.iter().rev().find_map(known).unwrap_or(Known { tables: 1, chain: 0 });
         if let Some(query) = self.queries.last_mut() {
             query.tables = query.tables.saturating_add(tables);
+            query.chain = query.chain.max(chain);
         }
     }
 
     /// A query ends.
     pub(super) fn leave_query(&mut self, query: &Query) -> Result<()> {
-        let Some(OpenQuery { tables, .. }) = self.queries.pop() else { return Ok(()) };
+        let Some(OpenQuery { tables, chain, .. }) = self.queries.pop() else { return Ok(()) };
         if tables > WRITTEN_OUT_MAX {
             return Err(too_many(
                 format!("a query that reads {tables} tables once WITH is written out"),
                 WRITTEN_OUT_MAX,
             ));
         }
+        if chain > CHAIN_MAX {
+            let message = format!("more than {CHAIN_MAX} common table expressions read each the one before");
+            return Err(Error::new(ErrorKind::Syntax, message).with_hint("write several of them as one query"));
+        }
         if let Some(outer) = self.queries.last_mut() {
             if outer.is_next(query) {
                 // One that reads none is copied all the same.
                 let name = std::mem::take(&mut outer.expressions[outer.next].1);
-                outer.known.insert(name, tables.max(1));
+                outer.known.insert(name, Known { tables: tables.max(1), chain: chain + 1 });
                 outer.next += 1;
             } else {
                 outer.tables = outer.tables.saturating_add(tables);
+                outer.chain = outer.chain.max(chain);
             }
         }
         Ok(())
@@ -168,6 +189,10 @@ impl Bounds {
         }
         grouping_sets(&select.group_by)
     }
+}
+
+fn is_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(_) | Expr::Array(_))
 }
 
 fn is_subquery(expr: &Expr) -> bool {
@@ -262,6 +287,9 @@ mod tests {
         let calls = |depth: usize| format!("SELECT {}x{} FROM t", "abs(".repeat(depth), ")".repeat(depth));
         assert!(parse(&calls(128)).is_ok());
         assert!(refused(&calls(129)).contains("nested more than 128 deep"));
+        let arrays = |depth: usize| format!("SELECT {}1{}", "ARRAY[".repeat(depth), "]".repeat(depth));
+        assert!(parse(&arrays(128)).is_ok());
+        assert!(refused(&arrays(129)).contains("nested more than 128 deep"));
         assert!(parse(&format!("SELECT {} FROM t", numbered(500, |_| "abs(x)".to_owned()))).is_ok());
     }
 
@@ -299,8 +327,13 @@ mod tests {
         let inner = format!("WITH A AS ({within}) SELECT 1 FROM (SELECT * FROM {}) s", vec!["a"; 79].join(", "));
         assert!(refused(&inner).contains("10112 tables"));
         // One after the other they are no more than they are.
-        let chain: Vec<String> = (1..500).map(|at| format!("a{at} AS (SELECT * FROM a{})", at - 1)).collect();
-        assert!(parse(&format!("WITH a0 AS (SELECT 1), {} SELECT * FROM a499", chain.join(", "))).is_ok());
+        let chain = |last: usize| {
+            let more: Vec<String> = (1..=last).map(|at| format!("a{at} AS (SELECT * FROM a{})", at - 1)).collect();
+            format!("WITH a0 AS (SELECT 1), {} SELECT * FROM (SELECT * FROM a{last}) s", more.join(", "))
+        };
+        assert!(parse(&chain(499)).is_ok());
+        assert!(refused(&chain(500)).contains("more than 500 common table expressions"));
+        assert!(refused(&chain(5_000)).contains("more than 500 common table expressions"));
     }
 
     #[test]

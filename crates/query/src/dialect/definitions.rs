@@ -114,7 +114,8 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     let with = match create.table_options {
         CreateTableOptions::None => WithOptions::default(),
         CreateTableOptions::With(options) => with_options(&options)?,
-        _ => return Err(not_supported("OPTIONS in CREATE TABLE").with_hint("write WITH (name = 'value', ...)")),
+        CreateTableOptions::Plain(options) => return Err(plain_option(&options)),
+        _ => return Err(not_supported("OPTIONS in CREATE TABLE").with_hint(WITH_FORM)),
     };
     let columns = create.columns.iter().map(column).collect::<Result<Vec<ColumnSpec>>>()?;
     if create.query.is_some() {
@@ -134,9 +135,23 @@ pub(crate) fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     })
 }
 
+/// How options are written.
+const WITH_FORM: &str = "write WITH (name = 'value', ...)";
+
+/// The error for options behind the columns, without WITH: the first of them.
+fn plain_option(options: &[SqlOption]) -> Error {
+    let text = options.first().map(SqlOption::to_string).unwrap_or_default();
+    let name = text.split([' ', '=', '(']).next().unwrap_or_default().to_uppercase();
+    not_supported(format!("{name} in CREATE TABLE")).with_hint(match name.as_str() {
+        "TABLESPACE" => "leave it out: all tables lie in the database's directory",
+        _ => WITH_FORM,
+    })
+}
+
 /// Takes over an ALTER TABLE.
 pub(crate) fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
-    if alter.only || alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
+    // ONLY means nothing: no table inherits.
+    if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
         return Err(not_supported("a clause of this ALTER TABLE"));
     }
     let [operation] = alter.operations.as_slice() else {
@@ -227,6 +242,8 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
         };
         return Err(not_supported(format!("{refused} (on column {name})")).with_hint(match refused {
             "DEFAULT" | "GENERATED" | "IDENTITY" => "leave it out, and write the value in the INSERT",
+            "COLLATE" => "leave it out: text is compared by its bytes, as COLLATE \"C\" does",
+            "COMMENT" => "leave it out: no words are kept about columns",
             _ => "NOT NULL is the only constraint that is kept",
         }));
     }

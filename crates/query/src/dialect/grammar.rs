@@ -255,16 +255,18 @@ impl Dialect for Grammar {
             // The one error that the parser does not take for a reason to try another meaning.
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
+        // `@ a - b` is `@ (a - b)`; the parser would take what is next to it. And `- a ^ b` is `(- a) ^ b`, where it would take all of the power.
         let sign = match parser.peek_token_ref().token {
-            Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
-            Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
-            Token::AtSign => Some(UnaryOperator::PGAbs),
+            Token::PGSquareRoot => Some((UnaryOperator::PGSquareRoot, Precedence::PgOther)),
+            Token::PGCubeRoot => Some((UnaryOperator::PGCubeRoot, Precedence::PgOther)),
+            Token::AtSign => Some((UnaryOperator::PGAbs, Precedence::PgOther)),
+            Token::Minus => Some((UnaryOperator::Minus, Precedence::Caret)),
+            Token::Plus => Some((UnaryOperator::Plus, Precedence::Caret)),
             _ => None,
         };
-        // `@ a - b` is `@ (a - b)`; the parser would take what is next to it.
-        if let Some(op) = sign {
+        if let Some((op, looser)) = sign {
             parser.next_token();
-            let of = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            let of = parser.parse_subexpr(self.prec_value(looser));
             return Some(of.map(|of| Expr::UnaryOp { op, expr: Box::new(of) }));
         }
         // Of each value of a list the parser would ask first whether it is the name of a type, and make an error of that it is not.
@@ -329,6 +331,34 @@ mod tests {
         ] {
             let ours = Parser::parse_sql(&Grammar::for_tokens(1_000), sql).expect(sql);
             assert_eq!(ours, Parser::parse_sql(&POSTGRES, sql).expect(sql), "{sql}");
+        }
+    }
+
+    /// With brackets around each operator, and `[]` where some were written.
+    fn shape(expr: &Expr) -> String {
+        match expr {
+            Expr::BinaryOp { left, op, right } => format!("({} {op} {})", shape(left), shape(right)),
+            Expr::UnaryOp { op, expr } => format!("({op} {})", shape(expr)),
+            Expr::Nested(expr) => format!("[{}]", shape(expr)),
+            other => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn signs_bind_tighter_than_powers() {
+        for (written, read) in [
+            ("-a ^ 2", "((- a) ^ 2)"),
+            ("- (a ^ 2)", "(- [(a ^ 2)])"),
+            ("3 - -2 ^ 2", "(3 - ((- 2) ^ 2))"),
+            ("2 ^ -a ^ b", "((2 ^ (- a)) ^ b)"),
+            ("+a ^ 2 * -b", "(((+ a) ^ 2) * (- b))"),
+            ("- - a ^ 2", "((- (- a)) ^ 2)"),
+            ("-a * b + c", "(((- a) * b) + c)"),
+            ("-a::int", "(- a::INT)"),
+        ] {
+            let grammar = Grammar::for_tokens(1_000);
+            let parsed = Parser::new(&grammar).try_with_sql(written).expect(written).parse_expr().expect(written);
+            assert_eq!(shape(&parsed), read, "{written}");
         }
     }
 }

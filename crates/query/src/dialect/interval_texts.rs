@@ -1,7 +1,9 @@
-//! Texts of intervals that planning does not read: clock times (`'1 day 02:00:00'`), ISO 8601 (`'P1DT2H'`), a sign by itself, `ago`.
+//! Texts of intervals that planning does not read, or otherwise: clock times (`'1 day 02:00:00'`), ISO 8601 (`'P1DT2H'`), a sign by itself, `ago`,
+//! years with months (`'1-2'`) and numbers without a unit, which it takes for months.
 //!
 //! Invariant: what is changed means what PostgreSQL reads there; every other text stays as it is, for planning to read or to refuse.
 
+use super::interval_values::interval_of;
 use super::visit::visit_mut;
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Interval, Query, TypedString, Value, VisitorMut};
@@ -46,6 +48,7 @@ impl VisitorMut for Texts {
 fn literal(expr: &mut Expr) -> Option<&mut String> {
     match expr {
         Expr::Value(value) => text_of(&mut value.value),
+        Expr::Nested(inner) => literal(inner),
         _ => None,
     }
 }
@@ -61,6 +64,10 @@ fn text_of(value: &mut Value) -> Option<&mut String> {
 pub(crate) fn in_units(text: &str) -> Option<String> {
     if let Some(written) = of_iso(text.trim()) {
         return Some(written);
+    }
+    if lacks_unit(text) {
+        let (months, days, nanos) = interval_of(text)?;
+        return Some(format!("{months} months {days} days {} microseconds", nanos / 1_000));
     }
     let mut parts = Vec::new();
     let mut sign = "";
@@ -83,6 +90,23 @@ pub(crate) fn in_units(text: &str) -> Option<String> {
         }
     }
     (is_changed && sign.is_empty() && !parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// Whether a number stands there without a unit, or years with months do.
+fn lacks_unit(text: &str) -> bool {
+    let is_bare = |word: &str| {
+        let digits = word.trim_start_matches(['+', '-']);
+        let is_number = |of: char| of.is_ascii_digit() || matches!(of, '.' | '-');
+        digits.chars().all(is_number) && digits.contains(|of: char| of.is_ascii_digit())
+    };
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let has_unit = words.peek().is_some_and(|next| next.starts_with(|of: char| of.is_ascii_alphabetic()));
+        if is_bare(word) && (!has_unit || word.trim_start_matches(['+', '-']).contains('-')) {
+            return true;
+        }
+    }
+    false
 }
 
 /// `hh:mm[:ss[.fraction]]`, whose sign is that of all of it.
@@ -113,7 +137,7 @@ fn negated(part: &str) -> String {
 }
 
 /// `P1Y2M3W4DT5H6M7.5S`.
-fn of_iso(text: &str) -> Option<String> {
+pub(super) fn of_iso(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix('P')?;
     let mut parts = Vec::new();
     let mut is_time = false;
@@ -159,6 +183,9 @@ mod tests {
             ("P1DT2H", "1 days 2 hours"),
             ("P1Y2M3W4DT5H6M7.5S", "1 years 2 months 3 weeks 4 days 5 hours 6 minutes 7.5 seconds"),
             ("PT-5M", "-5 minutes"),
+            ("90", "0 months 0 days 90000000 microseconds"),
+            ("1 00:00:01", "0 months 1 days 1000000 microseconds"),
+            ("-1-2", "-14 months 0 days 0 microseconds"),
         ] {
             assert_eq!(in_units(text).as_deref(), Some(written), "{text}");
         }

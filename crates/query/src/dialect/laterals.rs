@@ -2,18 +2,17 @@
 //! number their rows WITH ORDINALITY.
 //!
 //! Invariants:
-//! - Each is a subquery that selects what the function makes, with LATERAL where it reads columns. Its columns are called as PostgreSQL calls
-//!   them: as the list of the alias says, else the only one as the alias itself, and the number of a row `ordinality`.
+//! - Each is a subquery that selects what the function makes, with LATERAL where it reads columns and is not the first of FROM. Its columns are
+//!   called as PostgreSQL calls them: as the list of the alias says, else the only one as the alias itself, and the number of a row `ordinality`.
 //! - What a function is called with is written down once, however often it is needed.
 //! - Functions of constants alone are left as they are ([`super::series`] knows them), unless their rows are numbered; so is all that has
 //!   clauses that are not known here, to be refused.
 
-use super::names::name_of;
-use super::rewriting::call;
+use super::rewriting::{RowsCall, call, rows_call};
 use super::visit::{visit, visit_mut};
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor, Value, Visitor, VisitorMut,
+    Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
+    Value, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -37,6 +36,9 @@ impl VisitorMut for Beside {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         select.from.iter_mut().flat_map(|table| &mut table.joins).for_each(keep_rows);
+        if let Some(first) = select.from.first_mut() {
+            read_around(&mut first.relation);
+        }
         ControlFlow::Continue(())
     }
 
@@ -65,6 +67,17 @@ fn keep_rows(join: &mut Join) {
     }
 }
 
+/// The first of FROM, which has nothing beside it: what it reads is around the query, and LATERAL says nothing. Planning would look for its columns
+/// among the tables that are beside a query around this one, too.
+fn read_around(first: &mut TableFactor) {
+    if let Some(written) = Rows::of(first).and_then(Rows::written) {
+        *first = written;
+    }
+    if let TableFactor::Derived { lateral, .. } = first {
+        *lateral = false;
+    }
+}
+
 /// A call in FROM that is written otherwise.
 struct Rows {
     function: &'static str,
@@ -80,27 +93,6 @@ struct Rows {
 impl Rows {
     fn of(factor: &TableFactor) -> Option<Rows> {
         let (function, arguments, is_numbered, alias, says_lateral) = match factor {
-            TableFactor::Function { lateral, name, args, with_ordinality, alias } => {
-                (known(name)?, plain(args)?, *with_ordinality, alias, *lateral)
-            }
-            TableFactor::Table {
-                name,
-                alias,
-                args: Some(args),
-                with_hints,
-                version: None,
-                with_ordinality,
-                partitions,
-                json_path: None,
-                sample: None,
-                index_hints,
-            } if args.settings.is_none()
-                && with_hints.is_empty()
-                && partitions.is_empty()
-                && index_hints.is_empty() =>
-            {
-                (known(name)?, plain(&args.args)?, *with_ordinality, alias, false)
-            }
             TableFactor::UNNEST {
                 alias,
                 array_exprs,
@@ -108,7 +100,11 @@ impl Rows {
                 with_offset_alias: None,
                 with_ordinality,
             } => (UNNEST, array_exprs.clone(), *with_ordinality, alias, false),
-            _ => return None,
+            other => {
+                let RowsCall { name, arguments, alias, with_ordinality, says_lateral } = rows_call(other)?;
+                let known = [UNNEST, SERIES].into_iter().find(|known| *known == name)?;
+                (known, arguments, with_ordinality, alias, says_lateral)
+            }
         };
         let is_named = |alias: &TableAlias| alias.at.is_none() && alias.columns.iter().all(|of| of.data_type.is_none());
         let is_lateral = says_lateral || arguments.iter().any(reads_columns);
@@ -172,25 +168,6 @@ fn select_of(query: &mut Query) -> Option<&mut Select> {
         SetExpr::Select(select) => Some(select.as_mut()),
         _ => None,
     }
-}
-
-/// The name of a function of rows that may be said with `pg_catalog`.
-fn known(name: &ObjectName) -> Option<&'static str> {
-    let part = match name.0.as_slice() {
-        [part] => part,
-        [schema, part] if name_of(schema.as_ident()?) == "pg_catalog" => part,
-        _ => return None,
-    };
-    let name = name_of(part.as_ident()?);
-    [UNNEST, SERIES].into_iter().find(|known| *known == name)
-}
-
-fn plain(arguments: &[FunctionArg]) -> Option<Vec<Expr>> {
-    let plain = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    arguments.iter().map(plain).collect()
 }
 
 /// Whether an expression says a column, but for those that its subqueries say.

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A literal that is cast to a DATE or a TIMESTAMP may be `epoch`, `now`, `today`, `yesterday` or `tomorrow`, or a date with slashes whose year
 //!   comes first (`2024/03/05`). It means what PostgreSQL reads there; texts of columns are read as ever.
-//! - `localtimestamp` and `current_schema` need no parentheses. In double quotes they are names of columns.
+//! - `localtimestamp` needs no parentheses. In double quotes it is the name of a column.
 //! - `age(x)` is `age` from midnight of today, and `make_interval` has all seven arguments, in their order.
 
 use super::names::name_of;
@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Names of what is rewritten.
-const NAMES: [&str; 4] = ["localtimestamp", "current_schema", "age", "make_interval"];
+const NAMES: [&str; 3] = ["localtimestamp", "age", "make_interval"];
 const WORDS: [&str; 5] = ["epoch", "now", "today", "yesterday", "tomorrow"];
 /// The arguments of `make_interval`.
 const FIELDS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
@@ -64,11 +64,6 @@ fn written(expr: &Expr) -> Result<Option<Expr>> {
         },
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => {
             of_text(&value.value, data_type)
-        }
-        Expr::Identifier(ident)
-            if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("current_schema") =>
-        {
-            Some(call("current_schema", Vec::new()))
         }
         Expr::Function(function) if is_bare(function, "localtimestamp") => {
             Some(cast(call("now", Vec::new()), DataType::Timestamp(None, TimezoneInfo::None)))
@@ -204,7 +199,6 @@ mod tests {
             ("'2024/3/05'::date", "CAST('2024-03-05' AS DATE)"),
             ("'2024/03/05 10:00'::timestamp", "CAST('2024-03-05 10:00' AS TIMESTAMP)"),
             ("localtimestamp", "CAST(now() AS TIMESTAMP)"),
-            ("current_schema", "current_schema()"),
             ("age(b)", "age(CAST(current_date() AS TIMESTAMP), b)"),
             ("age(a, b)", "age(a, b)"),
             ("make_interval(1, secs => 2)", "make_interval(1, 0, 0, 0, 0, 0, 2)"),
@@ -219,7 +213,7 @@ mod tests {
     #[test]
     fn other_texts_and_names_stay() {
         for expr in
-            ["'today'::TEXT", "'2024/03'::DATE", "'03/05/2024'::DATE", "a::DATE", "\"current_schema\"", "'epoch'"]
+            ["'today'::TEXT", "'2024/03'::DATE", "'03/05/2024'::DATE", "a::DATE", "\"localtimestamp\"", "'epoch'"]
         {
             let sql = format!("SELECT 1 FROM t WHERE x = {expr}");
             assert_eq!(written(&sql), sql);

@@ -1,5 +1,6 @@
 //! Names in SQL: lower case unless quoted, and which schema they are in.
 
+use crate::pg_catalog::NAME;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
@@ -27,9 +28,22 @@ pub(crate) fn parts_of(name: &ObjectName) -> Result<Vec<String>> {
     name.0.iter().map(part).collect()
 }
 
-/// The user table that a name means: `t` or `public.t`.
+/// The parts of a name within the database, which may stand before its schema: `alluvia.public.t`.
+pub(crate) fn within_database(name: &ObjectName) -> Result<Vec<String>> {
+    let mut parts = parts_of(name)?;
+    if parts.len() == 3 {
+        let database = parts.remove(0);
+        if database != NAME {
+            return Err(Error::new(ErrorKind::NotSupported, format!("{name} is in another database, {database}"))
+                .with_hint(format!("this database is {NAME}: name a table as t or public.t")));
+        }
+    }
+    Ok(parts)
+}
+
+/// The user table that a name means: `t`, `public.t` or `alluvia.public.t`.
 pub(crate) fn user_table(name: &ObjectName) -> Result<String> {
-    let parts = parts_of(name)?;
+    let parts = within_database(name)?;
     match parts.as_slice() {
         [table] => Ok(table.clone()),
         [schema, table] if schema == PUBLIC => Ok(table.clone()),
@@ -60,7 +74,7 @@ pub(crate) fn shown_table(name: &ObjectName) -> Result<String> {
 
 /// The user table that a name means, and an error of its own for one of the system's.
 fn unless_of_system(name: &ObjectName, error: impl FnOnce() -> Error) -> Result<String> {
-    match parts_of(name)?.as_slice() {
+    match within_database(name)?.as_slice() {
         [schema, _] if schema == SYSTEM => Err(error()),
         _ => user_table(name),
     }
@@ -70,6 +84,16 @@ fn unless_of_system(name: &ObjectName, error: impl FnOnce() -> Error) -> Result<
 /// as they are, so that literals of one quote and of two are written alike.
 pub(crate) fn is_ambiguous(written: &str) -> bool {
     ["''", "\\'", "\"\"", "\\\""].iter().any(|quotes| written.contains(quotes))
+}
+
+/// Whether a schema of this name is there, which its database may stand before.
+pub(crate) fn is_schema(name: &ObjectName) -> Result<bool> {
+    let is_one = |schema: &str| schema == PUBLIC || schema == SYSTEM;
+    Ok(match parts_of(name)?.as_slice() {
+        [schema] => is_one(schema),
+        [database, schema] => database == NAME && is_one(schema),
+        _ => false,
+    })
 }
 
 /// The error for a schema that does not exist.

@@ -14,11 +14,11 @@ use crate::dialect::names::parts_of;
 use crate::dialect::rewriting::name_items;
 use crate::dialect::statement::{Insert, InsertSource, Kind};
 use crate::dialect::visit::visit_mut;
-use crate::dialect::{any_patterns, arrays, patterns, regular};
+use crate::dialect::{any_patterns, arrays, list_calls, patterns, regular};
 use crate::sample::{bind_seed, parameters_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
-use arrow::datatypes::{DataType as ArrowType, Field, TimeUnit};
+use arrow::datatypes::{DataType as ArrowType, Field, IntervalUnit, TimeUnit};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, CastKind, ExactNumberInfo, Expr, LimitClause, Query, Select, SelectItem, SetExpr,
@@ -155,13 +155,13 @@ impl VisitorMut for Bind<'_> {
                 let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
                 self.literal_of(name).map(|literal| *expr = literal)
             }
-            // What was a list's parameter is a written list now, and what was a pattern's is a written pattern.
+            // What was a list's parameter is a written list now, what was a pattern's is a written pattern, and other lists are computed.
             Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } => patterns::expand(expr),
             Expr::BinaryOp { .. } | Expr::Function(_) => {
                 regular::expand(expr);
                 Ok(())
             }
-            _ => arrays::expand(expr),
+            _ => arrays::expand(expr).and_then(|()| list_calls::expand(expr)),
         };
         match put {
             Ok(()) => ControlFlow::Continue(()),
@@ -373,9 +373,24 @@ fn cast_type(written: &ast::DataType) -> Option<ArrowType> {
             // Read by their names.
             Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => Some(ArrowType::Utf8View),
             Some("oid") => Some(ArrowType::Int64),
+            // No columns are of these.
+            _ if matches!(written, ast::DataType::Interval { .. }) => {
+                Some(ArrowType::Interval(IntervalUnit::MonthDayNano))
+            }
+            _ if matches!(written, ast::DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone)) => {
+                Some(ArrowType::Time64(TimeUnit::Microsecond))
+            }
+            // Its digits come with the value.
+            _ if is_any_numeric(written) => Some(ArrowType::Decimal128(38, 10)),
             _ => Some(data_type_of(written).ok()?.to_arrow()),
         },
     }
+}
+
+/// Whether it is a number of any precision.
+fn is_any_numeric(written: &ast::DataType) -> bool {
+    use ast::DataType::{Dec, Decimal, Numeric};
+    matches!(written, Numeric(ExactNumberInfo::None) | Decimal(ExactNumberInfo::None) | Dec(ExactNumberInfo::None))
 }
 
 /// The elements of a list. Numbers of the catalog say that they are.
@@ -383,9 +398,8 @@ fn element_type(written: &ast::DataType) -> Option<Field> {
     let item = |data_type| Field::new("item", data_type, true);
     Some(match (catalog_type(written).as_deref(), written) {
         (Some("oid"), _) => item(ArrowType::Int64).with_metadata([("pg_type".to_owned(), "oid".to_owned())].into()),
-        (_, ast::DataType::Numeric(ExactNumberInfo::None) | ast::DataType::Decimal(ExactNumberInfo::None)) => {
-            item(ArrowType::Decimal128(38, 10))
-        }
+        // Drivers' lists of these have no form here.
+        (_, ast::DataType::Interval { .. } | ast::DataType::Time(..)) => return None,
         _ => item(cast_type(written)?),
     })
 }

@@ -13,10 +13,10 @@ use crate::dialect::commands::{
 use crate::dialect::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
 use crate::dialect::grammar::Grammar;
 use crate::dialect::hints::Hints;
-use crate::dialect::names::{self, SYSTEM, parts_of, shown_table, unknown_schema, user_table};
+use crate::dialect::names::{self, SYSTEM, parts_of, shown_table, unknown_schema, user_table, within_database};
 use crate::dialect::refuse::{self, not_supported};
 use crate::dialect::roles::{is_role_statement, parse_role_statement};
-use crate::dialect::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
+use crate::dialect::statement::{CREATE_SCHEMA, FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
 use crate::dialect::{
     cast_keys, depth, group_lists, labels, laterals, national, pattern_calls, phrases, released, repeated, seeds,
 };
@@ -180,6 +180,8 @@ fn explain(parser: &mut Parser<'_>) -> Result<Kind> {
             DataFusionError::NotImplemented(message) => {
                 not_supported(message.split(" is not supported").next().unwrap_or("this option of EXPLAIN"))
             }
+            DataFusionError::Plan(message) => Error::new(ErrorKind::Syntax, message)
+                .with_hint("options are ANALYZE, VERBOSE, FORMAT, METRICS, LEVEL, TIMING, SUMMARY, COSTS"),
             error => Error::new(ErrorKind::Syntax, error.strip_backtrace()),
         })?
     } else {
@@ -234,7 +236,7 @@ fn describe(parser: &mut Parser<'_>) -> Result<Kind> {
 
 /// A table of either schema.
 pub(crate) fn table_name(name: &ObjectName) -> Result<TableName> {
-    match parts_of(name)?.as_slice() {
+    match within_database(name)?.as_slice() {
         [schema, table] if schema == SYSTEM => Ok(TableName { schema: schema.clone(), table: table.clone() }),
         [schema, _] if schema != names::PUBLIC => Err(unknown_schema(schema)),
         _ => Ok(TableName { schema: names::PUBLIC.to_owned(), table: user_table(name)? }),
@@ -279,12 +281,8 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::CreateTable(Box::new(create)))
         }
         Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
-        Tree::Drop { object_type: ObjectType::Table, if_exists, names, cascade, purge, temporary, .. } => {
-            if cascade {
-                return Err(
-                    not_supported("DROP TABLE ... CASCADE").with_hint("nothing depends on a table: leave it out")
-                );
-            }
+        // Nothing depends on a table: CASCADE and RESTRICT are one.
+        Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, .. } => {
             if purge || temporary {
                 return Err(not_supported("this form of DROP TABLE"));
             }
@@ -345,6 +343,14 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         })),
         Tree::Deallocate { name, .. } => Ok(Kind::Deallocate(deallocate_of(&name))),
         Tree::Discard { object_type: ast::DiscardObject::ALL } => Ok(Kind::Discard),
+        // Nobody listens.
+        Tree::UNLISTEN { .. } => Ok(Kind::AsIs { command: "UNLISTEN", notice: None }),
+        Tree::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists: true, .. }
+            if names::is_schema(&name)? =>
+        {
+            Ok(Kind::AsIs { command: CREATE_SCHEMA, notice: Some(format!("there is a schema {name} already")) })
+        }
+        Tree::CreateSchema { .. } => Err(refuse::new_schema()),
         other => {
             let text = other.to_string();
             let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));

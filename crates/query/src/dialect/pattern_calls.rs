@@ -8,16 +8,12 @@
 //!   PostgreSQL calls it: as the alias, or else as the function. There they are written so before [`super::laterals`] looks for `unnest` over
 //!   columns of other tables, and for rows that are numbered.
 
-use crate::dialect::names::name_of;
 use crate::dialect::refuse::not_supported;
 use crate::dialect::regular::literal;
-use crate::dialect::rewriting::{call, call_of, rewrite};
+use crate::dialect::rewriting::{RowsCall, call, call_of, rewrite, rows_call};
 use crate::dialect::visit::visit_mut;
 use alluvia_types::Result;
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor,
-    VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
@@ -103,32 +99,8 @@ impl VisitorMut for InFrom {
 }
 
 fn unnested(factor: &TableFactor) -> Option<TableFactor> {
-    // Clauses that are not known here are left to be refused.
-    let (name, arguments, alias, with_ordinality) = match factor {
-        TableFactor::Function { name, args, with_ordinality, alias, .. } => (name, args, alias, *with_ordinality),
-        TableFactor::Table {
-            name,
-            alias,
-            args: Some(args),
-            with_hints,
-            version: None,
-            with_ordinality,
-            partitions,
-            json_path: None,
-            sample: None,
-            index_hints,
-        } if args.settings.is_none() && with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
-            (name, &args.args, alias, *with_ordinality)
-        }
-        _ => return None,
-    };
-    let name = called(name)?;
+    let RowsCall { name, arguments, alias, with_ordinality, .. } = rows_call(factor)?;
     let list = list_of(&name)?;
-    let plain = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let arguments = arguments.iter().map(plain).collect::<Option<Vec<Expr>>>()?;
     let own = || TableAlias { explicit: true, name: Ident::new(name.as_str()), columns: Vec::new(), at: None };
     let mut alias = alias.clone().unwrap_or_else(own);
     if alias.columns.is_empty() {
@@ -141,15 +113,6 @@ fn unnested(factor: &TableFactor) -> Option<TableFactor> {
         with_offset_alias: None,
         with_ordinality,
     })
-}
-
-/// The name of a function, which may be said with `pg_catalog`.
-fn called(name: &ObjectName) -> Option<String> {
-    match name.0.as_slice() {
-        [part] => Some(name_of(part.as_ident()?)),
-        [schema, part] if name_of(schema.as_ident()?) == "pg_catalog" => Some(name_of(part.as_ident()?)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

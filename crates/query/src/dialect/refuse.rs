@@ -4,9 +4,11 @@
 //! leaving them out (table versions and hints, FOR UPDATE, ...); [`query`] finds those in the tree. What is too much of a thing
 //! that is planned is [`super::bounds`]'.
 
+use crate::copy::shown;
 use crate::dialect::bounds::Bounds;
 use crate::dialect::rewriting::contains;
 use crate::dialect::roles::is_role_statement;
+use crate::dialect::unknown_clauses;
 use crate::dialect::visit::visit;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -56,7 +58,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("LISTEN", ""),
     ("LOAD", "use COPY t FROM 'file'"),
     ("LOCK", "readers and writers never block one another"),
-    ("MOVE", ""),
+    ("MOVE", "cursors go forward by FETCH"),
     ("MSCK", ""),
     ("NOTIFY", ""),
     ("OPEN", ""),
@@ -72,7 +74,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("SECURITY", ""),
     ("THROW", ""),
     ("UNCACHE", ""),
-    ("UNLISTEN", ""),
     ("UNLOAD", "use COPY t TO 'file'"),
     ("UNLOCK", ""),
     ("WAITFOR", ""),
@@ -120,7 +121,9 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
     if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
-    if drops_none(words) {
+    // Of a schema that is there already it is nothing to do.
+    let makes_schema = words.starts_with(&["CREATE", "SCHEMA", "IF", "NOT", "EXISTS"].map(str::to_owned));
+    if drops_none(words) || makes_schema {
         return Ok(());
     }
     let kind_name = match kind.as_str() {
@@ -128,11 +131,21 @@ pub(crate) fn statement(words: &[String]) -> Result<()> {
         "DEFAULT" => "DEFAULT PRIVILEGES",
         kind => kind,
     };
+    Err(object(first, kind, kind_name))
+}
+
+/// The error for a statement about objects of a kind that is not built.
+fn object(first: &str, kind: &str, kind_name: &str) -> Error {
     let error = not_supported(format!("{first} {kind_name}"));
-    Err(match OBJECTS.iter().find(|(name, _)| first == "CREATE" && name == kind) {
+    match OBJECTS.iter().find(|(name, _)| first == "CREATE" && *name == kind) {
         Some((_, hint)) => error.with_hint(*hint),
         None => error,
-    })
+    }
+}
+
+/// The error for a schema that is to be made.
+pub(crate) fn new_schema() -> Error {
+    object("CREATE", "SCHEMA", "SCHEMA")
 }
 
 /// Whether something of a kind that is not built is dropped if it exists.
@@ -195,14 +208,15 @@ pub(crate) fn unread(tokens: &[TokenWithSpan]) -> Option<Error> {
         [Keyword::SYSTEM_TIME, Keyword::AS, Keyword::OF] => version("SYSTEM_TIME AS OF"),
         _ => None,
     });
-    older.or_else(|| {
+    let excluding = || {
         keywords.windows(2).find_map(|two| match two {
             [Keyword::EXCLUDE, Keyword::CURRENT | Keyword::GROUP | Keyword::TIES | Keyword::NO] => {
                 Some(not_supported("EXCLUDE in a window"))
             }
             _ => None,
         })
-    })
+    };
+    older.or_else(excluding).or_else(|| unknown_clauses::refusal(tokens))
 }
 
 /// Where a sample can be asked for.
@@ -435,6 +449,14 @@ fn literal_of(value: &Value) -> ControlFlow<Error> {
         }
         Value::QuoteDelimitedStringLiteral(_) => {
             refuse_if_hinted(true, "a literal of the form Q'...'", "write $$...$$")
+        }
+        // Planning would take it for infinity.
+        Value::Number(digits, _) if digits.parse::<f64>().is_ok_and(f64::is_infinite) => {
+            let message = format!("{} is out of range for DOUBLE", shown(digits.as_bytes()));
+            ControlFlow::Break(
+                Error::new(ErrorKind::OutOfRange, message)
+                    .with_hint("a number that is written is a DECIMAL of 38 digits, or a double: up to 1.8e308"),
+            )
         }
         _ => ControlFlow::Continue(()),
     }

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Functions of DataFusion's that take a pattern for their second argument.
-const FUNCTIONS: [&str; 4] = ["regexp_replace", "regexp_like", "regexp_count", "regexp_instr"];
+const FUNCTIONS: [&str; 3] = ["regexp_like", "regexp_count", "regexp_instr"];
 
 /// Whether a statement of these tokens may have a pattern.
 pub(super) fn may_have(tokens: &[TokenWithSpan]) -> bool {
@@ -226,7 +226,8 @@ mod tests {
         for (condition, expected) in [
             (r"a ~ '\mb'", r"a ~ '\b{start}b'"),
             (r"a !~* E'\\mb'", r"a !~* '\b{start}b'"),
-            (r"regexp_replace(a, '\yb\y'::text, 'c', 'g') = b", r"regexp_replace(a, '\bb\b'::TEXT, 'c', 'g') = b"),
+            (r"regexp_count(a, '\yb\y'::text, 2, 'i') = b", r"regexp_count(a, '\bb\b'::TEXT, 2, 'i') = b"),
+            (r"regexp_replace(a, '\y', 'c') = b", r"regexp_replace(a, '\y', 'c') = b"),
             (r"a ~ b", "a ~ b"),
             (r"a = '\m'", r"a = '\m'"),
         ] {

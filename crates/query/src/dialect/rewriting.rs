@@ -10,7 +10,7 @@ use super::visit::{visit, visit_mut};
 use alluvia_types::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
-    Select, SelectItem, Visit, Visitor, VisitorMut,
+    Select, SelectItem, TableAlias, TableFactor, Visit, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -65,6 +65,56 @@ pub(crate) fn call_with(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
     })
 }
 
+/// A call in FROM.
+pub(crate) struct RowsCall<'a> {
+    /// What it may be called with `pg_catalog`, too.
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<Expr>,
+    pub(crate) alias: &'a Option<TableAlias>,
+    pub(crate) with_ordinality: bool,
+    pub(crate) says_lateral: bool,
+}
+
+/// The call that a part of FROM is, if it has plain arguments and no clauses but those: others are left to be refused.
+pub(crate) fn rows_call(factor: &TableFactor) -> Option<RowsCall<'_>> {
+    let (name, arguments, alias, with_ordinality, says_lateral) = match factor {
+        TableFactor::Function { lateral, name, args, with_ordinality, alias } => {
+            (name, args, alias, *with_ordinality, *lateral)
+        }
+        TableFactor::Table {
+            name,
+            alias,
+            args: Some(args),
+            with_hints,
+            version: None,
+            with_ordinality,
+            partitions,
+            json_path: None,
+            sample: None,
+            index_hints,
+        } if args.settings.is_none() && with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
+            (name, &args.args, alias, *with_ordinality, false)
+        }
+        _ => return None,
+    };
+    let plain = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let arguments = arguments.iter().map(plain).collect::<Option<_>>()?;
+    Some(RowsCall { name: called(name)?, arguments, alias, with_ordinality, says_lateral })
+}
+
+/// The name of a function, which may be of `pg_catalog`.
+fn called(name: &ObjectName) -> Option<String> {
+    let part = match name.0.as_slice() {
+        [part] => part,
+        [schema, part] if name_of(schema.as_ident()?) == "pg_catalog" => part,
+        _ => return None,
+    };
+    part.as_ident().map(name_of)
+}
+
 /// The name of a function, which may be of `pg_catalog`, and its plain arguments; `None` of any other call.
 pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
     let Function {
@@ -83,12 +133,7 @@ pub(crate) fn call_of(function: &Function) -> Option<(String, Vec<&Expr>)> {
     if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !within_group.is_empty() {
         return None;
     }
-    let part = match name.0.as_slice() {
-        [part] => part,
-        [schema, part] if name_of(schema.as_ident()?) == "pg_catalog" => part,
-        _ => return None,
-    };
-    let name = name_of(part.as_ident()?);
+    let name = called(name)?;
     let mut arguments = Vec::with_capacity(list.args.len());
     for argument in &list.args {
         match argument {

@@ -11,9 +11,10 @@ use crate::dialect::parse::statement;
 use crate::dialect::roles::{is_role_statement, secrets};
 use crate::dialect::statement::{Kind, Statement};
 use crate::dialect::{
-    any_patterns, array_queries, arrays, best_rows, depth, interval_texts, mirror, moments, neighbours, operators,
-    parameters, pattern_calls, patterns, plain_insert, positions, refuse, regular, row_lists, series, sort_keys,
-    spellings, templates, text_casts, tokens, urls, value_rows, wide_numbers, window_names, written, zones,
+    any_patterns, array_queries, arrays, best_rows, depth, interval_texts, list_calls, mirror, moments, neighbours,
+    operators, parameters, pattern_calls, patterns, plain_insert, positions, refuse, regular, row_lists, series,
+    sort_keys, spellings, templates, text_casts, tokens, unknown_texts, urls, value_rows, wide_numbers, window_names,
+    written, zones,
 };
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::Query;
@@ -102,7 +103,7 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
 fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
     type MayHave = fn(&[TokenWithSpan]) -> bool;
     type WriteOut = fn(&mut Query) -> Result<()>;
-    const IN_TURN: [(MayHave, WriteOut); 24] = [
+    const IN_TURN: [(MayHave, WriteOut); 26] = [
         (mirror::may_have, |query| {
             mirror::constants_right(query);
             Ok(())
@@ -123,6 +124,7 @@ fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
         (arrays::may_have, arrays::write_out),
         (any_patterns::may_have, any_patterns::write_out),
         (arrays::may_have, arrays::call_computed),
+        (list_calls::may_have, list_calls::write_out),
         (written::may_have, written::write_out),
         (wide_numbers::may_have, wide_numbers::write_out),
         (text_casts::may_have, text_casts::write_out),
@@ -131,6 +133,8 @@ fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
         (zones::may_have, zones::write_out),
         // Columns are called after their text, which says the names.
         (window_names::may_have, window_names::write_out),
+        // Behind all that looks for texts.
+        (unknown_texts::may_have, unknown_texts::write_out),
     ];
     for (may_have, write_out) in IN_TURN {
         if may_have(tokens)

@@ -5,25 +5,82 @@
 //!   which [`shown_name`] takes off again: what is shown has the names that were written.
 //! - A name that the query itself says, in ORDER BY and its kin, must not find something else than it would: there only what is the same
 //!   expression is told apart, and the rest stays an error.
+//! - So is a column that has the name of a table's column which ORDER BY says with the table's name: `SELECT upper(t.a) AS a FROM t ORDER BY t.a`
+//!   is sorted by what `t` has.
 //! - Queries within others are left alone ([`super::repeated`] has those): their names are said by what is around.
 
 use super::names::name_of;
 use super::repeated::{conditions, expr_of, name_of_item, says_alone};
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor};
-use std::collections::HashMap;
+use super::visit::visit;
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visitor,
+};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 /// What stands between a name and the number that tells it apart: INVISIBLE SEPARATOR.
 pub(crate) const MARK: char = '\u{2063}';
 
 /// The query with columns of unique names, if it may have some that are not.
 pub(crate) fn told_apart(query: &Query) -> Option<Query> {
-    if !may_repeat(&query.body) {
+    let may_repeat = may_repeat(&query.body);
+    if !may_repeat && query.order_by.is_none() {
         return None;
     }
     let mut told = query.clone();
     // What is around a set operation sees the columns of its first query alone.
     let around = query.order_by.as_ref();
-    tell_apart(&mut told.body, &|name| around.is_some_and(|order| says_alone(order, name))).then_some(told)
+    let mut is_told =
+        may_repeat && tell_apart(&mut told.body, &|name| around.is_some_and(|order| says_alone(order, name)));
+    is_told |= apart_from_keys(&mut told);
+    is_told.then_some(told)
+}
+
+/// Tells columns apart from those of tables that ORDER BY says with their table's name; whether there were any.
+fn apart_from_keys(query: &mut Query) -> bool {
+    let Query { body, order_by: Some(order), .. } = query else { return false };
+    let SetExpr::Select(select) = body.as_mut() else { return false };
+    let mut of_tables = OfTables(HashSet::new());
+    let _ = visit(&*order, &mut of_tables);
+    if of_tables.0.is_empty() || matches!(select.distinct, Some(Distinct::On(_))) {
+        return false;
+    }
+    let names: Vec<Option<String>> = select.projection.iter().map(name_of_column).collect();
+    let is_alone = |name: &String| names.iter().flatten().filter(|other| *other == name).count() == 1;
+    let are_counted = !select.projection.iter().any(is_all);
+    let mut is_told = false;
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { alias, .. } = item else { continue };
+        let name = name_of(alias);
+        if !of_tables.0.contains(&name) || !is_alone(&name) {
+            continue;
+        }
+        if are_counted && let OrderByKind::Expressions(keys) = &mut order.kind {
+            let is_name = |key: &Expr| matches!(key, Expr::Identifier(ident) if name_of(ident) == name);
+            for key in keys.iter_mut().filter(|key| is_name(&key.expr)) {
+                key.expr = Expr::Value(Value::Number((at + 1).to_string(), false).into());
+            }
+        }
+        if !says_alone(&*order, &name) {
+            *alias = Ident::with_quote('"', format!("{name}{MARK}{}", names.len() + at + 1));
+            is_told = true;
+        }
+    }
+    is_told
+}
+
+/// The names that are said with a table's.
+struct OfTables(HashSet<String>);
+
+impl Visitor for OfTables {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr {
+            self.0.extend(parts.last().map(name_of));
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// A column's name as it was written.
@@ -183,6 +240,15 @@ mod tests {
             ),
             ("SELECT (SELECT max(x) AS a FROM u), a FROM t", "SELECT (SELECT max(x) AS a FROM u), a AS \"a#1\" FROM t"),
             ("SELECT a, (a) FROM t", "SELECT a, (a) AS \"a#1\" FROM t"),
+            ("SELECT upper(t.a) AS a FROM t ORDER BY t.a", "SELECT upper(t.a) AS \"a#2\" FROM t ORDER BY t.a"),
+            (
+                "SELECT b, lower(a) AS A FROM t ORDER BY length(t.a), a DESC",
+                "SELECT b, lower(a) AS \"a#4\" FROM t ORDER BY length(t.a), 2 DESC",
+            ),
+            (
+                "SELECT b, b, lower(a) AS a FROM t ORDER BY t.a",
+                "SELECT b, b AS \"b#1\", lower(a) AS \"a#6\" FROM t ORDER BY t.a",
+            ),
             ("SELECT *, (SELECT a FROM u) FROM t", "SELECT *, (SELECT a FROM u) AS \"a#1\" FROM t"),
             ("SELECT trim(a), a, btrim(a) FROM t", "SELECT TRIM(a), a, btrim(a) AS \"btrim(a)#1\" FROM t"),
             (
@@ -206,6 +272,8 @@ mod tests {
             "SELECT a, (SELECT u.a FROM u) FROM t ORDER BY a",
             "SELECT t.*, u.a FROM t JOIN u ON t.b = u.b ORDER BY a",
             "SELECT a FROM (SELECT a, a FROM t) AS s",
+            "SELECT upper(a) AS a FROM t ORDER BY t.a, a || 'x'",
+            "SELECT upper(a) AS a FROM t ORDER BY t.b",
         ] {
             assert_eq!(told(sql), None, "{sql}");
         }

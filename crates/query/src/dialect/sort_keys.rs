@@ -29,7 +29,7 @@ const VOLATILE: [&str; 3] = ["random", "uuid", "gen_random_uuid"];
 /// Whether what is written once may not be written several times.
 pub(super) fn differs_each_time(expr: &Expr) -> bool {
     match expr {
-        Expr::Subquery(_) => true,
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
         Expr::Function(function) => name_of_call(function).is_some_and(|name| VOLATILE.contains(&name.as_str())),
         _ => false,
     }

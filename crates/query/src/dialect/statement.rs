@@ -182,6 +182,9 @@ pub enum Command {
     Other,
 }
 
+/// What CREATE SCHEMA is called.
+pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
+
 /// What a statement does.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
@@ -225,6 +228,8 @@ pub(crate) enum Kind {
     Call(Procedure),
     /// DROP ... IF EXISTS of what is not built, so that there is none of that name.
     DropNone { command: &'static str, names: Vec<String> },
+    /// What is so already: UNLISTEN, where nobody listens, and CREATE SCHEMA IF NOT EXISTS of one that is there.
+    AsIs { command: &'static str, notice: Option<String> },
     /// DECLARE of a cursor.
     Declare(Declare),
     /// FETCH from a cursor.
@@ -250,6 +255,7 @@ impl Kind {
             Kind::DropTable { .. } => Some("DROP TABLE"),
             Kind::DropNone { command, .. } => Some(*command),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
+            Kind::AsIs { command, .. } => Some(*command).filter(|command| *command == CREATE_SCHEMA),
             Kind::Role(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {

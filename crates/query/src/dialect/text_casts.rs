@@ -3,8 +3,9 @@
 //! Invariants:
 //! - A cast that is written cuts a text to its first n characters without a word, as in PostgreSQL. (A value that is assigned to such a
 //!   column must fit: that is `copy`'s.) DataFusion 55.2 forgets the n.
-//! - So `CAST(x AS VARCHAR(n))` is `left(CAST(x AS TEXT), n)`.
+//! - So `CAST(x AS VARCHAR(n))` is `left(CAST(x AS TEXT), n)`, and `x::char`, which catalog queries have, the same of one character.
 //! - The column of a cast is called what the column of a cast to TEXT is: after the column that is cast, or else after its text.
+//! - So is any other cast of a column that its query is sorted by, by name: `SELECT sold_at::date ... ORDER BY sold_at` sorts by dates.
 //! - Only a bare name in ORDER BY or DISTINCT ON is the cast's; within an expression, and in HAVING and QUALIFY, it is the column's that is
 //!   cast. DataFusion 55.2 prefers the cast's everywhere, so where that would be wrong the cast is called after its text.
 
@@ -14,18 +15,21 @@ use crate::dialect::rewriting::{call, name_items, rewrite};
 use crate::dialect::{visit, visit_mut};
 use alluvia_types::Result;
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, Visitor,
-    VisitorMut,
+    self, Distinct, Expr, GroupByExpr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
 
-/// Whether a statement of these tokens may cast to such a type.
+/// Whether a statement of these tokens may cast to such a type, or be sorted by what it casts.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
-    tokens.iter().any(|token| {
-        matches!(&token.token, Token::Word(word) if matches!(word.keyword, Keyword::VARCHAR | Keyword::VARYING))
-    })
+    let has = |keywords: &[Keyword]| {
+        tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if keywords.contains(&word.keyword)))
+    };
+    let casts =
+        || has(&[Keyword::CAST, Keyword::TRY_CAST]) || tokens.iter().any(|token| token.token == Token::DoubleColon);
+    has(&[Keyword::VARCHAR, Keyword::VARYING, Keyword::CHAR, Keyword::CHARACTER]) || has(&[Keyword::ORDER]) && casts()
 }
 
 /// Brings all such casts of a query to the form that is planned.
@@ -36,12 +40,25 @@ pub(crate) fn write_out(query: &mut Query) -> Result<()> {
 
 /// Whether [`cut`] may change it.
 pub(super) fn is_cut(expr: &Expr) -> bool {
-    matches!(expr, Expr::Cast { data_type, array: false, format: None, .. } if !matches!(length_of(data_type), Ok(None)))
+    matches!(expr, Expr::Cast { data_type, array: false, format: None, .. } if !matches!(chars_of(data_type), Ok(None)))
+}
+
+/// How many characters a cast to a type leaves, if it says that. `CHAR` is one character, which fills nothing up with spaces.
+fn chars_of(written: &ast::DataType) -> Result<Option<u32>> {
+    use ast::CharLengthUnits::Characters;
+    use ast::CharacterLength::IntegerLength;
+    match written {
+        ast::DataType::Char(length) | ast::DataType::Character(length) => match length {
+            None | Some(IntegerLength { length: 1, unit: None | Some(Characters) }) => Ok(Some(1)),
+            Some(_) => Ok(None),
+        },
+        _ => length_of(written),
+    }
 }
 
 fn cut(expr: &mut Expr) -> Result<()> {
     let Expr::Cast { data_type, array: false, format: None, .. } = expr else { return Ok(()) };
-    if let Some(chars_max) = length_of(data_type)? {
+    if let Some(chars_max) = chars_of(data_type)? {
         *data_type = ast::DataType::Text;
         let text = std::mem::replace(expr, Expr::Value(Value::Null.into()));
         *expr = first_chars(text, chars_max);
@@ -97,11 +114,17 @@ fn name_casts(select: &mut Select, keys: &mut [OrderByExpr]) {
         for (at, name) in names.iter().enumerate() {
             if let Some(name) = name.as_ref().filter(|name| is_alone(name))
                 && let Some(SelectItem::UnnamedExpr(cast)) = select.projection.get(at)
-                && is_cut(cast)
+                && (is_cut(cast) || is_cast(cast) && is_sorted_by(name, cast, select, keys))
             {
                 let cast = cast.clone();
                 if means_column(name, &cast, select, keys) {
                     say_cast(name, &cast, at + 1, select, keys);
+                    if !is_cut(&cast)
+                        && let Some(item) = select.projection.get_mut(at)
+                    {
+                        let alias = Ident::with_quote('"', cast.to_string());
+                        *item = SelectItem::ExprWithAlias { expr: cast, alias };
+                    }
                 } else if let Some(item) = select.projection.get_mut(at) {
                     *item = SelectItem::ExprWithAlias { expr: cast, alias: Ident::with_quote('"', name) };
                 }
@@ -133,6 +156,39 @@ fn say_cast(name: &str, cast: &Expr, number: usize, select: &mut Select, keys: &
         for key in told_apart.iter_mut().filter(|key| is_name(key)) {
             *key = cast.clone();
         }
+    }
+}
+
+fn is_cast(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast { .. } => true,
+        Expr::Nested(inner) => is_cast(inner),
+        _ => false,
+    }
+}
+
+/// Whether a key says the name of a column that is cast, and is not the cast itself. Of groups only the column by itself is one: others may be
+/// of aggregates.
+fn is_sorted_by(name: &str, cast: &Expr, select: &Select, keys: &[OrderByExpr]) -> bool {
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
+    keys.iter().filter(|key| !is_same_cast(&key.expr, cast)).any(|key| {
+        if is_grouped {
+            !is_cast(&key.expr) && column_of(&key.expr).is_some_and(|said| said == name)
+        } else {
+            says(&key.expr, name)
+        }
+    })
+}
+
+/// Whether two casts are the same, however they are written.
+fn is_same_cast(a: &Expr, b: &Expr) -> bool {
+    match (a, b) {
+        (Expr::Nested(a), b) => is_same_cast(a, b),
+        (a, Expr::Nested(b)) => is_same_cast(a, b),
+        (Expr::Cast { expr: a, data_type: to, .. }, Expr::Cast { expr: b, data_type, .. }) => {
+            to == data_type && is_same_cast(a, b)
+        }
+        _ => a == b,
     }
 }
 
@@ -206,6 +262,9 @@ mod tests {
             ("a::varchar(3)", "left(a::TEXT, 3)"),
             ("CAST(a AS CHARACTER VARYING(3))", "left(CAST(a AS TEXT), 3)"),
             ("CAST(a AS CHAR VARYING(3))", "left(CAST(a AS TEXT), 3)"),
+            ("CAST(a AS CHAR)", "left(CAST(a AS TEXT), 1)"),
+            ("a::character(1)", "left(a::TEXT, 1)"),
+            ("a::char(2)", "a::CHAR(2)"),
             ("TRY_CAST(a AS VARCHAR(3))", "left(TRY_CAST(a AS TEXT), 3)"),
             ("a::varchar(3)::varchar(5)", "left(left(a::TEXT, 3)::TEXT, 5)"),
             ("a::varchar", "a::VARCHAR"),
@@ -262,6 +321,25 @@ mod tests {
             written("SELECT b FROM (SELECT a::varchar(3) FROM t) AS x ORDER BY length(a)"),
             "SELECT b FROM (SELECT left(a::TEXT, 3) AS \"a\" FROM t) AS x ORDER BY length(a)"
         );
+    }
+
+    #[test]
+    fn other_casts_are_named_where_their_query_is_sorted_by_them() {
+        for (item, rest, named, expected) in [
+            ("a::DATE", "b FROM t ORDER BY a DESC, b", "\"a\"", "b FROM t ORDER BY a DESC, b"),
+            ("a::DATE", "b FROM t ORDER BY t.a, a", "\"a::DATE\"", "b FROM t ORDER BY t.a, 1"),
+            ("(t.a::DATE)", "count(*) FROM t GROUP BY a ORDER BY a", "\"a\"", "count(*) FROM t GROUP BY a ORDER BY a"),
+        ] {
+            assert_eq!(written(&format!("SELECT {item}, {rest}")), format!("SELECT {item} AS {named}, {expected}"));
+        }
+        for same in [
+            "SELECT a::DATE FROM t ORDER BY b",
+            "SELECT a::DATE FROM t ORDER BY a::DATE",
+            "SELECT a, a::DATE AS d FROM t ORDER BY a",
+            "SELECT a::DATE, max(a) FROM t GROUP BY a::DATE ORDER BY max(a)",
+        ] {
+            assert_eq!(written(same), same);
+        }
     }
 
     #[test]

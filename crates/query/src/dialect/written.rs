@@ -166,6 +166,7 @@ fn is_text(data_type: &DataType) -> bool {
 /// What is written of a number that is cast to DECIMAL or to TEXT, or of a text with an exponent that is cast to DECIMAL.
 fn cast_digits(expr: &Expr, data_type: &DataType) -> Option<WrittenDecimal> {
     match expr {
+        Expr::Nested(inner) => cast_digits(inner, data_type),
         Expr::Value(value) if is_decimal(data_type) => match &value.value {
             Value::SingleQuotedString(text) => of_exponent(text),
             _ => digits_of(expr),
@@ -382,6 +383,10 @@ mod tests {
             (
                 "SELECT '25e-1'::numeric(9, 1) AS x, '1e3'::text AS y",
                 "SELECT '2.5'::NUMERIC(9,1) AS x, '1e3'::TEXT AS y",
+            ),
+            (
+                "SELECT ('1e3')::numeric(9, 1) AS x, 1.50::varchar AS y, (1.50)::varchar(5) AS z",
+                "SELECT '1000'::NUMERIC(9,1) AS x, '1.50'::VARCHAR AS y, left('1.50'::TEXT, 5) AS z",
             ),
             ("SELECT CAST(-(1.5) AS NUMERIC(4, 2)) AS x", "SELECT CAST('-1.5' AS NUMERIC(4,2)) AS x"),
             (

@@ -8,7 +8,8 @@ const CONSTANTS: &[(&[&str], Constant)] = &[
     (&["current_database", "current_catalog"], Constant::Text(NAME)),
     (&["current_schema"], Constant::Text("public")),
     (&["pg_encoding_to_char", "pg_client_encoding", "getdatabaseencoding"], Constant::Text("UTF8")),
-    (&["pg_tablespace_location"], Constant::Text("")),
+    // There are no advisory locks to give back; asyncpg's pool does with every connection.
+    (&["pg_tablespace_location", "pg_advisory_unlock_all"], Constant::Text("")),
     (&["version"], Constant::Version),
     (&["pg_char_to_encoding"], Constant::Number("6")),
     (&["pg_my_temp_schema", "pg_backend_pid", "txid_current", "pg_trigger_depth"], Constant::Number("0")),
@@ -107,6 +108,7 @@ const FUNCTIONS: &[&str] = &[
     "pg_size_pretty",
     "quote_ident",
     "quote_literal",
+    "quote_nullable",
 ];
 
 /// Functions of these names mean something without the catalog, too: alone they do not make a query one of it.

@@ -3,6 +3,7 @@
 use super::relations::text_of;
 use super::tables::{is_visible, schema_name};
 use super::{procedures, rights, types};
+use crate::checked::quoted_literal;
 use crate::rights::{Authoriser, quoted};
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::Store;
@@ -133,14 +134,20 @@ pub(crate) fn register(
         }),
     )?;
     rights::register(&mut add, authoriser)?;
-    for (name, quote) in [("quote_ident", quoted as fn(&str) -> String), ("quote_literal", quote_literal)] {
+    let quotes = [
+        ("quote_ident", quoted as fn(&str) -> String, None),
+        ("quote_literal", quoted_literal, None),
+        ("quote_nullable", quoted_literal, Some("NULL")),
+    ];
+    for (name, quote, of_null) in quotes {
         add(
             name,
             vec![text()],
             text(),
             Arc::new(move |arguments| {
                 let texts = cast(&arguments[0], &DataType::Utf8View)?;
-                let quoted = texts.as_string_view().iter().map(|text| text.map(quote));
+                let null = || of_null.map(str::to_owned);
+                let quoted = texts.as_string_view().iter().map(|text| text.map(quote).or_else(null));
                 Ok(Arc::new(StringViewArray::from_iter(quoted)))
             }),
         )?;
@@ -151,10 +158,6 @@ pub(crate) fn register(
 
 pub(super) fn ints(array: &ArrayRef) -> Result<Int64Array, DataFusionError> {
     Ok(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
-}
-
-fn quote_literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// As PostgreSQL's `pg_size_pretty`: in the unit below which there would be five digits.

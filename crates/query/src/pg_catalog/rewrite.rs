@@ -103,6 +103,14 @@ fn custom_type(data_type: &ast::DataType) -> Option<String> {
     }
 }
 
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Null | Value::Placeholder(_)))
+}
+
+fn is_cast_to(expr: &Expr, data_type: &ast::DataType) -> bool {
+    matches!(expr, Expr::Cast { data_type: of, .. } if of == data_type)
+}
+
 fn reg_type(data_type: &ast::DataType) -> Option<String> {
     let name = custom_type(data_type)?;
     matches!(
@@ -176,6 +184,13 @@ impl VisitorMut for Rewrite<'_> {
                 if is_known {
                     *expr = Constant::Truth(*negated).expr();
                 }
+            }
+            // `CAST($1::regclass AS regclass)` is the number that the one within is.
+            Expr::Cast { expr: within, data_type, .. }
+                if reg_type(data_type).is_some() && is_cast_to(within, data_type) =>
+            {
+                let within = std::mem::replace(within.as_mut(), Constant::Null.expr());
+                *expr = within;
             }
             Expr::Case { .. } => facts::prune(expr, self.catalog),
             Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
@@ -331,6 +346,10 @@ impl Rewrite<'_> {
                 let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"));
                 let elem = implicit.then(|| text_expr("pg_catalog")).into_iter().chain([text_expr("public")]).collect();
                 Some(Expr::Array(ast::Array { elem, named: true }))
+            }
+            // NULL gives NULL, and so does a parameter, of which only the type is asked.
+            "current_setting" if fold::argument(function, 0).is_some_and(|name| is_null(uncast(name))) => {
+                Some(cast(Constant::Null.expr(), ast::DataType::Text))
             }
             "current_setting" => {
                 let wanted = argument(0).unwrap_or_default().to_ascii_lowercase();

@@ -269,6 +269,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::RollbackTo(_)
         | Kind::Release(_)
         | Kind::Fetch { .. }
+        | Kind::AsIs { .. }
         | Kind::CloseCursor(_)
         | Kind::Discard
         | Kind::Deallocate(_) => Ok(()),

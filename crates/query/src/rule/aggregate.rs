@@ -3,10 +3,11 @@
 //! Invariants:
 //! - The statement's items are the aggregate's columns, in their order.
 //! - An argument may be a column, or one widened as the planner widens it for that function, or as an integer is that is summed in 128
-//!   bits: no other cast.
+//!   bits: no other cast. A DATE that is cut to a unit is a moment before, as the planner has it.
 
 use super::condition::{column_of, conditions_of};
 use super::source::{Source, without_alias};
+use super::times::date_of;
 use crate::answer::{Aggregate as Function, Group, Item, Statement};
 use crate::checked::WIDE;
 use alluvia_space::{DataType, TableDef};
@@ -25,7 +26,7 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
     let mut groups: Vec<Group> = Vec::with_capacity(group_by.len());
     let mut items = Vec::with_capacity(group_by.len() + functions.len());
     for expr in group_by {
-        let group = group_of(&source.resolve(expr)?)?;
+        let group = group_of(&source.resolve(expr)?, def)?;
         // Two columns may be one of the table's under two names.
         let place = groups.iter().position(|known| *known == group).unwrap_or(groups.len());
         if place == groups.len() {
@@ -50,12 +51,19 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
     })
 }
 
-pub(super) fn group_of(expr: &Expr) -> Option<Group> {
+pub(super) fn group_of(expr: &Expr, def: &TableDef) -> Option<Group> {
     if let Some(column) = column_of(expr) {
         return Some(Group::Column(column));
     }
-    let (unit, column) = truncation(expr)?;
-    Some(Group::Truncated(unit, column_of(column)?))
+    let (unit, operand) = truncation(expr)?;
+    let column = match operand {
+        // The planner makes a date the moment at which it begins, which is of the same unit.
+        Expr::Cast(Cast { field, .. }) if matches!(field.data_type(), ArrowType::Timestamp(_, None)) => {
+            date_of(operand, def)
+        }
+        operand => column_of(operand),
+    };
+    Some(Group::Truncated(unit, column?))
 }
 
 /// The unit and the operand of `date_trunc('unit', operand)`.

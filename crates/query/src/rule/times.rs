@@ -71,7 +71,7 @@ fn cut_of(expr: &Expr, def: &TableDef) -> Option<Cut> {
 }
 
 /// The DATE column that an expression makes moments of.
-fn date_of(expr: &Expr, def: &TableDef) -> Option<String> {
+pub(super) fn date_of(expr: &Expr, def: &TableDef) -> Option<String> {
     let Expr::Cast(Cast { expr, field }) = expr else { return None };
     let name = column_of(expr).filter(|_| matches!(field.data_type(), DataType::Timestamp(..)))?;
     let is_date = |column: &Column| column.name == name && column.data_type == alluvia_space::DataType::Date;

@@ -4,6 +4,7 @@
 //! two estimates, of one that others are joined by, or of a threshold that was estimated nobody would know the error.
 
 use super::source::without_alias;
+use crate::checked::with_sign;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Aggregate, Between, BinaryExpr, Expr, LogicalPlan, Operator};
 
@@ -14,7 +15,9 @@ pub(super) fn aggregate_of(plan: &LogicalPlan) -> Option<&Aggregate> {
         LogicalPlan::Projection(projection) if projection.expr.iter().all(is_carried) => {
             aggregate_of(&projection.input)
         }
-        LogicalPlan::Sort(sort) if sort.expr.iter().all(|sort| is_carried(&sort.expr)) => aggregate_of(&sort.input),
+        LogicalPlan::Sort(sort) if sort.expr.iter().all(|sort| is_carried(with_sign(&sort.expr))) => {
+            aggregate_of(&sort.input)
+        }
         LogicalPlan::Filter(filter) if is_test(&filter.predicate) => aggregate_of(&filter.input),
         LogicalPlan::Limit(limit) => {
             let is_constant = |rows: &Option<Box<Expr>>| rows.as_deref().is_none_or(is_literal);

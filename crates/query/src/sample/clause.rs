@@ -6,7 +6,7 @@ use crate::table::Unit;
 use alluvia_space::weight::weight_limit;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    TableSample, TableSampleKind, TableSampleMethod, TableSampleModifier, TableSampleSeedModifier,
+    Expr, TableSample, TableSampleKind, TableSampleMethod, TableSampleModifier, TableSampleSeedModifier,
 };
 
 /// A clause that was read.
@@ -47,7 +47,13 @@ pub(crate) fn check(kind: &TableSampleKind) -> Result<()> {
     match name {
         Some(TableSampleMethod::Bernoulli | TableSampleMethod::System) => {}
         Some(other) => return refused(&format!("TABLESAMPLE {other}")),
-        None => return refused("TABLESAMPLE without a method"),
+        None => match quantity.as_ref().map(|quantity| &quantity.value) {
+            // The parser knows other methods as functions.
+            Some(Expr::Function(method)) if quantity.as_ref().is_some_and(|quantity| !quantity.parenthesized) => {
+                return refused(&format!("TABLESAMPLE {}", method.name.to_string().to_uppercase()));
+            }
+            _ => return refused("TABLESAMPLE without a method"),
+        },
     }
     let Some(quantity) = quantity.as_ref().filter(|quantity| quantity.parenthesized) else {
         return Err(Error::new(ErrorKind::Syntax, "TABLESAMPLE lacks its percentage in parentheses").with_hint(FORM));

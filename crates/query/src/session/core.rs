@@ -451,6 +451,13 @@ impl Session {
             Kind::CreateTable(create) => self.create_table(run, *create, &hints).await,
             Kind::DropTable { names, if_exists } => self.drop_tables(run, names, if_exists).await,
             Kind::DropNone { command, names } => self.drop_none(command, &names),
+            Kind::AsIs { command, notice } => {
+                let done = Outcome::done(command);
+                Ok(match notice {
+                    Some(notice) => done.with_notice(notice),
+                    None => done,
+                })
+            }
             Kind::AlterTable(alter) => self.alter_table(run, alter).await,
             Kind::Describe(table) => self.describe_table(&table),
             Kind::ShowTables => Ok(self.show_tables()),

@@ -28,8 +28,9 @@ impl Session {
         let entry = self.table_for(Need::Ownership, &name.table)?;
         let shape = Shape::named(&entry.def, &name)?;
         let (engine, meant, measures) = (Arc::clone(&self.engine), shape.clone(), name.measures.is_some());
+        let dimensions: Vec<usize> = entry.def.levels().map(|(dimension, _, _)| dimension).collect();
         // One may just be built.
-        match blocking(move || engine.unpin_cuboid(&meant, measures, forget)).await? {
+        match blocking(move || engine.unpin_cuboid(&meant, &dimensions, measures, forget)).await? {
             0 => Err(no_cuboid(if forget { "" } else { "pinned " }, &entry, &shape, &name)),
             _ => Ok(Outcome::done("CALL")),
         }

@@ -1,10 +1,11 @@
 //! What a statement takes and gives, without running it.
 //!
 //! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an INSERT, the
-//! type of its column; what planning infers from what the parameter meets (`x = ANY($1)`: a list of what `x` is); TEXT.
+//! type of its column; what its place is for, such as an argument of a function; what planning infers from what the parameter meets (`x =
+//! ANY($1)`: a list of what `x` is), the first that it meets; TEXT.
 
 use crate::dialect::statement::{Insert, InsertSource};
-use crate::dialect::{Hints, Kind, Statement, parameters, patterns};
+use crate::dialect::{Hints, Kind, Statement, parameter_places, parameters, patterns};
 use crate::pg_catalog;
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
@@ -14,6 +15,9 @@ use crate::session::progress::Progress;
 use crate::session::supervise::Stop;
 use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Query;
 use futures::future::BoxFuture;
@@ -68,16 +72,25 @@ impl Session {
     }
 
     async fn describe_here(&self, run: &Run, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
-        let types = self.parameter_types(run, statement, known).await?;
-        let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<ScalarValue>, _>>();
-        let nulls = nulls.map_err(|error| Error::internal(format!("a type has no NULL: {error}")))?;
-        let bound = statement.bind(&nulls)?;
+        let found = self.parameter_types(run, statement, known).await?;
+        let types = or_text(found.clone());
+        let bound = statement.bind(&nulls(types.iter().map(Some))?)?;
         let text = |names: &[&str]| {
             let fields: Vec<Field> = names.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
             Some(Arc::new(Schema::new(fields)))
         };
         let columns = match bound.kind {
-            Kind::Query(query) => Some(self.columns_of(run, *query, &bound.hints).await?),
+            Kind::Query(query) => Some(match self.columns_of(run, *query, &bound.hints).await {
+                // What is not known to be text may be anything: there may be no such function of a text.
+                Err(_) if found.iter().any(Option::is_none) => {
+                    let bound = statement.bind(&nulls(found.iter().map(Option::as_ref))?)?;
+                    let Kind::Query(query) = bound.kind else {
+                        return Err(Error::internal("a query with other values is none"));
+                    };
+                    self.columns_of(run, *query, &bound.hints).await?
+                }
+                columns => columns?,
+            }),
             Kind::Explain { .. } => text(&["plan_type", "plan"]),
             Kind::Fetch { name, .. } => Some(self.cursor_schema(&name)?),
             Kind::Setting(command) => match command {
@@ -101,11 +114,11 @@ impl Session {
         run: &Run,
         statement: &Statement,
         known: &[Option<DataType>],
-    ) -> Result<Vec<DataType>> {
+    ) -> Result<Vec<Option<DataType>>> {
         let mut types: Vec<Option<DataType>> = known.iter().take(statement.parameters).cloned().collect();
         types.resize(statement.parameters, None);
         if types.iter().all(Option::is_some) {
-            return Ok(types.into_iter().flatten().collect());
+            return Ok(types);
         }
         let mut kind = statement.kind.clone();
         for (number, data_type) in parameters::stated(&mut kind) {
@@ -124,23 +137,29 @@ impl Session {
                 }
             }
         }
-        let Some(query) = parameters::query_of(&mut kind) else { return Ok(or_text(types)) };
-        for (number, data_type) in pg_catalog::compared(query) {
+        let Some(query) = parameters::query_of(&mut kind) else { return Ok(types) };
+        for (number, data_type) in pg_catalog::compared(query).into_iter().chain(parameter_places::stated(query)) {
             if let Some(place) = types.get_mut(number - 1) {
                 place.get_or_insert(data_type);
             }
         }
         if types.iter().all(Option::is_some) {
-            return Ok(or_text(types));
+            return Ok(types);
         }
         let mut query = query.clone();
         let lists = parameters::unlist(&mut query);
         patterns::leave_out(&mut query)?;
         let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
-        let inferred = self.inferred(run, query, &statement.hints).await?;
-        for (name, data_type) in inferred {
-            let Some(number) = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()) else { continue };
-            if let (Some(place), Some(data_type)) = (types.get_mut(number - 1), data_type) {
+        let mut told = query.clone();
+        let compared = parameter_places::compare(&mut told);
+        let inferred = match self.inferred(run, told, &statement.hints).await {
+            // It is the statement as it was written that may be wrong.
+            Err(_) if compared.is_changed() => self.inferred(run, query, &statement.hints).await?,
+            inferred => inferred?,
+        };
+        for (number, data_type) in inferred {
+            if let Some(place) = number.checked_sub(1).and_then(|at| types.get_mut(at)) {
+                let data_type = compared.type_of(number, data_type);
                 place.get_or_insert(if lists.contains(&number) { list_of(data_type) } else { data_type });
             }
         }
@@ -149,14 +168,35 @@ impl Session {
                 place.get_or_insert(list_of(DataType::Utf8View));
             }
         }
-        Ok(or_text(types))
+        Ok(types)
     }
 
-    async fn inferred(&self, run: &Run, query: Query, hints: &Hints) -> Result<Vec<(String, Option<DataType>)>> {
+    /// The types that planning finds for parameters, by their numbers; for one that meets several, all of them.
+    async fn inferred(&self, run: &Run, query: Query, hints: &Hints) -> Result<Vec<(usize, DataType)>> {
         let plan = self.plan_told_apart(run, query, hints).await?;
-        let types = plan.get_parameter_types().map_err(|error| crate::session::error_of(&error))?;
-        Ok(types.into_iter().collect())
+        let mut types = Vec::new();
+        let walked = plan.apply_with_subqueries(|plan| {
+            plan.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr
+                        && let Some(number) = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok())
+                    {
+                        types.push((number, field.data_type().clone()));
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        });
+        walked.map_err(|error| crate::session::error_of(&error))?;
+        Ok(types)
     }
+}
+
+/// NULLs of these types, or of none.
+fn nulls<'a>(types: impl Iterator<Item = Option<&'a DataType>>) -> Result<Vec<ScalarValue>> {
+    let null = |known: Option<&DataType>| known.map_or(Ok(ScalarValue::Null), ScalarValue::try_from);
+    let nulls = types.map(null).collect::<Result<Vec<ScalarValue>, _>>();
+    nulls.map_err(|error| Error::internal(format!("a type has no NULL: {error}")))
 }
 
 /// What nothing says of is text.

@@ -194,7 +194,8 @@ fn not_implemented(message: &str) -> Error {
     if let Some(error) = names::not_known(&text) {
         return error;
     }
-    Error::new(ErrorKind::NotSupported, with_sql_types(&without_tree(&text)))
+    let shown = with_sql_types(&without_tree(&text));
+    names::cast_of_list(&shown).unwrap_or_else(|| Error::new(ErrorKind::NotSupported, shown))
 }
 
 /// A message up to where it prints a tree: ` {`, or the bracket around one.
@@ -311,7 +312,7 @@ fn cast_error(message: &str) -> Error {
     let is_number = |wanted: &str| ["Int", "Float", "Decimal"].iter().any(|of| wanted.starts_with(of));
     match of_text {
         Some((_, wanted)) if !is_out_of_range && is_number(wanted) => error.with_hint(
-            "a text that is compared with a number is read as one: write the number as a text, x = '5'; TRY_CAST gives NULL where a text is none",
+            "TRY_CAST gives NULL where a text is no number; if it is compared with a number, write the number as a text: x = '5'",
         ),
         _ => error,
     }

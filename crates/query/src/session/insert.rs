@@ -13,7 +13,7 @@ use crate::rights::INSERT;
 use crate::session::core::{Run, Session, blocking, failed_transaction};
 use crate::session::errors::from_datafusion;
 use crate::session::outcome::Outcome;
-use crate::session::progress::Phase;
+use crate::session::progress::{CancelToken, Phase};
 use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
 use crate::session::values::{literal_rows, values_rows};
@@ -25,6 +25,7 @@ use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Ident;
 use futures::StreamExt;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// Rows that travel in the log; more are staged as segments.
 pub(super) const INLINE_BYTES_MAX: u64 = 32 << 20;
@@ -171,7 +172,7 @@ impl Session {
         mapping: &[Option<usize>],
         batch: &mut NewBatch,
     ) -> Result<u64> {
-        let mut sink = self.sink(def, checked_at);
+        let mut sink = Apart { sink: Some(self.sink(def, checked_at)), token: run.token.clone() };
         let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?.of_query();
         let mut stream = planned.execute()?;
         let mut rows = 0;
@@ -181,14 +182,18 @@ impl Session {
             let next = tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?);
             rows += next.num_rows() as u64;
             run.progress.add_rows(next.num_rows() as u64);
-            sink = blocking(move || {
-                sink.append(next)?;
-                Ok(sink)
+            sink = blocking(move || match sink.append(next) {
+                Ok(()) => Ok(sink),
+                Err(error) => {
+                    // Here what it staged may be waited for.
+                    drop(sink.take());
+                    Err(error)
+                }
             })
             .await?;
         }
         run.progress.set_phase(Phase::Finishing);
-        blocking(move || sink.finish()).await?.add_to(batch);
+        blocking(move || sink.take()?.finish()).await?.add_to(batch);
         Ok(rows)
     }
 
@@ -214,6 +219,38 @@ impl Session {
     pub(crate) fn held(&self) -> Held {
         Held::new(self.pending_bytes_max())
     }
+}
+
+/// What takes a query's rows. Dropped, a sink waits for what it stages, and removes it: if that is because the statement was stopped, on a
+/// thread that may wait, since whoever stopped it is told at once.
+struct Apart {
+    /// `None` at its end.
+    sink: Option<Sink>,
+    token: CancelToken,
+}
+
+impl Apart {
+    fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        self.token.check()?;
+        self.sink.as_mut().ok_or_else(ended)?.append(rows)
+    }
+
+    fn take(&mut self) -> Result<Sink> {
+        self.sink.take().ok_or_else(ended)
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let Some(sink) = self.sink.take() else { return };
+        if let (true, Ok(runtime)) = (self.token.is_cancelled(), Handle::try_current()) {
+            drop(runtime.spawn_blocking(move || drop(sink)));
+        }
+    }
+}
+
+fn ended() -> Error {
+    Error::internal("a sink is used after its end")
 }
 
 /// Whether values of a type have all the digits that numbers are written with: not the nearest double's.

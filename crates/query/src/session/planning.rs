@@ -10,11 +10,12 @@
 //! - A wrapped rule does what its inner rule does, under the same name.
 
 use crate::checked::{
-    BareDistinct, BytesOfLiterals, CheckedArithmetic, ComparedSpans, CountedFunctions, CountedMultisets, EqualZeros,
-    FiltersOfTheirColumns, FramesOfPeers, GroupingSetsOfUnknownRows, HeldConstants, JoinSidesLessKnown,
-    JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether, NamesOfUnions, NoFalseKeys,
-    NumbersTogether, OrdersOfSkippedRows, PlannedCuts, PlannedParts, PushDownKeepingConstants, RoundedFloats,
-    SimplifyKeepingNulls, SubqueriesKeepingNulls, TypesFromAround, WrittenBytes,
+    BareDistinct, BytesOfLiterals, CheckedArithmetic, ComparedSpans, ComputedLists, CountedFunctions, CountedMultisets,
+    CountedRows, EqualZeros, ExactSpreads, FiltersOfTheirColumns, FramesOfPeers, GroupingSetsOfUnknownRows,
+    HeldConstants, JoinSidesLessKnown, JoinsKeepingNulls, KeysOfOneKind, ListedText, LosslessCasts, MomentsTogether,
+    NamesOfUnions, NoFalseKeys, NumbersTogether, OrderedKeys, OrdersOfSkippedRows, PlannedArrays, PlannedCuts,
+    PlannedParts, PushDownKeepingConstants, RoundedFloats, SimplifyKeepingNulls, SubqueriesKeepingNulls,
+    TypesFromAround, UnknownTexts, WrittenBytes,
 };
 use crate::compact::CompactTexts;
 use crate::session::errors::wrap;
@@ -90,6 +91,7 @@ pub(crate) fn stoppable_rules(mut builder: SessionStateBuilder) -> SessionStateB
     // Before DataFusion's, which would plan its own function.
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(PlannedParts::default()));
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(PlannedCuts::default()));
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(PlannedArrays::default()));
     let mut analyzers = Analyzer::new().rules;
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
     analyzers.insert(coerced, Arc::new(TypesFromAround));
@@ -99,6 +101,8 @@ pub(crate) fn stoppable_rules(mut builder: SessionStateBuilder) -> SessionStateB
     analyzers.insert(coerced, Arc::new(MomentsTogether));
     analyzers.insert(coerced, Arc::new(ComparedSpans));
     analyzers.insert(coerced, Arc::new(ListedText));
+    analyzers.insert(coerced, Arc::new(UnknownTexts));
+    analyzers.push(Arc::new(ExactSpreads));
     analyzers.push(Arc::new(NumbersTogether));
     analyzers.push(Arc::new(CountedMultisets));
     analyzers.push(Arc::new(BytesOfLiterals));
@@ -109,8 +113,8 @@ pub(crate) fn stoppable_rules(mut builder: SessionStateBuilder) -> SessionStateB
     // What it makes of subqueries has its types.
     analyzers.push(Arc::new(SubqueriesKeepingNulls));
     analyzers.push(Arc::new(NamesOfUnions));
+    analyzers.push(Arc::new(CountedRows));
     analyzers.push(Arc::new(BareDistinct));
-    analyzers.push(Arc::new(NoFalseKeys));
     let mut optimizers = Optimizer::new().rules;
     let ours: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(SimplifyKeepingNulls::default()),
@@ -123,10 +127,16 @@ pub(crate) fn stoppable_rules(mut builder: SessionStateBuilder) -> SessionStateB
             *rule = Arc::clone(ours);
         }
     }
+    for before in ["replace_distinct_aggregate", "decorrelate_lateral_join"] {
+        let at = optimizers.iter().position(|rule| rule.name() == before);
+        optimizers.insert(at.map_or(0, |at| at + 1), Arc::new(NoFalseKeys));
+    }
     // What `JoinsKeepingNulls` made of keys is keys again.
     optimizers.push(Arc::new(KeysOfOneKind::default()));
     // What the simplifier made lists of are lists.
     optimizers.push(Arc::new(EqualZeros));
+    optimizers.push(Arc::new(ComputedLists));
+    optimizers.push(Arc::new(OrderedKeys));
     optimizers.push(Arc::new(HeldConstants));
     let mut physical = PhysicalOptimizer::new().rules;
     for rule in physical.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
@@ -264,11 +274,13 @@ mod tests {
         expected.insert(physical, OrdersOfSkippedRows.name().to_owned());
         expected.insert(physical, JoinSidesLessKnown.name().to_owned());
         expected.insert(physical, "held_constants true".to_owned());
+        expected.insert(physical, "ordered_keys true".to_owned());
+        expected.insert(physical, "computed_lists true".to_owned());
         expected.insert(physical, "equal_zeros true".to_owned());
         expected.insert(physical, "extract_equijoin_predicate true".to_owned());
         let coerced = expected.iter().position(|name| name == "type_coercion").unwrap();
-        expected.insert(coerced + 1, NoFalseKeys.name().to_owned());
         expected.insert(coerced + 1, BareDistinct.name().to_owned());
+        expected.insert(coerced + 1, CountedRows.name().to_owned());
         expected.insert(coerced + 1, NamesOfUnions.name().to_owned());
         expected.insert(coerced + 1, SubqueriesKeepingNulls.name().to_owned());
         expected.insert(coerced + 1, CountedFunctions.name().to_owned());
@@ -278,6 +290,7 @@ mod tests {
         expected.insert(coerced + 1, BytesOfLiterals.name().to_owned());
         expected.insert(coerced + 1, CountedMultisets.name().to_owned());
         expected.insert(coerced + 1, NumbersTogether.name().to_owned());
+        expected.insert(coerced + 1, ExactSpreads.name().to_owned());
         expected.insert(coerced, TypesFromAround.name().to_owned());
         expected.insert(coerced, FramesOfPeers.name().to_owned());
         expected.insert(coerced, RoundedFloats.name().to_owned());
@@ -285,6 +298,11 @@ mod tests {
         expected.insert(coerced, MomentsTogether.name().to_owned());
         expected.insert(coerced, ComparedSpans.name().to_owned());
         expected.insert(coerced, ListedText.name().to_owned());
+        expected.insert(coerced, UnknownTexts.name().to_owned());
+        for before in ["replace_distinct_aggregate true", "decorrelate_lateral_join true"] {
+            let at = expected.iter().position(|name| name == before).unwrap();
+            expected.insert(at + 1, "no_false_keys false".to_owned());
+        }
         assert_eq!(expected, names(&wrapped));
     }
 }

@@ -219,7 +219,10 @@ impl Settings {
                     return Err(wrong("at least 1MB"));
                 }
                 if bytes > self.memory_limit_max_bytes {
-                    let most = show_bytes(self.memory_limit_max_bytes);
+                    // Whole megabytes, which can be read; down, so that it is taken.
+                    const MB: u64 = 1 << 20;
+                    let most = self.memory_limit_max_bytes;
+                    let most = show_bytes(if most < MB { most } else { most / MB * MB });
                     let message =
                         format!("{name} cannot be {text:?}: all queries of this database together may hold {most}");
                     return Err(Error::new(ErrorKind::InvalidSetting, message).with_hint(format!(

@@ -1,9 +1,11 @@
 //! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
 //! ([`crate::dialect::told_apart`]), which what is shown does not have.
 
+use crate::checked::told_schema;
 use crate::dialect::{Hints, MARK, shown_name, told_apart};
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
+use crate::session::planning::plan_apart;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -49,7 +51,8 @@ impl Session {
     /// The columns that a query gives, with nothing run.
     pub(super) async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
         let plan = self.plan_told_apart(run, query, hints).await?;
-        Ok(shown_schema(plan.schema().as_arrow()))
+        let schema = plan_apart(run.token.clone(), async move { Ok(told_schema(&plan)) }).await?;
+        Ok(shown_schema(&schema))
     }
 
     /// A query's logical plan; its columns may have the names that nobody writes.

@@ -3,6 +3,7 @@
 //! DataFusion tells of it in words alone, in the same words as of a defect of its own, and with the names of Arrow's types. Here the words
 //! are read, and told as PostgreSQL does: by the function with its arguments' types as SQL has them, and what it takes instead.
 
+use crate::dialect::QUANTIFIED_CALL;
 use crate::session::errors::{clean, lower_first};
 use alluvia_types::{Error, ErrorKind};
 use arrow::datatypes::DataType;
@@ -22,6 +23,11 @@ pub(super) fn missing_form(message: &str) -> Option<Error> {
     let (call, rest) = rest.split_once("'. You might need")?;
     let (name, types) = call.strip_suffix(')')?.split_once('(')?;
     let types: Vec<String> = parts(types).into_iter().map(type_name).collect();
+    if let (QUANTIFIED_CALL, [_, value, list]) = (name, types.as_slice()) {
+        let message = format!("a value of type {value} is not compared with the elements of {list}");
+        let error = Error::new(ErrorKind::UndefinedFunction, message);
+        return Some(error.with_hint("behind ANY and ALL stands a list, such as ARRAY[1, 2] or '{1,2}'::int[]"));
+    }
     let listed = rest.split_once("Candidate functions:\n").map_or("", |(_, listed)| listed);
     let mut forms: Vec<String> = Vec::new();
     for form in listed.lines().filter_map(|line| form(line.trim(), name)) {

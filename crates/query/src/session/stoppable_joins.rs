@@ -3,10 +3,12 @@
 //! Invariants:
 //! - A join's filter is evaluated as it was, and asks before each batch whether the statement still wants rows.
 //! - So does a join before each batch that it gives; and it gives way to other statements as often as a scan does.
+//! - A filter that leaves no rows for long hands its thread's other work to another thread ([`PAIRS_HELD`]).
 //!
 //! A nested loop join (and a hash join with many rows of one key) holds each batch of one side against all of the other within one poll, and
-//! gives way only when it has rows to give: where its filter leaves none, that may take hours (DataFusion 55.2). Where it has rows, it never
-//! gives way by itself: one batch that was read may make thousands, and whoever aggregates them asks for the next at once.
+//! gives way only when it has rows to give: where its filter leaves none, that may take hours (DataFusion 55.2), as it does for most of
+//! `a.x < b.x` between sorted tables. Where it has rows, it never gives way by itself: one batch that was read may make thousands, and whoever
+//! aggregates them asks for the next at once.
 
 use super::planning::planned_token;
 use super::progress::CancelToken;
@@ -30,9 +32,22 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Pairs of rows that a thread compares before it hands over what else it has to do: some tenths of a second.
+const PAIRS_HELD: usize = 1 << 25;
+/// How long another thread has to take it.
+const HANDED_OVER: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// Pairs that this thread has compared since it handed over.
+    static PAIRS: Cell<usize> = const { Cell::new(0) };
+}
 
 /// The rule. It must come after those that look into filters.
 #[derive(Debug)]
@@ -149,6 +164,11 @@ impl PhysicalExpr for Asking {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         self.token.check().map_err(wrap)?;
+        let pairs = PAIRS.get() + batch.num_rows();
+        PAIRS.set(if pairs < PAIRS_HELD { pairs } else { 0 });
+        if pairs >= PAIRS_HELD {
+            hand_over();
+        }
         self.inner.evaluate(batch)
     }
 
@@ -166,12 +186,21 @@ impl PhysicalExpr for Asking {
     }
 }
 
+/// Lets another thread have what waits for this one. The poll that is under way goes on here, beside it.
+fn hand_over() {
+    if Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
+        // Who comes back before the other thread woke up takes everything back.
+        tokio::task::block_in_place(|| std::thread::sleep(HANDED_OVER));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alluvia_types::ErrorKind;
     use arrow::array::Int32Array;
     use datafusion::physical_expr::expressions::col;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_filter_fails_once_its_statement_is_stopped() {
@@ -185,5 +214,27 @@ mod tests {
         token.cancel();
         let error = asking.evaluate(&batch).expect_err("is stopped");
         assert_eq!(crate::session::error_of(&error).kind(), ErrorKind::Cancelled);
+    }
+
+    #[test]
+    fn a_filter_that_leaves_no_rows_lets_others_run() {
+        let numbers = Arc::new(Int32Array::from(vec![1; 1 << 16])) as _;
+        let batch = RecordBatch::try_from_iter([("a", numbers)]).expect("one column");
+        let inner = col("a", &batch.schema()).expect("a column");
+        let asking = Asking { token: CancelToken::new(), inner };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a thread");
+        let ran = Arc::new(AtomicBool::new(false));
+        let ran_since = Arc::clone(&ran);
+        let hog = runtime.spawn(async move {
+            // As a join does within one poll.
+            let other = tokio::spawn(async move { ran_since.store(true, Ordering::SeqCst) });
+            let tried = (0..200 * PAIRS_HELD / batch.num_rows())
+                .take_while(|_| asking.evaluate(&batch).is_ok() && !ran.load(Ordering::SeqCst));
+            let _ = tried.count();
+            let has_run = ran.load(Ordering::SeqCst);
+            other.await.expect("ends");
+            has_run
+        });
+        assert!(runtime.block_on(hog).expect("ends"));
     }
 }

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// To be raised when a function or an operator means something else than before under the name it had.
-const MEANINGS: u32 = 2;
+const MEANINGS: u32 = 3;
 /// Where it is kept.
 pub(crate) const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
 /// What the file holds at most, roughly.

@@ -12,6 +12,7 @@ use super::draw::{Draw, WEIGHT_COLUMN};
 use super::error::external;
 use super::scan::Scan;
 use super::traced::ScanSpan;
+use crate::checked::has_operator;
 use crate::skipping::{Parts, Predicate};
 use alluvia_catalog::TableEntry;
 use alluvia_types::Error;
@@ -21,7 +22,9 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::{DFSchema, Result};
 use datafusion::datasource::TableType;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
@@ -80,7 +83,15 @@ impl AlluviaTable {
             return Ok(None);
         }
         let schema = DFSchema::try_from(Arc::clone(&self.schema))?;
-        parts.prepare(|expr| session.create_physical_expr(expr.clone(), &schema)).map(Some)
+        let plan = |expr: &Expr| {
+            // The session asks again for the types of all levels, each of which asks those below it: of a long chain for seconds.
+            if has_operator(expr) {
+                let context = PhysicalPlanningContext::default();
+                return create_physical_expr(expr, &schema, session.execution_props(), &context);
+            }
+            session.create_physical_expr(expr.clone(), &schema)
+        };
+        parts.prepare(plan).map(Some)
     }
 }
 

@@ -7,7 +7,7 @@ use alluvia_query::{ScalarValue, array_elements};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use bytes::{Buf, Bytes};
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
@@ -85,6 +85,15 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
                 wrong(text, name).with_hint("write it as 2026-11-21 or 2026-11-21 10:11:12.5, with a zone as +01:00")
             })?;
             ScalarValue::try_from_array(&values, 0).map_err(internal)?
+        }
+        oid::INTERVAL => {
+            let texts: ArrayRef = Arc::new(StringArray::from(vec![trimmed]));
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            match cast_with_options(&texts, &DataType::Interval(IntervalUnit::MonthDayNano), &strict) {
+                Ok(values) => ScalarValue::try_from_array(&values, 0).map_err(internal)?,
+                // Other forms are read where the statement says that it is one.
+                Err(_) => ScalarValue::Utf8(Some(text.to_owned())),
+            }
         }
         _ => match element_of(type_oid) {
             Some(element) => {

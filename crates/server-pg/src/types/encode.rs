@@ -10,6 +10,7 @@ use crate::types::calendar::{
 };
 use crate::types::shape::{range, shape};
 use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
+use crate::wire::CHANGED_COLUMNS;
 use alluvia_query::forms;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -75,9 +76,10 @@ impl Rows {
     }
 }
 
-fn changed() -> Error {
-    Error::new(ErrorKind::NotSupported, "the prepared statement's columns have changed since it was prepared")
-        .with_hint("prepare it again")
+/// The error of a statement whose columns are not those that its client was told.
+pub(crate) fn changed() -> Error {
+    Error::new(ErrorKind::NotSupported, CHANGED_COLUMNS)
+        .with_hint("the statement's columns have changed since it was prepared: prepare it again")
 }
 
 fn to_wire(array: &ArrayRef, wire: &DataType) -> Result<ArrayRef> {

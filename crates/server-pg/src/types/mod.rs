@@ -14,7 +14,7 @@ mod shape;
 
 pub(crate) use copied::{BinaryAsText, RowForm};
 pub(crate) use decode::parameter;
-pub(crate) use encode::Rows;
+pub(crate) use encode::{Rows, changed};
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 

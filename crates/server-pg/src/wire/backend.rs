@@ -3,6 +3,11 @@
 use alluvia_types::Error;
 use bytes::{BufMut, BytesMut};
 
+/// What PostgreSQL says where a prepared statement's columns are not those that its client was told.
+pub(crate) const CHANGED_COLUMNS: &str = "cached plan must not change result type";
+/// Where it says so: drivers (asyncpg, pgjdbc) know by this name that the statement is to be prepared again, and do.
+const CHANGED_COLUMNS_ROUTINE: &str = "RevalidateCachedQuery";
+
 /// How bad something told to the client is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Severity {
@@ -155,6 +160,9 @@ impl Out {
             field(b'M', message);
             if let Some(hint) = hint {
                 field(b'H', hint);
+            }
+            if message == CHANGED_COLUMNS {
+                field(b'R', CHANGED_COLUMNS_ROUTINE);
             }
             out.put_u8(0);
         });

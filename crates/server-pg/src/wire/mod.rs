@@ -10,7 +10,7 @@ mod backend;
 mod frontend;
 mod input;
 
-pub(crate) use backend::{Field, Out, Severity};
+pub(crate) use backend::{CHANGED_COLUMNS, Field, Out, Severity};
 pub(crate) use frontend::{Bind, Describe, First, Message, STRANGER_BYTES_MAX, Target};
 pub(crate) use input::Input;
 

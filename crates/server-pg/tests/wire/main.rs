@@ -16,3 +16,4 @@ mod random;
 mod simple;
 mod support;
 mod tools;
+mod untyped;

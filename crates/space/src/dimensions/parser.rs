@@ -117,7 +117,12 @@ impl Parser<'_> {
 
     /// What follows the dimension's name.
     fn dimension(&mut self, name: String) -> Result<Dimension> {
-        if self.lexer.peek()? != Token::Symbol('(') {
+        let next = self.lexer.peek()?;
+        if next != Token::Symbol('(') {
+            let is_column = self.columns.iter().any(|column| column.name == name);
+            if next == Token::Symbol(':') || matches!(next, Token::Name(_)) && !is_column {
+                return Err(self.without_brackets(&name, &next));
+            }
             let column = self.column_named(&name)?;
             return Ok(self.finish(name, vec![LevelSource::Column(column)], KeyRange::None));
         }
@@ -128,6 +133,15 @@ impl Parser<'_> {
             after => self.path(name, first, after)?,
         };
         Ok(dimension)
+    }
+
+    /// The error for `t d: year` and `d: year`, of which the name is read.
+    fn without_brackets(&mut self, name: &str, next: &Token) -> Error {
+        let own = identifier(name);
+        // A column by itself gives the dimension its name.
+        let column = if *next == Token::Symbol(':') { own.as_str() } else { "" };
+        self.fixed = Some(format!("{own}({column}{})", to_its_end(self.lexer.rest()).trim_start()));
+        self.wrong(format!("expected ( after {name}, found {next}"))
     }
 
     /// `country, state, city)`, of which the first is read.
@@ -358,7 +372,7 @@ impl Parser<'_> {
                 self.fix_word(near);
                 format!("did you mean {near}?")
             }
-            None => format!("after the colon stand {AFTER_COLON}"),
+            None => format!("after the colon stand {AFTER_COLON}; write for instance {}", example(self.columns)),
         };
         Err(self.wrong(format!("there is no part {word:?} of a column")).with_hint(hint))
     }
@@ -379,8 +393,10 @@ impl Parser<'_> {
         }
         if let Some(near) = near_names(name, self.columns.iter().map(|column| column.name.as_str())).first() {
             self.fix_word(&identifier(near));
+            return Err(error);
         }
-        Err(error)
+        let hint = format!("{}; write for instance {}", error.hint().unwrap_or_default(), example(self.columns));
+        Err(error.with_hint(hint))
     }
 
     fn name(&mut self) -> Result<String> {

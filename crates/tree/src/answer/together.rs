@@ -50,6 +50,12 @@ impl CutNode {
     pub(crate) fn is_of_all_versions(&self) -> bool {
         self.versions == Versions::ALL
     }
+
+    /// A block of a segment alone, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_block(node: usize) -> CutNode {
+        CutNode { segment: 0, height: 0, node, boxes: 1, open: 1, versions: Versions::ALL }
+    }
 }
 
 impl Boxes {

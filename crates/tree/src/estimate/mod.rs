@@ -79,7 +79,7 @@ pub enum Kind {
 /// An estimate and where the truth is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The estimate; NaN for an average of nothing.
+    /// The estimate; NaN for an average of nothing, and for a sum that is NULL.
     pub estimate: f64,
     /// The truth is not below this.
     pub lower: f64,
@@ -90,9 +90,12 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// Of no values, where it is known that there are none: a sum is NULL, and so is an average.
+    pub const NULL: Interval = Interval { estimate: f64::NAN, lower: f64::NAN, upper: f64::NAN, kind: Kind::Exact };
+
     /// The largest error that the estimate can have relative to the truth; infinite where the truth may be 0.
     pub fn relative_error(&self) -> f64 {
-        if self.lower == self.upper {
+        if self.kind == Kind::Exact || self.lower == self.upper {
             return 0.0;
         }
         if self.estimate.is_nan() || self.lower <= 0.0 && self.upper >= 0.0 {

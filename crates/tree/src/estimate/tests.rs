@@ -152,6 +152,8 @@ fn relative_errors_are_relative_to_the_truth() {
     assert_eq!(at(-110.0, -100.0, -80.0), 0.25);
     assert_eq!(at(-1.0, 100.0, 110.0), f64::INFINITY);
     assert_eq!(at(0.0, 0.0, 0.0), 0.0);
+    // What is known to be NULL is as exact as it gets, what may be is not.
+    assert_eq!((Interval::NULL.relative_error(), at(f64::NEG_INFINITY, f64::NAN, f64::INFINITY)), (0.0, f64::INFINITY));
     assert!(Interval { estimate: 100.0, lower: 99.0, upper: 101.0, kind: Kind::Bounds }.is_good_enough(0.02));
 }
 

@@ -29,6 +29,7 @@ mod facts;
 mod foresee;
 mod glimpse;
 mod knowns;
+mod lacking;
 mod moments;
 mod possible;
 mod refine;
@@ -301,10 +302,9 @@ fn next_reads(asked: &Asked<'_>, strata: &Strata, look: &Look, plan: &Plan) -> V
     let mut rungs: Vec<Option<u32>> = vec![None; strata.runs.len()];
     for (at, frame) in look.frames.iter().enumerate() {
         let of_frame = |goal: &&Goal| goal.measure.map_or(0, |measure| measure + 1) == at;
-        let goals: Vec<_> = look
-            .samples
+        let goals: Vec<_> = look.samples[at]
             .iter()
-            .flat_map(|samples| asked.goals.iter().filter(of_frame).map(move |goal| (goal.aggregate, &samples[at])))
+            .flat_map(|sample| asked.goals.iter().filter(of_frame).map(move |goal| (goal.aggregate, sample)))
             .collect();
         for read in next_allocation(frame, &goals, &rates, plan, asked.max_error) {
             let (run, rung) = (read.stratum as usize, strata.rung_of(read.stratum as usize, read.rung));

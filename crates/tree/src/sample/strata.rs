@@ -8,6 +8,7 @@
 use super::facts::Facts;
 use super::foresee::Second;
 use super::glimpse::Reading;
+use super::lacking::{Lacking, doubtful};
 use super::tally::{Look, Tally};
 use super::{Asked, Estimates, Foreseen, Otherwise, draw};
 use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, read_cut};
@@ -16,6 +17,7 @@ use crate::heavy::Heavy;
 use crate::ladder::rung_rate;
 use crate::segment::Segment;
 use alluvia_types::{ColumnId, Error, Result};
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub(super) struct Run {
     values: Vec<u64>,
     /// Indices of the groups that rows may be of, ascending.
     groups: Vec<u64>,
+    lacking: Lacking,
     pub(super) cut: Vec<CutNode>,
     /// The rung that was read, 0 for everything.
     pub(super) rung: u32,
@@ -93,7 +96,8 @@ pub(super) fn read_nodes<'a>(
 }
 
 impl Strata {
-    /// Strata of which the thinnest rung to be read is `rung`, and the nodes of which too few rows would be drawn: these are to be read.
+    /// Strata of which the thinnest rung to be read is `rung`, and the nodes of which too few rows would be drawn, or whose rows tell that
+    /// there are no values: these are to be read.
     pub(super) fn new(
         asked: &Asked<'_>,
         segments: &[SegmentRows],
@@ -104,9 +108,11 @@ impl Strata {
             segments.iter().map(|rows| rows.segment.rungs().iter().map(|rung| rung.rung).collect()).collect();
         let rows_cut: u64 = facts.iter().map(|facts| facts.rows).sum();
         let drawn_min = drawn_min(rows_cut as f64 * rung_rate(rung));
-        let mut runs: Vec<Run> = Vec::new();
-        for facts in facts {
+        let doubtful = doubtful(&facts);
+        let (mut runs, mut read): (Vec<Run>, Vec<CutNode>) = (Vec::new(), Vec::new());
+        for (facts, is_doubtful) in facts.into_iter().zip(doubtful) {
             match runs.last_mut() {
+                _ if is_doubtful => read.push(facts.cut),
                 Some(run) if run.takes(&facts, drawn_min) => run.add(facts),
                 // A rung may be lost: then the next thicker one is read.
                 _ => runs.push(Run::new(facts, at_most(&available, rung))),
@@ -114,7 +120,7 @@ impl Strata {
         }
         let (runs, few): (Vec<Run>, Vec<Run>) =
             runs.into_iter().partition(|run| run.rung > 0 && run.rows as f64 * rung_rate(run.rung) >= DRAWN_TOO_FEW);
-        let few = few.into_iter().flat_map(|run| run.cut).collect();
+        read.extend(few.into_iter().flat_map(|run| run.cut));
         let mut ladder: Vec<u32> = available.iter().flatten().copied().chain([0]).collect();
         ladder.sort_unstable_by(|a, b| b.cmp(a));
         ladder.dedup();
@@ -124,7 +130,7 @@ impl Strata {
         let frames: Result<Vec<_>> = std::iter::once(strata.strata_of(segments, None)).chain(of_measures).collect();
         let frames = frames?;
         strata.tally = Tally::new(frames);
-        Ok((strata, few))
+        Ok((strata, read))
     }
 
     /// The strata of one frame: of a measure, or of rows.
@@ -310,14 +316,27 @@ impl Strata {
     pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
         let open: HashSet<u64> =
             self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.groups).copied().collect();
-        let is_whole = |group: usize| !asked.shape().groups.is_empty() && !open.contains(&into.keys.index(group));
-        let mut look = self.tally.look(asked, plan, into, &self.hidden(asked, into), is_whole);
+        // Of each measure the groups that may have values, where that is asked: mostly a value was drawn.
+        let valued: Vec<OnceCell<HashSet<u64>>> = asked.shape().measures.iter().map(|_| OnceCell::new()).collect();
+        let has_groups = !asked.shape().groups.is_empty();
+        let may_have_more = |group: usize, measure: Option<usize>| match measure {
+            None => !has_groups || open.contains(&into.keys.index(group)),
+            Some(measure) if !has_groups => self.runs.iter().any(|run| run.rung > 0 && run.values[measure] > 0),
+            Some(measure) => valued[measure].get_or_init(|| self.valued(measure)).contains(&into.keys.index(group)),
+        };
+        let mut look = self.tally.look(asked, plan, into, &self.hidden(asked, into), may_have_more);
         let exact = (0..into.totals.groups()).filter(|&group| into.totals.rows(group) > 0);
         let seen: HashSet<u64> = self.tally.drawn_groups().chain(exact).map(|group| into.keys.index(group)).collect();
         look.unseen = open.difference(&seen).copied().collect();
         look.unseen.sort_unstable();
         look.holds &= look.unseen.is_empty();
         look
+    }
+
+    /// Indices of the groups that may have values of a measure in runs that were not read in full.
+    fn valued(&self, measure: usize) -> HashSet<u64> {
+        let open = self.runs.iter().filter(|run| run.rung > 0);
+        open.flat_map(|run| run.groups.iter().copied().filter(move |&index| !run.lacking.has(measure, index))).collect()
     }
 
     /// Of each measure, and of each group of which anything was drawn: the runs where its rows may be and none was drawn.
@@ -411,9 +430,10 @@ impl Run {
     }
 
     fn new(facts: Facts, rung_of: impl Fn(usize) -> u32) -> Run {
-        let segment = facts.cut.segment;
+        let (segment, lacking) = (facts.cut.segment, Lacking::new(&facts));
         Run {
             segment,
+            lacking,
             parts: vec![facts.blocks],
             boxes: facts.cut.boxes,
             open: facts.cut.open,
@@ -433,6 +453,7 @@ impl Run {
     }
 
     fn add(&mut self, facts: Facts) {
+        self.lacking.add(&self.groups, &facts);
         let (rows, more) = (self.rows as f64, facts.rows as f64);
         self.share = (self.share * rows + facts.share * more) / (rows + more);
         self.rows += facts.rows;

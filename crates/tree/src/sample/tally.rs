@@ -1,6 +1,9 @@
 //! What was drawn, and what it says.
 //!
-//! Invariant: frame 0 counts rows, frame 1 + m values of measure m; a group has a sample for each.
+//! Invariants:
+//! - Frame 0 counts rows, frame 1 + m values of measure m; a group has a sample for each.
+//! - What a group has in a frame is exact where nothing of it was drawn and summaries tell that there is no more: then a sum of no values is
+//!   NULL. Where there may be more, a sum of which no value was seen is not known.
 
 use super::foresee::exact_of;
 use super::{Asked, Estimated};
@@ -27,7 +30,7 @@ pub(super) struct Samples {
 
 const NONE: u32 = u32::MAX;
 
-/// Of what was never seen.
+/// Of values that may be there and were never seen.
 const UNKNOWN: Interval =
     Interval { estimate: f64::NAN, lower: f64::NEG_INFINITY, upper: f64::INFINITY, kind: Kind::Bounds };
 
@@ -35,7 +38,7 @@ const UNKNOWN: Interval =
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) frames: Vec<Frame>,
-    /// Of each group that was seen and may have more rows: its samples by frame, with what is exact.
+    /// By frame, of each group that was seen and may have more in it: its sample, with what is exact.
     pub(super) samples: Vec<Vec<GroupSample>>,
     pub(super) groups: Vec<(usize, Vec<Estimated>)>,
     pub(super) error: f64,
@@ -94,21 +97,22 @@ impl Tally {
     }
 
     /// Intervals of all groups that were seen, in the sample or exactly. `hidden` tells of measures, and in each of groups in the order of
-    /// [`Samples::all`], where their rows may be of which none was drawn. A group `is_whole` if it has no rows beside those that were counted:
-    /// one that only rows of the tail have, or nodes that were read in full, is exact however little else is known.
+    /// [`Samples::all`], where their rows may be of which none was drawn. `may_have_more` tells whether what was not read in full may have rows
+    /// of a group, or values of one of the measures: where only rows of the tail have them, or nodes that were read in full, they are exact
+    /// however little else is known.
     pub(super) fn look(
         &self,
         asked: &Asked<'_>,
         plan: &Plan,
         into: &Answer,
         hidden: &[Vec<Hidden>],
-        is_whole: impl Fn(usize) -> bool,
+        may_have_more: impl Fn(usize, Option<usize>) -> bool,
     ) -> Look {
         let nothing_open = Frame::new(Vec::new());
         let frames: Vec<Frame> = self.strata.iter().map(|strata| Frame::new(strata.clone())).collect();
         let none = vec![GroupSample::default(); frames.len()];
         let groups = self.samples.slots.len().max(into.totals.groups());
-        let (mut samples, mut found, mut error) = (Vec::new(), Vec::new(), 0.0f64);
+        let (mut samples, mut found, mut error) = (vec![Vec::new(); frames.len()], Vec::new(), 0.0f64);
         for group in 0..groups {
             let drawn = self.samples.get(group);
             let is_drawn = drawn.is_some_and(|drawn| drawn[0].matches() > 0);
@@ -126,15 +130,17 @@ impl Tally {
                     .zip(hidden)
                     .for_each(|(sample, hidden)| sample.set_hidden(hidden[slot].clone()));
             }
-            let is_whole = drawn.is_none() && is_whole(group);
+            let is_open = |at: usize| of_group[at].matches() > 0 || may_have_more(group, at.checked_sub(1));
+            let is_open: Vec<bool> = (0..frames.len()).map(is_open).collect();
             let cells = asked.goals.iter().map(|goal| {
                 let at = goal.measure.map_or(0, |measure| measure + 1);
-                let (frame, sample) = (if is_whole { &nothing_open } else { &frames[at] }, &of_group[at]);
+                let (frame, sample) = (if is_open[at] { &frames[at] } else { &nothing_open }, &of_group[at]);
                 // Of no values a sum is NULL, and so is an average: an interval cannot say that.
                 let has_values = sample.matches() > 0 || exact_of(into, group, goal.measure).0 > 0;
                 Estimated {
                     interval: match goal.aggregate {
-                        Aggregate::Sum | Aggregate::Avg if !has_values => UNKNOWN,
+                        Aggregate::Sum | Aggregate::Avg if !has_values && is_open[at] => UNKNOWN,
+                        Aggregate::Sum | Aggregate::Avg if !has_values => Interval::NULL,
                         aggregate => interval(aggregate, frame, sample, plan),
                     },
                     textbook: textbook(goal.aggregate, frame, sample, plan.confidence()),
@@ -143,10 +149,9 @@ impl Tally {
             let cells: Vec<Estimated> = cells.collect();
             error = cells.iter().map(|cell| cell.interval.relative_error()).fold(error, f64::max);
             found.push((group, cells));
-            // Nothing that is read makes it more exact.
-            if !is_whole {
-                samples.push(of_group);
-            }
+            // Nothing that is read makes the others more exact.
+            let open = of_group.into_iter().zip(is_open).zip(&mut samples).filter(|((_, is_open), _)| *is_open);
+            open.for_each(|((sample, _), samples)| samples.push(sample));
         }
         Look { frames, samples, groups: found, error, unseen: Vec::new(), holds: error <= asked.max_error }
     }

@@ -159,10 +159,13 @@ fn question(random: &mut Random, members: &[u32], cuboid: &Cuboid, nulls: bool) 
     let mut query = BoxQuery::default();
     for &level in cuboid.levels() {
         let fine = members[dimension_of(level)];
-        // NULL at the finer level may be under any member of the coarser one, which a cuboid refuses to tell.
-        let levels: &[(usize, u32)] =
-            if nulls { &[(level, fine)] } else { &[(level, fine), (level - 1, fine.div_ceil(10))] };
-        for &(level, members) in levels {
+        let own = if level.is_multiple_of(2) { fine.div_ceil(10) } else { fine };
+        let mut levels = vec![(level, own)];
+        // NULL at the finer level may be under any member of the coarser one, which a cuboid that lacks that refuses to tell.
+        if !nulls && !level.is_multiple_of(2) && !cuboid.levels().contains(&(level - 1)) {
+            levels.push((level - 1, fine.div_ceil(10)));
+        }
+        for (level, members) in levels {
             if random.below(2) == 0 {
                 query.filters.push(LevelFilter { level, codes: set(random, members, nulls) });
             }
@@ -193,11 +196,16 @@ proptest! {
         members in prop::collection::vec(prop_oneof![1u32..4, 10u32..60], 1..6),
         sizes in prop::collection::vec(prop_oneof![9 => 1usize..400, 1 => 1_000usize..2_500], 1..4),
         nulls: bool,
+        // Whether there is an axis for either level of the first dimension.
+        is_path: bool,
     ) {
         let mut random = Random(seed);
         let parts: Vec<Rows> = sizes.iter().map(|&size| rows(&mut random, &members, size, nulls)).collect();
-        let spans: Vec<GroupSpan> =
+        let mut spans: Vec<GroupSpan> =
             members.iter().enumerate().map(|(at, &count)| GroupSpan { level: 2 * at + 1, first: 1, count: count + 3 }).collect();
+        if is_path {
+            spans.insert(0, GroupSpan { level: 0, first: 1, count: members[0].div_ceil(10) + 1 });
+        }
         let mut measures: Vec<WantedMeasure> = Vec::new();
         for column in 0..5 {
             if random.below(2) == 0 {

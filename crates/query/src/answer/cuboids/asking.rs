@@ -1,8 +1,8 @@
 //! Answering from resident cuboids.
 
-use super::Cuboids;
 use super::resident::{Followed, Resident};
 use super::selected::Selected;
+use super::{Cuboids, Shape};
 use crate::answer::bound::Bound;
 use crate::answer::{Kept, columns};
 use alluvia_snapshot::{Snapshot, Store, TableRead};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// What asking one cuboid came to.
 enum Asked {
     Answered(RecordBatch, Version),
-    /// Its cells do not tell: members of its levels are below NULLs, which may be under any parent.
+    /// Its cells do not tell: rows are NULL at one of its levels, which may be under any parent.
     NeverOfIt,
     /// Not at this version, or the general way must answer.
     Not,
@@ -78,12 +78,22 @@ impl Cuboids {
                 Asked::Not => return Ok(None),
             }
         }
-        // A cuboid of these very levels would tell no more than the one that was asked.
-        let has_levels = |resident: &Arc<Resident>| resident.shape.levels == bound.shape().levels;
-        if bound.is_told_by_codes() && !fit.iter().any(has_levels) {
-            self.want(bound.shape());
+        if bound.is_told_by_codes() {
+            self.want_for(bound, &fit);
         }
         Ok(None)
+    }
+
+    /// Wants a cuboid that tells what those that fit do not: one of these very levels would tell no more, but one that has the
+    /// coarser ones that are named, too, may.
+    fn want_for(&self, bound: &Bound, fit: &[Arc<Resident>]) {
+        let is_there = |shape: &Shape| fit.iter().any(|resident| resident.shape.levels == shape.levels);
+        let shape = bound.shape();
+        if !is_there(shape) {
+            self.want(shape);
+        } else if let Some(apart) = shape.apart(bound.asked()).filter(|apart| !is_there(apart)) {
+            self.want(&apart);
+        }
     }
 
     /// As [`Cuboids::answer`] at `version` or a later one, without a snapshot and without waiting for more than what the tail has.

@@ -121,9 +121,10 @@ impl Cuboids {
         Ok(Some(Error::new(ErrorKind::InvalidValue, message).with_hint(hint)))
     }
 
-    /// Lets pinned cuboids be evicted again: those of these levels, and of these measures if `measures` matter. Returns how many.
-    pub(crate) fn unpin(&self, shape: &Shape, measures: bool) -> usize {
-        let is_meant = |other: &Shape| is_meant(shape, measures, other);
+    /// Lets pinned cuboids be evicted again: those of these levels, and of these measures if `measures` matter. `dimensions` says which one
+    /// each level is of. Returns how many.
+    pub(crate) fn unpin(&self, shape: &Shape, dimensions: &[usize], measures: bool) -> usize {
+        let is_meant = |other: &Shape| is_meant(shape, dimensions, measures, other);
         let mut demand = self.demand.lock();
         let meant: Vec<(Shape, Refusal)> = demand.pins.extract_if(.., |other, _| is_meant(other)).collect();
         let count = meant.len();
@@ -141,9 +142,9 @@ impl Cuboids {
     }
 
     /// Forgets cuboids, pinned or not, as [`Cuboids::unpin`] finds them. Returns how many.
-    pub(crate) fn forget(&self, shape: &Shape, measures: bool) -> usize {
+    pub(crate) fn forget(&self, shape: &Shape, dimensions: &[usize], measures: bool) -> usize {
         let _building = self.building.lock();
-        let is_meant = |other: &Shape| is_meant(shape, measures, other);
+        let is_meant = |other: &Shape| is_meant(shape, dimensions, measures, other);
         let mut gone: Vec<Shape> = Vec::new();
         {
             let mut demand = self.demand.lock();
@@ -182,6 +183,8 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / f64::from(1 << 20))
 }
 
-fn is_meant(shape: &Shape, measures: bool, other: &Shape) -> bool {
-    other.table == shape.table && other.levels == shape.levels && (!measures || other.measures == shape.measures)
+/// Whether a name, in which of a dimension the finest level counts, means a shape.
+fn is_meant(shape: &Shape, dimensions: &[usize], measures: bool, other: &Shape) -> bool {
+    let has_levels = other.table == shape.table && other.finest(dimensions) == shape.levels;
+    has_levels && (!measures || other.measures == shape.measures)
 }

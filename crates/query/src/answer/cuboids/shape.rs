@@ -1,4 +1,7 @@
-//! What a cuboid is of: levels, at most one of each dimension, and measures.
+//! What a cuboid is of: levels, mostly one of each dimension, and measures.
+//!
+//! Invariant: of a dimension the finest level tells the coarser ones, but of rows that are NULL there. Where these bar the way, a shape has all
+//! levels that a statement names ([`Shape::apart`]), each of which is an axis of the cuboid.
 
 use super::super::bound::has_level_codes;
 use crate::dialect::CuboidName;
@@ -10,7 +13,7 @@ use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Shape {
     pub(crate) table: TableId,
-    /// The finest level of each dimension that is named, ascending.
+    /// The finest level of each dimension that is named, or all that are, ascending.
     pub(crate) levels: Vec<usize>,
     /// By column.
     pub(crate) measures: Vec<WantedMeasure>,
@@ -19,10 +22,16 @@ pub(crate) struct Shape {
 impl Shape {
     /// The shape of a statement with these questions.
     pub(crate) fn of(def: &TableDef, questions: &[BoxQuery]) -> Shape {
-        let filters = questions.iter().flat_map(|question| &question.filters).map(|filter| filter.level);
-        let first = questions.first();
-        let named = filters.chain(first.iter().flat_map(|question| question.groups.iter().copied()));
-        Shape::new(def, named, first.map_or_else(Vec::new, |question| question.measures.clone()))
+        let measures = questions.first().map_or_else(Vec::new, |question| question.measures.clone());
+        Shape::new(def, named(questions), measures)
+    }
+
+    /// The same with all levels that the questions name; `None` where those are all that it has.
+    pub(super) fn apart(&self, questions: &[BoxQuery]) -> Option<Shape> {
+        let mut levels: Vec<usize> = named(questions).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        (levels != self.levels).then(|| Shape { levels, ..self.clone() })
     }
 
     /// The shape that `CALL alluvia.pin_cuboid` names. Without measures it is of all of the table's, in every way.
@@ -59,6 +68,12 @@ impl Shape {
         levels.sort_unstable();
         measures.sort_unstable();
         Shape { table: def.id, levels, measures }
+    }
+
+    /// The finest level of each dimension.
+    pub(super) fn finest(&self, dimensions: &[usize]) -> Vec<usize> {
+        let of_dimension = self.levels.chunk_by(|&a, &b| dimensions.get(a) == dimensions.get(b));
+        of_dimension.filter_map(|levels| levels.last().copied()).collect()
     }
 
     /// Whether a cuboid of this shape can answer statements of another.
@@ -110,6 +125,12 @@ impl Shape {
         };
         self.measures.iter().filter_map(show).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The levels of questions that share their groups.
+fn named(questions: &[BoxQuery]) -> impl Iterator<Item = usize> {
+    let filters = questions.iter().flat_map(|question| &question.filters).map(|filter| filter.level);
+    filters.chain(questions.first().into_iter().flat_map(|question| question.groups.iter().copied()))
 }
 
 /// All that totals can keep of a measure.

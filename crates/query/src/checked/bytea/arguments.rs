@@ -5,25 +5,8 @@
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::Result;
 use datafusion::logical_expr::ColumnarValue;
-
-/// The rows that are to be made: one of constants alone.
-pub(super) fn rows_made(args: &[ColumnarValue], rows: usize) -> usize {
-    if is_constant(args) { 1 } else { rows }
-}
-
-/// What was made of arguments, as it is to be given.
-pub(super) fn given(args: &[ColumnarValue], made: ArrayRef) -> Result<ColumnarValue> {
-    Ok(match is_constant(args) {
-        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
-        false => ColumnarValue::Array(made),
-    })
-}
-
-fn is_constant(args: &[ColumnarValue]) -> bool {
-    args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)))
-}
 
 /// Values as an array of this type, and whether it is one of one row for all rows.
 fn values_of(value: &ColumnarValue, of: &DataType) -> Result<(ArrayRef, bool)> {

@@ -7,8 +7,9 @@
 //!
 //! DataFusion 55.2 writes base64 without padding and in one line, and has no `escape`. Its `base64pad` is understood.
 
-use super::arguments::{Bytes, Texts, given, rows_made};
+use super::arguments::{Bytes, Texts};
 use super::forms::{all_bytes, bytes_or_text};
+use crate::checked::given::{given, is_constant, rows_made};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{ArrayRef, StringViewBuilder};
@@ -246,7 +247,7 @@ impl ScalarUDFImpl for Coded {
         let [of, codes] = take_function_args(self.name, &args.args)?;
         let (of, codes) = (Bytes::of(of)?, Texts::of(codes)?);
         let made = if self.encodes { encoded(&of, &codes, rows) } else { decoded(&of, &codes, rows) };
-        given(&args.args, made?)
+        given(made?, is_constant(&args.args))
     }
 }
 

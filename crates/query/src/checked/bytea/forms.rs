@@ -7,8 +7,9 @@
 //!
 //! DataFusion 55.2 has no forms for bytes, or makes text of them, which fails where they are no UTF-8 and counts characters where they are.
 
-use super::arguments::{Bytes, Numbers, given, rows_made};
+use super::arguments::{Bytes, Numbers};
 use super::is_bytes;
+use crate::checked::given::{given, is_constant, rows_made};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{ArrayRef, BinaryViewBuilder, Int32Array};
@@ -299,7 +300,7 @@ impl ScalarUDFImpl for OfBytes {
             return self.inner.invoke_with_args(args);
         }
         let made = self.work.array(&args.args, rows_made(&args.args, args.number_rows))?;
-        given(&args.args, made)
+        given(made, is_constant(&args.args))
     }
 }
 

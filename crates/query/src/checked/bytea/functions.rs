@@ -2,14 +2,15 @@
 //!
 //! Invariant: they are called what they stand for, a cast: a column keeps its name.
 
+use crate::checked::given::by_arrays;
 use crate::copy::{parse_bytes, shown as quoted};
 use crate::session::wrap;
 use alluvia_types::Error;
 use arrow::array::{ArrayRef, AsArray, BinaryViewBuilder, StringViewBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::Result;
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -130,12 +131,9 @@ impl ScalarUDFImpl for Converted {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = take_function_args(self.name(), args.args)?;
-        Ok(match value {
-            ColumnarValue::Array(values) => ColumnarValue::Array(self.array(&values)?),
-            ColumnarValue::Scalar(value) => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&self.array(&value.to_array()?)?, 0)?)
-            }
+        by_arrays(&args.args, |values| {
+            let [values] = take_function_args(self.name(), values)?;
+            self.array(&values)
         })
     }
 }

@@ -26,7 +26,7 @@ use datafusion::functions::core::overlay;
 use datafusion::functions::unicode::{strpos, substr};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, binary_expr};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, binary_expr, cast};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -103,7 +103,7 @@ impl AnalyzerRule for WrittenBytes {
     }
 }
 
-/// Plans `bytes || 'text'`, of which DataFusion would make text. Here, since the types of a statement's columns follow from it.
+/// Plans `bytes || 'text'`, and bytes beside a text that is computed, of which DataFusion would make text. Here, since the types of a statement's columns follow from it.
 #[derive(Debug)]
 pub(super) struct JoinedBytes;
 
@@ -122,6 +122,14 @@ impl ExprPlanner for JoinedBytes {
             let left = become_bytes(left, &DataType::BinaryView, false)?;
             return Ok(PlannerResult::Planned(binary_expr(left, Operator::StringConcat, right)));
         }
+        // Beside a text that is known to be one bytes are shown.
+        let of_text = |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_text(&data_type));
+        let as_text = |bytes: Expr| cast(bytes, DataType::Utf8View);
+        let (left, right) = match (of_bytes(&left), of_bytes(&right)) {
+            (true, false) if of_text(&right) => (as_text(left), right),
+            (false, true) if of_text(&left) => (left, as_text(right)),
+            _ => (left, right),
+        };
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariant: bytes count from 0, and so do bits, of which the least of a byte is the first, as in PostgreSQL.
 
-use super::arguments::{Bytes, Numbers, Texts, given, rows_made};
+use super::arguments::{Bytes, Numbers, Texts};
 use super::forms::{all_bytes, bytes, bytes_or_text, number, refused};
+use crate::checked::given::{given, is_constant, rows_made};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{ArrayRef, Int32Array, Int64Array, StringViewBuilder};
@@ -182,6 +183,6 @@ impl ScalarUDFImpl for Single {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let made = self.does.array(&args.args, rows_made(&args.args, args.number_rows))?;
-        given(&args.args, made)
+        given(made, is_constant(&args.args))
     }
 }

@@ -9,6 +9,7 @@ use crate::dialect::translated;
 use alluvia_types::{Error, ErrorKind, Result};
 use regex::{Regex, RegexBuilder};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Expressions that are kept: a column may have another in each row.
 const KEPT_MAX: usize = 32;
@@ -18,7 +19,7 @@ const BYTES_MAX: usize = 1 << 20;
 /// The expressions of one batch of rows.
 #[derive(Default)]
 pub(super) struct Patterns {
-    kept: HashMap<String, HashMap<String, Compiled>>,
+    kept: HashMap<String, HashMap<String, Arc<Compiled>>>,
 }
 
 /// One expression with its options.
@@ -29,11 +30,20 @@ pub(super) struct Compiled {
 
 impl Patterns {
     pub(super) fn of(&mut self, pattern: &str, options: &str) -> Result<&Compiled> {
+        self.kept(pattern, options).map(Arc::as_ref)
+    }
+
+    /// The same, to be held beside others.
+    pub(super) fn shared(&mut self, pattern: &str, options: &str) -> Result<Arc<Compiled>> {
+        self.kept(pattern, options).map(Arc::clone)
+    }
+
+    fn kept(&mut self, pattern: &str, options: &str) -> Result<&Arc<Compiled>> {
         if !self.kept.get(options).is_some_and(|of_options| of_options.contains_key(pattern)) {
             if self.kept.values().map(HashMap::len).sum::<usize>() >= KEPT_MAX {
                 self.kept.clear();
             }
-            let compiled = Compiled::new(pattern, options)?;
+            let compiled = Arc::new(Compiled::new(pattern, options)?);
             self.kept.entry(options.to_owned()).or_default().insert(pattern.to_owned(), compiled);
         }
         let found = self.kept.get(options).and_then(|of_options| of_options.get(pattern));
@@ -42,7 +52,7 @@ impl Patterns {
 }
 
 impl Compiled {
-    fn new(pattern: &str, options: &str) -> Result<Compiled> {
+    pub(super) fn new(pattern: &str, options: &str) -> Result<Compiled> {
         let (mut is_global, mut is_literal) = (false, false);
         let (mut ignores_case, mut dot_ends_lines, mut has_lines, mut is_spaced) = (false, true, false, false);
         for option in options.chars() {
@@ -89,6 +99,10 @@ impl Compiled {
 
     pub(super) fn is_global(&self) -> bool {
         self.is_global
+    }
+
+    pub(super) fn regex(&self) -> &Regex {
+        &self.regex
     }
 
     /// What the first group matches, or else the whole pattern.
@@ -143,7 +157,7 @@ impl Compiled {
 }
 
 /// Where the next match is looked for; `None` behind the text.
-fn next(text: &str, start: usize, end: usize) -> Option<usize> {
+pub(super) fn next(text: &str, start: usize, end: usize) -> Option<usize> {
     if start < end {
         return Some(end);
     }

@@ -1,5 +1,5 @@
 //! Functions of regular expressions that DataFusion lacks, or has otherwise than PostgreSQL: `regexp_match`, `regexp_substr`,
-//! `regexp_split_to_array`, and what `substring(x FROM 'pattern')` and `regexp_matches` become ([`crate::dialect`]).
+//! `regexp_split_to_array`, `regexp_replace`, and what `substring(x FROM 'pattern')` and `regexp_matches` become ([`crate::dialect`]).
 //!
 //! Invariants, as in PostgreSQL:
 //! - Patterns are translated ([`crate::dialect::translated`]), whether they are written or computed. A dot is any character, a line's end among them, unless
@@ -8,14 +8,18 @@
 //! - After a match the next one is looked for where it ended, or one character on if it was empty.
 
 mod compiled;
+mod replaced;
 
+pub(super) use replaced::Replaced;
+
+use crate::checked::given::by_arrays;
 use crate::dialect::{ALL_MATCHES, PARTS, SUBSTRING};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, Int64Type};
 use compiled::{Compiled, Patterns};
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
@@ -205,11 +209,6 @@ impl ScalarUDFImpl for RegularExpression {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let found = self.array(&ColumnarValue::values_to_arrays(&args.args)?)?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?),
-            false => ColumnarValue::Array(found),
-        })
+        by_arrays(&args.args, |arrays| self.array(&arrays))
     }
 }

@@ -8,12 +8,13 @@
 //! - It is called what it stands for, a cast: a column keeps its name.
 
 use crate::checked::expressions::name_of_given;
+use crate::checked::given::by_arrays;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type};
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -179,12 +180,9 @@ impl ScalarUDFImpl for DecimalOfFloat {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = take_function_args(self.name(), args.args)?;
-        Ok(match value {
-            ColumnarValue::Array(values) => ColumnarValue::Array(self.array(&values)?),
-            ColumnarValue::Scalar(value) => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&self.array(&value.to_array()?)?, 0)?)
-            }
+        by_arrays(&args.args, |values| {
+            let [values] = take_function_args(self.name(), values)?;
+            self.array(&values)
         })
     }
 }

@@ -5,12 +5,13 @@
 //! - [`Decimal`] is what is right of a place; the float's own arithmetic is asked first, and believed where its error cannot matter.
 
 use crate::checked::expressions::name_of_given;
-use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
+use crate::checked::given::{given, is_constant};
+use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::arity::try_binary;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -112,11 +113,7 @@ impl ScalarUDFImpl for Rounded {
             of if of.is_decimal() => cast(&values, &whole(of))?,
             other => return exec_err!("{other} has no fraction"),
         };
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?)
-        } else {
-            ColumnarValue::Array(rounded)
-        })
+        given(rounded, is_scalar)
     }
 }
 
@@ -150,30 +147,30 @@ impl ScalarUDFImpl for AtPlace {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let is_scalar = is_constant(&args.args);
         let [values, places] = take_function_args(self.name(), ColumnarValue::values_to_arrays(&args.args)?)?;
-        let places = places.as_primitive::<Int64Type>();
-        let rounded: ArrayRef = match values.data_type() {
-            DataType::Float64 => {
-                let values = values.as_primitive::<Float64Type>();
-                let rounded: Float64Array = try_binary(values, places, |value, places| Ok(double_at(value, places)))?;
-                Arc::new(rounded)
-            }
-            DataType::Float32 => {
-                let values = values.as_primitive::<Float32Type>();
-                let rounded: Float32Array = try_binary(values, places, |value, places| {
-                    Ok(Decimal::of(format!("{value:.5e}")).map_or(value, |decimal| (decimal.at(places) + 0.0) as f32))
-                })?;
-                Arc::new(rounded)
-            }
-            other => return exec_err!("{other} is no float"),
-        };
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?)
-        } else {
-            ColumnarValue::Array(rounded)
-        })
+        let rounded = floats_at(&values, places.as_primitive::<Int64Type>())?;
+        given(rounded, is_scalar)
     }
+}
+
+/// The nearest floats at these places.
+pub(super) fn floats_at(values: &ArrayRef, places: &Int64Array) -> Result<ArrayRef> {
+    Ok(match values.data_type() {
+        DataType::Float64 => {
+            let values = values.as_primitive::<Float64Type>();
+            let rounded: Float64Array = try_binary(values, places, |value, places| Ok(double_at(value, places)))?;
+            Arc::new(rounded)
+        }
+        DataType::Float32 => {
+            let values = values.as_primitive::<Float32Type>();
+            let rounded: Float32Array = try_binary(values, places, |value, places| {
+                Ok(Decimal::of(format!("{value:.5e}")).map_or(value, |decimal| (decimal.at(places) + 0.0) as f32))
+            })?;
+            Arc::new(rounded)
+        }
+        other => return exec_err!("{other} is no float"),
+    })
 }
 
 /// Of a double.

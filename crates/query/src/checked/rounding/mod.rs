@@ -5,6 +5,8 @@
 //!   zero. NUMERIC there, and floats here, are numbers that are written out, averages of whole numbers and of decimals, and what is made
 //!   of these by arithmetic: `round(2.5)` is 3, and `round(CAST(2.5 AS DOUBLE PRECISION))` is 2. They are followed through derived tables.
 //! - `round(x, n)` of a float is `round(x::numeric, n)`: PostgreSQL has no other, and takes the 15 digits that a float is sure of.
+//! - `round(x, n)` of a decimal has the type that is written ([`places`]).
+//! - What is chosen of decimals and floats is a float, unless that is NUMERIC in PostgreSQL ([`chosen`]).
 //! - A float that is cast to a decimal is the number of the digits that it is sure of ([`decimals`]).
 //! - A decimal becomes the nearest integer, and of two the one further from zero. It is rounded by a function, so that a comparison of the
 //!   cast does not become one of the decimal, which more or less numbers pass.
@@ -12,8 +14,10 @@
 //! DataFusion 55.2 rounds all floats away from zero, cuts off what is behind the point in casts, and multiplies by a power of ten for
 //! `round(x, n)`, so that `round(2.675, 2)` is 2.67 or 2.68 by chance.
 
+mod chosen;
 mod decimals;
 mod functions;
+mod places;
 
 use super::expressions::each_named;
 use super::to_char;
@@ -51,10 +55,25 @@ impl AnalyzerRule for RoundedFloats {
             let rounding = Rounding { schema: &schema, exact };
             let names = NamePreserver::new(&plan);
             let change = |expr: Expr| expr.transform_up(|expr| Ok(rounding.of(expr)));
-            plan.map_expressions(|expr| each_named(&names, expr, &change))
+            plan.map_expressions(|expr| each_named(&names, expr, &change))?.map_data(as_planned)
         })?;
         Ok(rounded.data)
     }
+}
+
+/// VALUES with the types that they were planned with, which nothing computes anew.
+fn as_planned(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Values(mut values) = plan else { return Ok(plan) };
+    let nothing = DFSchema::empty();
+    for row in &mut values.values {
+        for (value, field) in row.iter_mut().zip(values.schema.fields()) {
+            let is_other = |of: DataType| (of.is_decimal() || of.is_floating()) && of != *field.data_type();
+            if value.get_type(&nothing).is_ok_and(is_other) {
+                *value = cast(std::mem::take(value), field.data_type().clone());
+            }
+        }
+    }
+    Ok(LogicalPlan::Values(values))
 }
 
 fn rounds(plan: &LogicalPlan) -> Result<bool> {
@@ -67,7 +86,7 @@ fn rounds(plan: &LogicalPlan) -> Result<bool> {
                     field.data_type().is_integer() || matches!(field.data_type(), DataType::Decimal128(..))
                 }
                 _ => false,
-            })
+            } || chosen::chooses(expr))
         })?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -89,7 +108,7 @@ impl Rounding<'_> {
                     Ok([of, places]) if self.is_float(&of) => {
                         Transformed::yes(functions::at_place(of, cast(places, DataType::Int64)))
                     }
-                    Ok(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args: args.into() })),
+                    Ok(args) => places::placed(func, args),
                     Err(args) => match <[Expr; 1]>::try_from(args) {
                         Ok([of]) if self.is_float(&of) => {
                             let to_even = !self.is_exact(&of);
@@ -124,6 +143,7 @@ impl Rounding<'_> {
                 Some(target) => Transformed::yes(decimals::decimal_of(*of, target)),
                 None => Transformed::no(Expr::TryCast(TryCast { expr: of, field })),
             },
+            other if chosen::chooses(&other) => chosen::chosen(other, self),
             other => Transformed::no(other),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::makes::constant_bytes;
 use super::within_limit;
+use crate::checked::operators::name_of;
 use crate::copy::Widths;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -13,6 +14,9 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
+
+/// What the function is called. No other is: it is none that a statement could name.
+pub(in crate::checked) const JOINED: &str = "joined";
 
 /// The operator on two values of this type.
 pub(super) fn joined(left: Expr, right: Expr, shares: usize) -> Expr {
@@ -35,13 +39,12 @@ struct Joined {
 
 impl ScalarUDFImpl for Joined {
     fn name(&self) -> &str {
-        "joined"
+        JOINED
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         // As the operator's own.
-        let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
-        Ok(names.join(" || "))
+        name_of(Some("||"), args)
     }
 
     fn signature(&self) -> &Signature {

@@ -3,6 +3,7 @@
 //! Invariant: what is told is no less than what is made, up to a small factor (the offsets and views of values, characters of several
 //! bytes); it may be more where only the work itself would tell, and then the work is done in pieces ([`super::Bounded`]).
 
+use crate::checked::format::WIDTH_MAX;
 use crate::copy::Widths;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType};
@@ -191,6 +192,17 @@ pub(super) fn constant_bytes(constant: &ScalarValue) -> u64 {
     }
 }
 
+/// The width that is written in a place of `format`, or the most where a value says it.
+fn width_of(place: &str) -> i128 {
+    let end = place.find(|of: char| !(of.is_ascii_digit() || matches!(of, '$' | '-' | '*'))).unwrap_or(place.len());
+    let (place, most) = (&place[..end], WIDTH_MAX as i128);
+    if place.contains('*') {
+        return most;
+    }
+    let digits = place.rsplit(['$', '-']).next().unwrap_or_default();
+    if digits.is_empty() { 0 } else { digits.parse().map_or(most, |width: i128| width.min(most)) }
+}
+
 impl Makes {
     /// Whether only the work itself tells how much it makes, and what is told of it may be far too much.
     pub(super) fn is_guess(self) -> bool {
@@ -269,10 +281,12 @@ impl Makes {
             Makes::Replaced => replaced(first?.text(row)?, second?.text(row)?, third?.text(row)?),
             Makes::PatternReplaced => {
                 let (text, by) = (first?.text(row)?.len() as i128, third?.text(row)?);
-                let is_all =
+                let is_global =
                     arguments.get(3).and_then(|flags| flags.text(row)).is_some_and(|flags| flags.contains('g'));
+                // Behind the place to start at: the number of the match, or 0 for all.
+                let is_all = is_global || arguments.get(4).and_then(|nth| nth.number(row)) == Some(0);
                 let matches = if is_all { text + 1 } else { 1 };
-                let groups = by.bytes().filter(|byte| matches!(byte, b'\\' | b'$')).count() as i128;
+                let groups = by.bytes().filter(|byte| *byte == b'\\').count() as i128;
                 matches.saturating_mul(by.len() as i128).saturating_add((groups + 1).saturating_mul(text))
             }
             Makes::Captures => {
@@ -291,7 +305,8 @@ impl Makes {
                 let places = text.bytes().filter(|byte| *byte == b'%').count() as i128;
                 // Quotes within a value are doubled.
                 let longest = values.iter().map(|value| 2 * value.bytes(row) + NUMBER_BYTES).max().unwrap_or(0);
-                places.saturating_mul(longest).saturating_add(text.len() as i128)
+                let widths: i128 = text.split('%').skip(1).map(width_of).sum();
+                places.saturating_mul(longest).saturating_add(text.len() as i128 + widths)
             }
             Makes::TimeFormatted => second?.bytes(row).saturating_mul(TIMES_FORMAT),
         })
@@ -397,6 +412,7 @@ mod tests {
         assert!(bytes(Makes::PatternReplaced, &[many.clone(), text("(a*)"), text(r"\1\1\1")], 1) >= 300_000);
         assert!(bytes(Makes::Captures, &[many.clone(), text("(((a*)))")], 1) >= 300_000);
         assert!(bytes(Makes::Formatted, &[text("%1$s%1$s%1$s"), many.clone()], 1) >= 300_000);
+        assert!(bytes(Makes::Formatted, &[text("%2$-900000s"), many.clone()], 1) >= 900_000);
         assert!(bytes(Makes::JoinedBy, &[long, short.clone(), short.clone(), short], 1) >= 2_015);
     }
 

@@ -14,6 +14,7 @@ mod makes;
 mod rule;
 
 pub(crate) use constants::HeldConstants;
+pub(super) use joined::JOINED;
 pub(crate) use rule::CountedFunctions;
 
 use crate::copy::Widths;

@@ -10,6 +10,7 @@ use super::joined::{is_joined, joined};
 use super::lists::{BOUNDED, CASTS};
 use super::makes::Makes;
 use crate::checked::expressions::changed_together;
+use crate::checked::operators::type_of;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::datatypes::DataType;
@@ -70,7 +71,7 @@ fn is_cast(function: &ScalarFunction) -> bool {
 fn counted(expr: Expr, schema: &DFSchema, shares: usize) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
-            let (of, other) = (left.get_type(schema)?, right.get_type(schema)?);
+            let (of, other) = (type_of(&left, schema)?, type_of(&right, schema)?);
             if of == other && is_joined(&of) {
                 return Ok(Transformed::yes(joined(*left, *right, shares)));
             }

@@ -9,7 +9,7 @@
 //! This is Neumann's and Kemper's way (Unnesting Arbitrary Queries, BTW 2015), from the leaves: the distinct values of the columns are
 //! joined to the lowest parts that read them, and carried up from there.
 
-use super::{Names, join_on, lateral, outer_columns, projected, single};
+use super::{Names, bounds, join_on, lateral, outer_columns, projected, single};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, not_impl_err};
 use datafusion::functions_window::row_number::row_number;
@@ -152,6 +152,7 @@ impl Keying<'_> {
                 Ok((LogicalPlan::Sort(Sort { expr, input: Arc::new(input), fetch: None }), keys))
             }
             LogicalPlan::Limit(limit) => {
+                let limit = bounds::computed(limit)?;
                 let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
                     (limit.get_skip_type()?, limit.get_fetch_type()?)
                 else {

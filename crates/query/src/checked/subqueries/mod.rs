@@ -17,6 +17,7 @@
 //! around it. It takes the conditions of a subquery that read columns from around it out of the subquery and into the join, also where
 //! they must come before: `EXISTS (SELECT max(y) FROM u WHERE u.k = t.k)` is true whatever there is, and was not.
 
+mod bounds;
 mod direct;
 mod domain;
 mod lateral;
@@ -70,6 +71,11 @@ impl Names {
         self.0 += 1;
         format!("__{what}_{}", self.0)
     }
+}
+
+/// Whether a column holds what is around a subquery. The optimizer takes such up through projections, by their names.
+pub(super) fn is_from_around(name: &str) -> bool {
+    name.starts_with("__around_")
 }
 
 /// One node, whose inputs and subqueries have been through this.

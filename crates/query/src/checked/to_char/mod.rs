@@ -20,6 +20,7 @@ mod to_number;
 
 pub(super) use to_number::ToNumber;
 
+use crate::checked::given::{given, is_constant};
 use crate::session::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder, StringViewArray, new_null_array};
 use arrow::compute::cast as cast_array;
@@ -27,7 +28,7 @@ use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int32Type, Int64Type, IntervalUnit, TimeUnit,
 };
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Result as Planned, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result as Planned, exec_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -130,7 +131,7 @@ impl ScalarUDFImpl for ToChar {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let is_scalar = is_constant(&args.args);
         let rows = if is_scalar { 1 } else { args.number_rows };
         let [values, templates] = take_function_args(self.name(), args.args)?;
         let templates = Templates::of(&templates)?;
@@ -138,11 +139,7 @@ impl ScalarUDFImpl for ToChar {
             Templates::Same(None) => new_null_array(&DataType::Utf8, rows),
             templates => Arc::new(self.texts(&values.into_array(rows)?, &templates)?),
         };
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
-        } else {
-            ColumnarValue::Array(made)
-        })
+        given(made, is_scalar)
     }
 }
 

@@ -9,6 +9,7 @@ use super::numbers::nearest;
 use super::picture::{Anchor, Key, Picture};
 use super::template::Piece;
 use super::{Templates, is_text};
+use crate::checked::given::{given, is_constant};
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
@@ -73,7 +74,7 @@ impl ScalarUDFImpl for ToNumber {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let is_scalar = is_constant(&args.args);
         let rows = if is_scalar { 1 } else { args.number_rows };
         let DataType::Decimal128(precision, scale) = *args.return_field.data_type() else {
             return exec_err!("to_number gives decimals");
@@ -98,11 +99,7 @@ impl ScalarUDFImpl for ToNumber {
             made.push(Some(number(picture, texts.value(row), scale).map_err(wrap)?));
         }
         let made: ArrayRef = Arc::new(Decimal128Array::from(made).with_precision_and_scale(precision, scale)?);
-        Ok(if is_scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
-        } else {
-            ColumnarValue::Array(made)
-        })
+        given(made, is_scalar)
     }
 }
 

@@ -92,3 +92,32 @@ fn parquet_rows_that_do_not_fit_are_named_and_skipped() {
         assert!(rejects.contains(",3,b,NULL in a NOT NULL column,\"{\"\"a\"\":3"), "{rejects}");
     }
 }
+
+#[test]
+fn rejected_rows_have_their_columns_in_the_order_of_the_file() {
+    // Wide columns among narrow ones: threads that share them take them in another order.
+    let rows = {
+        let table = table("a BIGINT, b TEXT, c BIGINT, d TEXT, e BIGINT");
+        let numbers = |first: i64| -> arrow::array::ArrayRef {
+            Arc::new(arrow::array::Int64Array::from(vec![first, first + 1, 70_000]))
+        };
+        let texts = |text: &str| -> arrow::array::ArrayRef {
+            Arc::new(arrow::array::StringViewArray::from(vec![text.repeat(50).as_str(), "y", "z"]))
+        };
+        let arrays = vec![numbers(1), texts("b"), numbers(5), texts("d"), numbers(9)];
+        crate::copy::assign::storage_batch(&table, arrays, 3).unwrap()
+    };
+    for name in ["f.parquet", "f.arrow"] {
+        let format = Format::from_file_name(name).unwrap();
+        let mut writer =
+            ResultWriter::for_file(format, rows.schema(), &CopyOptions::default(), name, Vec::new()).unwrap();
+        writer.write(&rows).unwrap();
+        let bench = Bench::new("e INT, d TEXT, c INT, b TEXT, a SMALLINT");
+        bench.write(name, writer.finish().unwrap().1);
+        let report = bench.load(name, "(ON_ERROR skip)").unwrap();
+        assert_eq!((report.rows, report.skipped), (2, 1), "{name}");
+        let rejects = bench.read(&report.rejects_file.unwrap()).replace("\"\"", "'");
+        let record = "{'a':70000,'b':'z','c':70000,'d':'z','e':70000}";
+        assert!(rejects.contains(record), "{name}: {rejects}");
+    }
+}

@@ -25,8 +25,10 @@ use super::source::{source_of, with_columns, without_alias};
 use crate::answer::Accuracy;
 use crate::table::StatementContext;
 use alluvia_snapshot::TableRead;
+use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, cast};
 use path::{Below, Path, fact_side};
 use split::Split;
@@ -85,11 +87,23 @@ fn find_facts<'a>(plan: &'a LogicalPlan, context: &StatementContext, facts: &mut
 }
 
 fn cut(aggregate: &Aggregate, split: &Split, path: &Path<'_>) -> Option<LogicalPlan> {
+    let truncations = |with_dates: bool| {
+        let mut found: Vec<Expr> = Vec::new();
+        for expr in &aggregate.group_expr {
+            find_truncations(expr, &aggregate.input, path, with_dates, &mut found);
+        }
+        found
+    };
+    let (all, of_moments) = (truncations(true), truncations(false));
+    let has_dates = all != of_moments;
+    // Where a calendar lacks the unit of a date, its days tell that.
+    cut_by(aggregate, split, path, all)
+        .or_else(|| has_dates.then(|| cut_by(aggregate, split, path, of_moments)).flatten())
+}
+
+/// The plan cut where the fact table is grouped by these truncated times beside what else is needed.
+fn cut_by(aggregate: &Aggregate, split: &Split, path: &Path<'_>, truncations: Vec<Expr>) -> Option<LogicalPlan> {
     let input = &aggregate.input;
-    let mut truncations: Vec<Expr> = Vec::new();
-    for expr in &aggregate.group_expr {
-        find_truncations(expr, input, path, &mut truncations);
-    }
     // A column of that name stands for what it is put in the place of, until the plan below is known.
     let stand_in = |place: usize| Column::new_unqualified(format!("__truncated_{place}"));
     let groups: Vec<Expr> = aggregate
@@ -145,10 +159,23 @@ fn finished(aggregate: &Aggregate, split: &Split, upper: Aggregate) -> Option<Lo
     Projection::try_new_with_schema(projection.expr, upper, schema).ok().map(LogicalPlan::Projection)
 }
 
-/// Truncated times of the fact table in an expression, each once.
-fn find_truncations(expr: &Expr, input: &LogicalPlan, path: &Path<'_>, found: &mut Vec<Expr>) {
+/// Truncated times of the fact table in an expression, each once; dates, which are made moments before, where they are wanted, too.
+fn find_truncations(expr: &Expr, input: &LogicalPlan, path: &Path<'_>, with_dates: bool, found: &mut Vec<Expr>) {
+    let is_date = |column: &Column| {
+        let place = input.schema().maybe_index_of_column(column);
+        place.is_some_and(|place| *input.schema().field(place).data_type() == ArrowType::Date32)
+    };
+    let time_of = |operand: &Expr| match operand {
+        Expr::Column(column) => Some(column.clone()),
+        Expr::Cast(Cast { expr, .. }) if with_dates => match expr.as_ref() {
+            Expr::Column(column) if is_date(column) => Some(column.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
     let look = expr.apply(|part| {
-        let Some((_, Expr::Column(column))) = truncation(part) else { return Ok(TreeNodeRecursion::Continue) };
+        let column = truncation(part).and_then(|(_, operand)| time_of(operand));
+        let Some(column) = &column else { return Ok(TreeNodeRecursion::Continue) };
         if path.has(input, column) && !found.contains(part) {
             found.push(part.clone());
         }

@@ -13,7 +13,7 @@ use crate::answer::Group;
 use crate::rule::aggregate::group_of;
 use crate::rule::condition::column_of;
 use crate::table::StatementContext;
-use alluvia_space::{DataType, LevelSource};
+use alluvia_space::{CalendarUnit, DataType, LevelSource};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality};
@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// Groups that a lower aggregate may always have.
 const GROUPS_FREE: u64 = 1 << 16;
+/// Days of some years.
+const DAYS: u64 = 3_650;
 /// Rows for each group below which the join is the cheaper place.
 const ROWS_PER_GROUP_MIN: u64 = 4;
 
@@ -238,7 +240,7 @@ impl Path<'_> {
         let by: Vec<Expr> = below.needed.into_iter().map(Expr::Column).chain(truncated).collect();
         let mut few = 1u64;
         for expr in &by {
-            few = few.saturating_mul(self.members_of(&source, &group_of(&source.resolve(expr)?)?)?);
+            few = few.saturating_mul(self.members_of(&source, &group_of(&source.resolve(expr)?, &source.entry.def)?)?);
         }
         if few > GROUPS_FREE && few > self.rows / ROWS_PER_GROUP_MIN {
             return None;
@@ -264,12 +266,19 @@ impl Path<'_> {
                 "year" => 10,
                 "quarter" => 40,
                 "month" => 120,
-                "day" => 3_650,
+                "day" => DAYS,
                 _ => 100_000,
             });
         }
-        let level = def.levels().position(|(_, _, level)| level.source == LevelSource::Column(column.id))?;
-        Some(u64::from(read.dictionaries.as_ref()?.len(level)))
+        let level_of = |source: LevelSource| def.levels().position(|(_, _, level)| level.source == source);
+        match level_of(LevelSource::Column(column.id)) {
+            Some(level) => Some(u64::from(read.dictionaries.as_ref()?.len(level))),
+            // A date is its day.
+            None if column.data_type == DataType::Date => {
+                level_of(LevelSource::Calendar(column.id, CalendarUnit::Day)).map(|_| DAYS)
+            }
+            None => None,
+        }
     }
 }
 

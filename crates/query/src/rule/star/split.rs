@@ -60,8 +60,14 @@ impl Split {
                 Function::Sum if is_long_decimal(argument, aggregate) => return None,
                 Function::Sum => Whole::Sum(split.partial(expr.clone()), Arc::clone(&call.func)),
                 Function::Min | Function::Max => Whole::Extreme(split.partial(expr.clone()), call.clone()),
-                Function::Avg if argument.get_type(aggregate.input.schema()).ok()? == ArrowType::Float64 => {
-                    let sum = split.partial(sum_udaf().call(vec![argument.clone()]));
+                Function::Avg => {
+                    let widened = match argument.get_type(aggregate.input.schema()).ok()? {
+                        ArrowType::Float64 => argument.clone(),
+                        // What `checked::exact_spreads` left as it is.
+                        ArrowType::Int64 => cast(argument.clone(), ArrowType::Float64),
+                        _ => return None,
+                    };
+                    let sum = split.partial(sum_udaf().call(vec![widened]));
                     // A value that is widened is NULL where the value is.
                     let counted = if let Expr::Cast(cast) = argument { cast.expr.as_ref() } else { argument };
                     Whole::Mean(sum, split.partial(count_udaf().call(vec![counted.clone()])))

@@ -3,8 +3,9 @@
 //! Invariants:
 //! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added; rows are only ever added,
 //!   each once, so a cuboid through a version becomes one through a later version by adding what came between.
-//! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at the cuboid's level or
-//!   coarser, and every measure is in it.
+//! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at a level of the cuboid's or
+//!   coarser, and every measure is in it. A level that it has itself needs no ancestors: of several levels of one dimension each is an axis,
+//!   so that rows that are NULL at the finer one are told apart by the coarser one.
 //!
 //! In eight dimensions few nodes of the tree are covered, and a question that cuts most blocks reads most rows. A dense array
 //! of the question's own levels has some thousands of cells instead of millions of rows; with totals of its longest axes beside
@@ -81,7 +82,7 @@ impl Selection {
 pub type Ancestor<'a> = dyn Fn(usize, usize, u32) -> Option<u32> + 'a;
 
 impl Cuboid {
-    /// A cuboid of no rows over codes of these levels, at most one of each dimension; `None` if it had more than `cells_max` cells.
+    /// A cuboid of no rows over codes of these levels, those of one dimension from coarse to fine; `None` if it had more than `cells_max` cells.
     pub fn new(spans: Vec<GroupSpan>, measures: Vec<WantedMeasure>, cells_max: u64) -> Option<Cuboid> {
         let (axes, places) = axes_of(&spans)?;
         let query = BoxQuery { groups: spans.iter().map(|span| span.level).collect(), measures, ..BoxQuery::default() };

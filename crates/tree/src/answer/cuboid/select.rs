@@ -26,6 +26,11 @@ pub(super) enum By {
     Cells,
 }
 
+/// The axis that has a level, or the coarsest of its dimension that is finer: axes of one dimension come from coarse to fine.
+fn axis_of(axes: &[Axis], dimension_of: &dyn Fn(usize) -> usize, level: usize) -> Option<usize> {
+    axes.iter().position(|axis| dimension_of(axis.span.level) == dimension_of(level) && level <= axis.span.level)
+}
+
 /// Chooses places of all axes, those of the longest strides first. `None` where the cuboid cannot answer.
 pub(super) fn choose(
     query: &BoxQuery,
@@ -36,10 +41,7 @@ pub(super) fn choose(
     keys: &GroupKeys,
     by: By,
 ) -> Option<Vec<Chosen>> {
-    let axis_of = |level: usize| {
-        let axis = axes.iter().position(|axis| dimension_of(axis.span.level) == dimension_of(level))?;
-        (level <= axes[axis].span.level).then_some(axis)
-    };
+    let axis_of = |level: usize| axis_of(axes, dimension_of, level);
     let mut digits: Vec<Option<Vec<usize>>> = vec![None; axes.len()];
     for filter in &query.filters {
         let at = axis_of(filter.level)?;
@@ -140,8 +142,8 @@ fn without_groups(axis: &Axis, digits: Option<Vec<usize>>, by: By) -> Chosen {
 
 /// How many cells an answer takes, about: filters of coarser levels are taken to keep half.
 pub(super) fn visits(query: &BoxQuery, axes: &[Axis], dimension_of: &dyn Fn(usize) -> usize, by: By) -> u64 {
-    let of_axis = |axis: &Axis| {
-        let is_own = |level: usize| dimension_of(level) == dimension_of(axis.span.level);
+    let of_axis = |(at, axis): (usize, &Axis)| {
+        let is_own = |level: usize| axis_of(axes, dimension_of, level) == Some(at);
         let all = axis.digits() as u64;
         let mut kept = all;
         for filter in query.filters.iter().filter(|filter| is_own(filter.level)) {
@@ -153,5 +155,5 @@ pub(super) fn visits(query: &BoxQuery, axes: &[Axis], dimension_of: &dyn Fn(usiz
             false => kept,
         }
     };
-    axes.iter().fold(1u64, |visits, axis| visits.saturating_mul(of_axis(axis).max(1)))
+    axes.iter().enumerate().fold(1u64, |visits, axis| visits.saturating_mul(of_axis(axis).max(1)))
 }

@@ -1,0 +1,232 @@
+//! `round(x, n)` of decimals, whose type is as it is written.
+//!
+//! Invariants:
+//! - Of a `DECIMAL(p, s)` and an n that is written, or computed of such, it has n digits behind the point, or s where there are no more, from
+//!   the first rule of the analyzer to the last row. Of any other n it has s.
+//! - What is halfway goes away from zero, and one digit more before the point always fits, but for 38 digits.
+//! - Floats are rounded as [`super::functions`] round them, and integers by DataFusion.
+//! - It is called `round`, of the same arguments: a column keeps its name.
+//!
+//! DataFusion 55.2 looks whether n is a literal. It is when a statement is parsed, is the cast of one once types are coerced, and is one again
+//! when constants have been folded: what was made of the type in between was off by powers of ten, or failed.
+
+use super::functions::floats_at;
+use crate::checked::given::by_arrays;
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Int64Type};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Documentation, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature,
+};
+use std::sync::Arc;
+
+/// Puts ours in the place of DataFusion's function.
+pub(super) fn placed(round: Arc<ScalarUDF>, [of, places]: [Expr; 2]) -> Transformed<Expr> {
+    if round.inner().downcast_ref::<RoundedAt>().is_some() {
+        return Transformed::no(Expr::ScalarFunction(ScalarFunction::new_udf(round, vec![of, places])));
+    }
+    let ours = Arc::new(ScalarUDF::from(RoundedAt { places: written(&places), inner: round }));
+    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(ours, vec![of, places])))
+}
+
+/// The number that is written, or that is computed of such.
+fn written(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Literal(value, _) if value.data_type().is_integer() => match value.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(number)) => number,
+            _ => None,
+        },
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) if field.data_type().is_integer() => {
+            written(expr)
+        }
+        Expr::Negative(inner) => written(inner)?.checked_neg(),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (left, right) = (written(left)?, written(right)?);
+            match op {
+                Operator::Plus => left.checked_add(right),
+                Operator::Minus => left.checked_sub(right),
+                Operator::Multiply => left.checked_mul(right),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The type of a decimal that is rounded; `None` of what is none.
+fn type_of(decimal: &DataType, places: Option<i64>) -> Option<DataType> {
+    let digits = |precision: u8, scale: i8, most: u8| match places {
+        Some(places) if places >= 0 || scale > 0 => {
+            (precision, i8::try_from(places.max(0)).map_or(scale, |places| places.min(scale)))
+        }
+        // What is rounded up may have one digit more before the point, and no fewer behind it.
+        _ => (precision.saturating_add(1).min(most), scale),
+    };
+    match *decimal {
+        DataType::Decimal128(precision, scale) => {
+            let (precision, scale) = digits(precision, scale, DECIMAL128_MAX_PRECISION);
+            Some(DataType::Decimal128(precision, scale))
+        }
+        DataType::Decimal256(precision, scale) => {
+            let (precision, scale) = digits(precision, scale, DECIMAL256_MAX_PRECISION);
+            Some(DataType::Decimal256(precision, scale))
+        }
+        _ => None,
+    }
+}
+
+/// DataFusion's function, of a number of places that is known or not.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RoundedAt {
+    places: Option<i64>,
+    inner: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for RoundedAt {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.arg_fields.first().and_then(|of| type_of(of.data_type(), self.places)) {
+            Some(rounded) => {
+                let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+                Ok(Arc::new(Field::new(self.name(), rounded, is_nullable)))
+            }
+            None => self.inner.return_field_from_args(args),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner.output_ordering(inputs)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if args.args.iter().any(|arg| matches!(arg, ColumnarValue::Scalar(value) if value.is_null())) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from(args.return_type())?));
+        }
+        match args.args.first().map(ColumnarValue::data_type) {
+            Some(DataType::Float64 | DataType::Float32) => by_arrays(&args.args, |arrays| {
+                let [values, places] = take_function_args(self.name(), arrays)?;
+                floats_at(&values, cast(&places, &DataType::Int64)?.as_primitive::<Int64Type>())
+            }),
+            // A smaller scale takes the nearest, and of two the one further from zero.
+            Some(DataType::Decimal128(..) | DataType::Decimal256(..))
+                if self.places.is_some_and(|places| places >= 0) =>
+            {
+                by_arrays(&args.args[..1], |arrays| {
+                    let [values] = take_function_args(self.name(), arrays)?;
+                    Ok(cast(&values, args.return_type())?)
+                })
+            }
+            _ => self.inner.invoke_with_args(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked::testing::{Value, context, nearest, questions, rows, runtime, table};
+    use arrow::datatypes::DataType::Decimal128;
+    use datafusion::logical_expr::{cast, col, lit};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn types_are_those_of_the_number_that_is_written() {
+        for (of, places, expected) in [
+            ((12, 2), Some(1), (12, 1)),
+            ((12, 2), Some(0), (12, 0)),
+            ((12, 2), Some(2), (12, 2)),
+            ((12, 2), Some(1000), (12, 2)),
+            ((12, 2), Some(-2), (12, 0)),
+            ((12, 0), Some(-2), (13, 0)),
+            ((12, 0), Some(2), (12, 0)),
+            ((12, 2), None, (13, 2)),
+            ((38, 0), Some(-1), (38, 0)),
+            ((38, 4), None, (38, 4)),
+        ] {
+            let found = type_of(&Decimal128(of.0, of.1), places);
+            assert_eq!(found, Some(Decimal128(expected.0, expected.1)), "{of:?} at {places:?}");
+        }
+        assert_eq!(type_of(&DataType::Float64, Some(1)), None);
+        assert_eq!(written(&-cast(lit(2_i64), DataType::Int32)), Some(-2));
+        assert_eq!(written(&(lit(2_i64) * lit(3_i32))), Some(6));
+        assert_eq!(written(&lit(ScalarValue::Int64(None))), None);
+        assert_eq!(written(&(col("n") + lit(1_i64))), None);
+    }
+
+    proptest! {
+        #![proptest_config(questions())]
+        #[test]
+        fn decimals_are_rounded_at_each_place_whatever_they_stand_beside(
+            of in prop::collection::vec(prop::option::of(-1_000_000..1_000_000_i64), 1..20),
+            places in -5..5_i64,
+        ) {
+            let of: Vec<[Value; 2]> = of.into_iter().zip(1..).map(|(n, id)| [Some(id), n]).collect();
+            let context = context();
+            context.register_batch("t", table(["id", "n"], &of)).expect("a new table");
+            let unit = 10_i64.pow(u32::try_from(3 - places.min(3)).expect("no less than 0"));
+            // In thousandths, as the numbers.
+            let rounded = |n: i64| nearest(n, unit, false) * unit;
+            let rounds = [
+                format!("round(p, {places})"),
+                format!("round(p, {places}::int)"),
+                format!("round(p, {} + 7)", places - 7),
+                format!("round(p, id * 0 + {places})"),
+                format!("round(CASE WHEN n > 0 THEN p ELSE p END, {places})"),
+                format!("round(CASE WHEN n IS NULL THEN 0 ELSE p END, {places})"),
+            ];
+            for round in rounds {
+                let sql = format!(
+                    "SELECT id, CAST({round} * 1000 AS BIGINT) AS a, CAST((CASE WHEN id % 2 = 0 THEN {round} ELSE id END) * 1000 AS BIGINT) AS b, \
+                     {round} > id AS c, CAST(greatest({round}, id) * 1000 AS BIGINT) AS d \
+                     FROM (SELECT id, n, CAST(n AS DECIMAL(12, 0)) * CAST('0.001' AS DECIMAL(4, 3)) AS p FROM t) q WHERE n IS NOT NULL ORDER BY id"
+                );
+                let found = runtime().block_on(rows(&context, &sql)).unwrap_or_else(|error| panic!("{error}"));
+                let expected = of.iter().filter_map(|&[id, n]| {
+                    let (id, rounded) = (id?, rounded(n?));
+                    let chosen = if id % 2 == 0 { rounded } else { id * 1000 };
+                    let is_more = i64::from(rounded > id * 1000);
+                    Some([id, rounded, chosen, is_more, rounded.max(id * 1000)].map(Some).to_vec())
+                });
+                prop_assert_eq!(found, expected.collect::<Vec<_>>(), "{}", sql);
+            }
+            let sql = format!(
+                "SELECT CAST(r * 1000 AS BIGINT) AS a, n FROM (SELECT r, count(*) AS n FROM (SELECT round(p, {places}) AS r FROM \
+                 (SELECT CAST(n AS DECIMAL(12, 0)) * CAST('0.001' AS DECIMAL(4, 3)) AS p FROM t) q) w GROUP BY r) g ORDER BY a"
+            );
+            let found = runtime().block_on(rows(&context, &sql)).unwrap_or_else(|error| panic!("{error}"));
+            let mut groups = BTreeMap::new();
+            for &[_, n] in &of {
+                // NULL comes last.
+                *groups.entry(n.map_or((true, None), |n| (false, Some(rounded(n))))).or_insert(0) += 1;
+            }
+            let expected: Vec<Vec<Value>> = groups.into_iter().map(|((_, r), count)| vec![r, Some(count)]).collect();
+            prop_assert_eq!(found, expected, "{}", sql);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `to_hex` of an INT or a SMALLINT, which has the digits of an INT: of -5 it is `fffffffb`. Of BIGINT it is DataFusion's, which has sixteen
+//! digits for all numbers below zero.
+
+use crate::checked::given::by_arrays;
+use arrow::array::{ArrayRef, AsArray, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int32Type};
+use datafusion::common::Result;
+use datafusion::common::utils::take_function_args;
+use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use std::sync::Arc;
+
+/// The function, around DataFusion's.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ToHex {
+    inner: Arc<ScalarUDF>,
+}
+
+impl ToHex {
+    pub(super) fn of(inner: Arc<ScalarUDF>) -> ToHex {
+        ToHex { inner }
+    }
+}
+
+impl ScalarUDFImpl for ToHex {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arg_types)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.inner().is_strict()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let of = args.args.first().map(ColumnarValue::data_type);
+        if !matches!(of, Some(DataType::Int8 | DataType::Int16 | DataType::Int32)) {
+            return self.inner.invoke_with_args(args);
+        }
+        by_arrays(&args.args, |numbers| {
+            let [numbers] = take_function_args(self.name(), numbers)?;
+            let numbers = cast(&numbers, &DataType::Int32)?;
+            let shown = numbers.as_primitive::<Int32Type>().iter().map(|of| of.map(|of| format!("{of:x}")));
+            Ok(Arc::new(shown.collect::<StringArray>()) as ArrayRef)
+        })
+    }
+}
