@@ -4,6 +4,7 @@
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -69,6 +70,22 @@ fn concerned(plan: &LogicalPlan, concerns: fn(&Expr) -> bool) -> Result<usize> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(count)
+}
+
+/// What a CASE compares, if it compares a value with others, and what it chooses from.
+pub(super) fn parts_of_case(case: &mut Case) -> (Option<Vec<&mut Expr>>, Vec<&mut Expr>) {
+    let Case { expr: of, when_then_expr, else_expr } = case;
+    let (mut compared, mut results): (Vec<&mut Expr>, Vec<&mut Expr>) = (Vec::new(), Vec::new());
+    for (when, then) in when_then_expr {
+        compared.push(when);
+        results.push(then);
+    }
+    results.extend(else_expr.as_deref_mut());
+    let compared = of.as_deref_mut().map(|of| {
+        compared.push(of);
+        compared
+    });
+    (compared, results)
 }
 
 /// The name of a function that gives what it is given: as that is called.

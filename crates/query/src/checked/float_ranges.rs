@@ -8,8 +8,8 @@
 //!
 //! Arrow's kernels make infinity of what is too large, of which a comparison says what is wrong.
 
-use super::expressions::name_of_given;
 use super::given::by_arrays;
+use crate::checked::passed_on::in_place_of_a_cast;
 use crate::copy::{Bad, shown};
 use crate::session::wrap;
 use alluvia_types::Error;
@@ -104,21 +104,7 @@ impl ScalarUDFImpl for FloatWithin {
         }
     }
 
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(self.to.clone())
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
+    in_place_of_a_cast!();
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         by_arrays(&args.args, |values| {

@@ -1,11 +1,12 @@
 //! `lpad` and `rpad` to a length below zero, which is the empty text, as in PostgreSQL. Everything else is DataFusion's, which panics there.
 
+use crate::checked::passed_on::calls_passed_on;
 use arrow::array::{AsArray, Int64Array};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::Int64Type;
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 /// Puts them in the place of DataFusion's.
@@ -23,29 +24,7 @@ struct Padded {
 }
 
 impl ScalarUDFImpl for Padded {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
-
-    fn is_strict(&self) -> bool {
-        self.inner.inner().is_strict()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
+    calls_passed_on!(name, aliases, signature, return_type, is_strict, documentation);
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Some(ColumnarValue::Array(lengths)) = args.args.get_mut(1)

@@ -12,6 +12,7 @@
 
 use super::spans::{differences, length_of};
 use crate::checked::given::by_arrays;
+use crate::checked::passed_on::calls_passed_on;
 use crate::dialect::not_supported;
 use crate::session::wrap;
 use alluvia_space::codes::calendar;
@@ -26,9 +27,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 const DAY_SECONDS: i64 = 86_400;
@@ -301,21 +300,7 @@ impl Default for Parts {
 }
 
 impl ScalarUDFImpl for Parts {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
+    calls_passed_on!(name, aliases, signature, return_type, documentation);
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let name = args.scalar_arguments.first().copied().flatten().and_then(|name| name.try_as_str().flatten());
@@ -352,10 +337,6 @@ impl ScalarUDFImpl for Parts {
 
     fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
         self.inner.preimage(args, literal, info)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an aggregate that stands in the place of one of DataFusion's passes on to it: all that does not differ.
+//! What a function that stands in the place of one of DataFusion's passes on to it: all that does not differ.
 
 /// Methods of an [`AggregateUDFImpl`](datafusion::logical_expr::AggregateUDFImpl) whose field `inner` is DataFusion's function.
 macro_rules! passed_on {
@@ -43,4 +43,93 @@ macro_rules! passed_on {
     };
 }
 
-pub(super) use passed_on;
+/// Methods of a [`ScalarUDFImpl`](datafusion::logical_expr::ScalarUDFImpl) whose field `inner` is DataFusion's function: those that are named,
+/// since of most functions more than what is computed differs.
+macro_rules! calls_passed_on {
+    ($($method:ident),+) => {
+        $($crate::checked::passed_on::calls_passed_on!(@ $method);)+
+    };
+    (@ name) => {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+    };
+    (@ aliases) => {
+        fn aliases(&self) -> &[String] {
+            self.inner.aliases()
+        }
+    };
+    (@ signature) => {
+        fn signature(&self) -> &datafusion::logical_expr::Signature {
+            self.inner.signature()
+        }
+    };
+    (@ return_type) => {
+        fn return_type(
+            &self,
+            arg_types: &[arrow::datatypes::DataType],
+        ) -> datafusion::common::Result<arrow::datatypes::DataType> {
+            self.inner.return_type(arg_types)
+        }
+    };
+    (@ return_field_from_args) => {
+        fn return_field_from_args(
+            &self,
+            args: datafusion::logical_expr::ReturnFieldArgs,
+        ) -> datafusion::common::Result<arrow::datatypes::FieldRef> {
+            self.inner.return_field_from_args(args)
+        }
+    };
+    (@ coerce_types) => {
+        fn coerce_types(
+            &self,
+            arg_types: &[arrow::datatypes::DataType],
+        ) -> datafusion::common::Result<Vec<arrow::datatypes::DataType>> {
+            self.inner.coerce_types(arg_types)
+        }
+    };
+    (@ is_strict) => {
+        fn is_strict(&self) -> bool {
+            self.inner.inner().is_strict()
+        }
+    };
+    (@ output_ordering) => {
+        fn output_ordering(
+            &self,
+            inputs: &[datafusion::logical_expr::sort_properties::ExprProperties],
+        ) -> datafusion::common::Result<datafusion::logical_expr::sort_properties::SortProperties> {
+            self.inner.output_ordering(inputs)
+        }
+    };
+    (@ documentation) => {
+        fn documentation(&self) -> Option<&datafusion::logical_expr::Documentation> {
+            self.inner.documentation()
+        }
+    };
+}
+
+/// Methods of a function that stands in the place of a cast to what its field `to` says: a column keeps its name.
+macro_rules! in_place_of_a_cast {
+    () => {
+        fn schema_name(&self, args: &[datafusion::logical_expr::Expr]) -> datafusion::common::Result<String> {
+            Ok($crate::checked::expressions::name_of_given(args))
+        }
+
+        fn signature(&self) -> &datafusion::logical_expr::Signature {
+            &self.signature
+        }
+
+        fn return_type(
+            &self,
+            _arg_types: &[arrow::datatypes::DataType],
+        ) -> datafusion::common::Result<arrow::datatypes::DataType> {
+            Ok(self.to.clone())
+        }
+
+        fn is_strict(&self) -> bool {
+            true
+        }
+    };
+}
+
+pub(super) use {calls_passed_on, in_place_of_a_cast, passed_on};

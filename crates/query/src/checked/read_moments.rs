@@ -9,6 +9,7 @@
 //! DataFusion 55.2 cuts numbers to nanoseconds, and wants the whole date and the whole time of a form, or takes the date alone.
 
 use crate::checked::given::by_arrays;
+use crate::checked::passed_on::calls_passed_on;
 use crate::session::wrap;
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -18,7 +19,7 @@ use arrow::datatypes::{DataType, Float64Type, TimeUnit};
 use chrono::format::{Item, ParseErrorKind, Parsed, StrftimeItems, parse_and_remainder};
 use chrono::{Datelike, NaiveDate, Weekday};
 use datafusion::common::Result as Planned;
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 /// Seconds of 2000-01-01, from which PostgreSQL counts: floats near it have more digits behind the point.
@@ -41,25 +42,7 @@ impl ReadMoment {
 }
 
 impl ScalarUDFImpl for ReadMoment {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Planned<DataType> {
-        self.inner.return_type(arg_types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
+    calls_passed_on!(name, aliases, signature, return_type, documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
         let made = args.return_field.data_type().clone();

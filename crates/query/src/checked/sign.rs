@@ -1,11 +1,12 @@
 //! `sign` of what is no number, which is 0, as in PostgreSQL. Everything else is DataFusion's `signum`.
 
 use super::given::{given, is_constant, rows_made};
+use crate::checked::passed_on::calls_passed_on;
 use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::Result;
 use datafusion::functions::math::signum;
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 /// The function, around DataFusion's.
@@ -22,28 +23,10 @@ impl Default for Sign {
 }
 
 impl ScalarUDFImpl for Sign {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    calls_passed_on!(name, signature, return_type, is_strict, documentation);
 
     fn aliases(&self) -> &[String] {
         &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
-
-    fn is_strict(&self) -> bool {
-        self.inner.inner().is_strict()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

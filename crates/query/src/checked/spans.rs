@@ -9,7 +9,7 @@
 //! DataFusion 55.2 compares intervals by months, then days, then nanoseconds, of which a difference has nothing else, and takes the difference of two dates for a duration where it looks for what a condition leaves, and for a number where it computes it.
 
 use super::bytea::text_literal;
-use super::expressions::changed_as_written;
+use super::expressions::{changed_as_written, parts_of_case};
 use super::longest::{chooses, chosen, chosen_from};
 use crate::checked::given::by_arrays;
 use crate::copy::parse_date;
@@ -27,8 +27,8 @@ use datafusion::common::{DFSchema, Result, exec_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility, binary_expr, cast, lit,
+    Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, binary_expr, cast, lit,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
@@ -140,20 +140,9 @@ fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             all.extend(list);
             measured(all, schema)
         }
-        Expr::Case(Case { expr: of, when_then_expr, else_expr }) => {
-            let (mut compared, mut results): (Vec<&mut Expr>, Vec<&mut Expr>) = (Vec::new(), Vec::new());
-            for (when, then) in when_then_expr {
-                compared.push(when);
-                results.push(then);
-            }
-            results.extend(else_expr.as_deref_mut());
-            let is_compared = match of {
-                Some(of) => {
-                    compared.push(of);
-                    measured(compared, schema)
-                }
-                None => false,
-            };
+        Expr::Case(case) => {
+            let (compared, results) = parts_of_case(case);
+            let is_compared = compared.is_some_and(|compared| measured(compared, schema));
             chosen_from(results, schema) || is_compared
         }
         _ => false,

@@ -5,8 +5,8 @@
 //! - It is called what it stands for, a cast: a column keeps its name.
 
 use crate::checked::arrays::{is_list, texts_of_lists};
-use crate::checked::expressions::name_of_given;
 use crate::checked::given::by_arrays;
+use crate::checked::passed_on::in_place_of_a_cast;
 use crate::copy::texts_of;
 use crate::session::wrap;
 use arrow::array::{Array, ArrayRef};
@@ -53,21 +53,7 @@ impl ScalarUDFImpl for Written {
         "text_as_postgresql"
     }
 
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(self.to.clone())
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
+    in_place_of_a_cast!();
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         by_arrays(&args.args, |values| {

@@ -8,14 +8,14 @@
 //! DataFusion 55.2 counts nanoseconds there, and fails outside of the years 1677 to 2262. What operators compare is cast where it is planned,
 //! too ([`super::moments`]): the short path and pruning know it by that.
 
-use super::expressions::changed_as_written;
+use super::expressions::{changed_as_written, parts_of_case};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, cast,
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, cast,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::sync::Arc;
@@ -97,20 +97,9 @@ fn together(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
             in_microseconds(vec![&mut **left, &mut **right], schema)
         }
-        Expr::Case(Case { expr: of, when_then_expr, else_expr }) => {
-            let (mut compared, mut results): (Vec<&mut Expr>, Vec<&mut Expr>) = (Vec::new(), Vec::new());
-            for (when, then) in when_then_expr {
-                compared.push(when);
-                results.push(then);
-            }
-            results.extend(else_expr.as_deref_mut());
-            let is_compared = match of {
-                Some(of) => {
-                    compared.push(of);
-                    in_microseconds(compared, schema)
-                }
-                None => false,
-            };
+        Expr::Case(case) => {
+            let (compared, results) = parts_of_case(case);
+            let is_compared = compared.is_some_and(|compared| in_microseconds(compared, schema));
             in_microseconds(results, schema) || is_compared
         }
         Expr::ScalarFunction(function) if FUNCTIONS.contains(&function.name()) => {

@@ -8,6 +8,7 @@
 //! DataFusion 55.2 keeps the scale, so that `ceil` has no room for one digit more.
 
 use crate::checked::given::given;
+use crate::checked::passed_on::calls_passed_on;
 use arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type};
 use datafusion::common::{Result, ScalarValue};
@@ -15,10 +16,7 @@ use datafusion::functions::math::{ceil, floor, trunc};
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,27 +69,13 @@ fn unit_of(scale: i8) -> Option<i128> {
 }
 
 impl ScalarUDFImpl for Whole {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
+    calls_passed_on!(name, aliases, signature, is_strict, output_ordering, documentation);
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match with_fraction(arg_types) {
             Some((precision, _)) => Ok(DataType::Decimal128(precision, 0)),
             None => self.inner.return_type(arg_types),
         }
-    }
-
-    fn is_strict(&self) -> bool {
-        self.inner.inner().is_strict()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -107,10 +91,6 @@ impl ScalarUDFImpl for Whole {
         let wholes: Decimal128Array = values.as_primitive::<Decimal128Type>().unary(|of| self.towards.whole(of, unit));
         let wholes: ArrayRef = Arc::new(wholes.with_precision_and_scale(precision, 0)?);
         given(wholes, is_scalar)
-    }
-
-    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.inner.output_ordering(inputs)
     }
 
     fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
@@ -140,10 +120,6 @@ impl ScalarUDFImpl for Whole {
             return Ok(PreimageResult::None);
         };
         Ok(PreimageResult::Range { expr: of.clone(), interval: Box::new(Interval::try_new(low, high)?) })
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::lists::{Lists, as_lists, element_of, emptied};
 use crate::checked::given::{given, is_constant, rows_made};
+use crate::checked::passed_on::calls_passed_on;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::{cast, not};
@@ -16,9 +17,7 @@ use datafusion::common::utils::take_function_args;
 use datafusion::functions_nested::concat::{array_append_udf, array_concat_udf, array_prepend_udf};
 use datafusion::functions_nested::remove::array_remove_udf;
 use datafusion::functions_nested::replace::array_replace_udf;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,33 +92,7 @@ fn replaced(lists: &Lists, from: &ArrayRef, to: &ArrayRef, element: &FieldRef) -
 }
 
 impl ScalarUDFImpl for Changed {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arg_types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
+    calls_passed_on!(name, aliases, signature, return_type, return_field_from_args, coerce_types, documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (rows, is_constant) = (rows_made(&args.args, args.number_rows), is_constant(&args.args));

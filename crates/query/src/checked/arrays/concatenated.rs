@@ -2,10 +2,11 @@
 //!
 //! Invariant: they have DataFusion's types, and do with everything else what DataFusion's do.
 
+use crate::checked::passed_on::calls_passed_on;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
 /// DataFusion's function.
@@ -46,17 +47,7 @@ fn text(arg: ColumnarValue, of: &DataType) -> Result<ColumnarValue> {
 }
 
 impl ScalarUDFImpl for ShortTruths {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
+    calls_passed_on!(name, aliases, signature, documentation);
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let coerced = self.inner.coerce_types(&as_texts(types))?;
@@ -69,10 +60,6 @@ impl ScalarUDFImpl for ShortTruths {
             return self.inner.return_type(arg_types);
         }
         self.inner.return_type(&self.inner.coerce_types(&as_texts(arg_types))?)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -10,8 +10,8 @@
 
 use super::concatenated::short;
 use super::lists::{as_lists, element_of};
-use crate::checked::expressions::name_of_given;
 use crate::checked::given::by_arrays;
+use crate::checked::passed_on::in_place_of_a_cast;
 use crate::copy::{ColumnBuilder, TextAs, shown, texts_of};
 use crate::dialect::array_elements;
 use crate::session::wrap;
@@ -178,21 +178,7 @@ impl ScalarUDFImpl for ReadLists {
         if self.or_null { "list_of_text_or_null" } else { "list_of_text" }
     }
 
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(self.to.clone())
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
+    in_place_of_a_cast!();
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         by_arrays(&args.args, |texts| {

@@ -1,12 +1,11 @@
 //! Numbers added up exactly: their sum, and where it is asked for the sum of their squares.
 
 use super::Of;
+use crate::checked::sum::WIDE;
 use crate::session::wrap;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, Decimal256Array, UInt64Array};
-use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, UInt64Type, i256,
-};
+use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, UInt64Type, i256};
 use datafusion::common::Result;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,8 +38,6 @@ pub(super) struct Total {
     count: u64,
     sum: i128,
 }
-
-const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
 
 impl Exact for Total {
     fn fields() -> Vec<(&'static str, DataType)> {

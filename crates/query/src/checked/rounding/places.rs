@@ -12,6 +12,7 @@
 
 use super::functions::floats_at;
 use crate::checked::given::by_arrays;
+use crate::checked::passed_on::calls_passed_on;
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Int64Type};
@@ -19,10 +20,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Documentation, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
+    BinaryExpr, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 use std::sync::Arc;
 
@@ -89,17 +88,7 @@ struct RoundedAt {
 }
 
 impl ScalarUDFImpl for RoundedAt {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
+    calls_passed_on!(name, signature, return_type, output_ordering, documentation);
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.arg_fields.first().and_then(|of| type_of(of.data_type(), self.places)) {
@@ -113,14 +102,6 @@ impl ScalarUDFImpl for RoundedAt {
 
     fn is_strict(&self) -> bool {
         true
-    }
-
-    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.inner.output_ordering(inputs)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
