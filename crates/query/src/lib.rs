@@ -31,7 +31,7 @@ pub use alluvia_access::LogIn;
 pub use alluvia_snapshot::ProducerMark;
 pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
-pub use dialect::{Command, Statement, array_elements, script};
+pub use dialect::{Command, Statement, array_elements, interval_of, script};
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
 pub use pg_catalog::NAME as DATABASE_NAME;
 pub use rights::is_audit_line;

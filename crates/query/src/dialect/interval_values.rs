@@ -47,8 +47,9 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const MONTH_DAYS: f64 = 30.0;
 
-/// Months, days and nanoseconds; `None` if the text is no interval.
-pub(crate) fn interval_of(text: &str) -> Option<(i32, i32, i64)> {
+/// Months, days and nanoseconds of an interval that is written as PostgreSQL reads it (`90`, `1 day 02:03:04`, `P1DT2H`); `None` if the text is
+/// no interval.
+pub fn interval_of(text: &str) -> Option<(i32, i32, i64)> {
     let iso = of_iso(text.trim());
     let text = iso.unwrap_or_else(|| text.to_owned()).to_ascii_lowercase();
     let mut words = words_of(&text)?;

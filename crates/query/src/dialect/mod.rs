@@ -72,7 +72,7 @@ pub(crate) use copied::copied_text;
 pub(crate) use cuboid_name::CuboidName;
 pub(crate) use hints::Hints;
 pub(crate) use interval_texts::in_units;
-pub(crate) use interval_values::interval_of;
+pub use interval_values::interval_of;
 pub(crate) use list_calls::{QUANTIFIED_CALL, quantified_by};
 pub(crate) use parse::query_of_table;
 pub(crate) use pattern_calls::{ALL_MATCHES, PARTS, SUBSTRING};

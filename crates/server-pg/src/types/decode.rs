@@ -3,11 +3,11 @@
 use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::types::{element_of, numeric, oid, parameter_type};
 use alluvia_query::copy::bytes_of_text;
-use alluvia_query::{ScalarValue, array_elements};
+use alluvia_query::{ScalarValue, array_elements, interval_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use bytes::{Buf, Bytes};
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
@@ -87,13 +87,8 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
             ScalarValue::try_from_array(&values, 0).map_err(internal)?
         }
         oid::INTERVAL => {
-            let texts: ArrayRef = Arc::new(StringArray::from(vec![trimmed]));
-            let strict = CastOptions { safe: false, ..CastOptions::default() };
-            match cast_with_options(&texts, &DataType::Interval(IntervalUnit::MonthDayNano), &strict) {
-                Ok(values) => ScalarValue::try_from_array(&values, 0).map_err(internal)?,
-                // Other forms are read where the statement says that it is one.
-                Err(_) => ScalarValue::Utf8(Some(text.to_owned())),
-            }
+            let (months, days, nanoseconds) = interval_of(text).ok_or_else(|| wrong(text, "interval"))?;
+            ScalarValue::new_interval_mdn(months, days, nanoseconds)
         }
         _ => match element_of(type_oid) {
             Some(element) => {
@@ -280,6 +275,12 @@ mod tests {
             text(oid::TIMESTAMPTZ, "1970-01-01 01:00:00.000001+01:00").unwrap(),
             ScalarValue::TimestampMicrosecond(Some(1), Some("UTC".into()))
         );
+        for (written, months, days, seconds) in
+            [("90", 0, 0, 90), ("1 day 02:03:04", 0, 1, 7_384), ("1 days 3600 s", 0, 1, 3_600), ("1 mon", 1, 0, 0)]
+        {
+            let interval = ScalarValue::new_interval_mdn(months, days, seconds * 1_000_000_000);
+            assert_eq!(text(oid::INTERVAL, written).unwrap(), interval, "{written}");
+        }
         assert_eq!(text(0, "anything").unwrap(), ScalarValue::Utf8(Some("anything".into())));
         let ScalarValue::List(list) = text(1007, "{1,NULL,3}").unwrap() else { panic!("a list") };
         assert_eq!(list.value(0).len(), 3);
@@ -301,6 +302,7 @@ mod tests {
             (1231, "{1,1234567890123456789012345678901234567890}", ErrorKind::OutOfRange),
             (1231, "{0.5,12345678901234567890123456789012345678}", ErrorKind::OutOfRange),
             (oid::DATE, "soon", ErrorKind::InvalidText),
+            (oid::INTERVAL, "soon", ErrorKind::InvalidText),
             (1007, "{1,{2}}", ErrorKind::InvalidText),
             (oid::BYTEA, "\\x0", ErrorKind::InvalidText),
         ] {
