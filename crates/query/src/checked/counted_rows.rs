@@ -1,7 +1,7 @@
 //! `count(DISTINCT (a, b))`, and of lists: what is kept of a row is its own bytes.
 //!
 //! Invariants:
-//! - Two rows have the same bytes if they are equal, NULLs within them included, and only then.
+//! - Two rows have the same bytes if they are equal, NULLs within them included, and only then; but the zeros of floats within rows are two.
 //! - A value that is NULL itself stays NULL, and is not counted.
 //! - The aggregate is called what it was called before.
 //!

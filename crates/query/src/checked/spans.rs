@@ -94,7 +94,7 @@ fn read_date(literal: &mut Expr) {
     }
 }
 
-/// Compares spans by their lengths, and sets the days of differences apart from which fields are taken. Types must not have been coerced.
+/// Compares spans by their lengths. Types must not have been coerced.
 #[derive(Debug)]
 pub(crate) struct ComparedSpans;
 

@@ -10,9 +10,9 @@
 //! its first result is while it plans: where that is a literal, [`TextBeside`] says what is beside it.
 
 use super::bytea::text_literal;
-use super::expressions::changed_as_written;
+use super::expressions::{changed_as_written, parts_of_case};
 use super::literals::value_of;
-use crate::copy::{Bad, parse_decimal, parse_i64, shown};
+use crate::copy::{Bad, parse_decimal, parse_f32, parse_f64, parse_i64, shown};
 use crate::dialect::{TEXT_BESIDE, written_decimal};
 use crate::session::wrap;
 use alluvia_types::Error;
@@ -68,9 +68,8 @@ fn text_of(expr: &Expr) -> Option<&str> {
 }
 
 fn in_case(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Expr::Case(Case { when_then_expr, else_expr, .. }) = &mut expr else { return Ok(Transformed::no(expr)) };
-    let mut results: Vec<&mut Expr> = when_then_expr.iter_mut().map(|(_, then)| then.as_mut()).collect();
-    results.extend(else_expr.as_deref_mut());
+    let Expr::Case(case) = &mut expr else { return Ok(Transformed::no(expr)) };
+    let (_, mut results) = parts_of_case(case);
     let mut is_changed = false;
     for result in &mut results {
         if let Expr::ScalarFunction(function) = &mut **result
@@ -175,13 +174,8 @@ fn read(text: &str, wanted: &DataType) -> Result<ScalarValue> {
             None => Err(Bad::Form),
         },
         DataType::Decimal128(_, scale) => decimal(text, *scale),
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => match text.trim().parse::<f64>() {
-            Ok(value) if value.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit()) => Err(Bad::Range),
-            // There is but one NaN.
-            Ok(value) if value.is_nan() => Ok(ScalarValue::Float64(Some(f64::NAN))),
-            Ok(value) => Ok(ScalarValue::Float64(Some(value))),
-            Err(_) => Err(Bad::Form),
-        },
+        DataType::Float32 => parse_f32(text.as_bytes()).map(|value| ScalarValue::Float32(Some(value))),
+        of if of.is_floating() => parse_f64(text.as_bytes()).map(|value| ScalarValue::Float64(Some(value))),
         of if of.is_integer() => parse_i64(text.as_bytes()).map(|value| ScalarValue::Int64(Some(value))),
         _ => Ok(ScalarValue::from(text)),
     };

@@ -84,7 +84,9 @@ pub use statement::{CopyStatement, CopyWhat, Source, Target};
 pub(crate) use text::value_text;
 pub(crate) use tight::{compact, tight_batch};
 pub use values::bytes_of_text;
-pub(crate) use values::{Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_i64, parse_timestamp, shown};
+pub(crate) use values::{
+    Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_f32, parse_f64, parse_i64, parse_timestamp, shown,
+};
 pub use widths::written_bytes;
 pub(crate) use widths::{Widths, pieces};
 

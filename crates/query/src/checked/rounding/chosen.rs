@@ -7,6 +7,7 @@
 //! DataFusion 55.2 makes decimals of all, which do not hold floats of more than fifteen digits before the point.
 
 use super::Rounding;
+use crate::checked::expressions::parts_of_case;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
@@ -32,10 +33,7 @@ pub(super) fn chosen(mut expr: Expr, rounding: &Rounding<'_>) -> Transformed<Exp
 fn choices(expr: &mut Expr) -> Option<Vec<&mut Expr>> {
     match expr {
         Expr::ScalarFunction(function) => Some(function.args.iter_mut().collect()),
-        Expr::Case(case) => {
-            let thens = case.when_then_expr.iter_mut().map(|(_, then)| then);
-            Some(thens.chain(&mut case.else_expr).map(|result| &mut **result).collect())
-        }
+        Expr::Case(case) => Some(parts_of_case(case).1),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@
 //! This is Neumann's and Kemper's way (Unnesting Arbitrary Queries, BTW 2015), from the leaves: the distinct values of the columns are
 //! joined to the lowest parts that read them, and carried up from there.
 
-use super::{Names, bounds, join_on, lateral, outer_columns, projected, single};
+use super::{AROUND, Names, bounds, join_on, lateral, outer_columns, projected, single};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, not_impl_err};
 use datafusion::functions_window::row_number::row_number;
@@ -82,7 +82,7 @@ impl Keying<'_> {
 
     /// The keys' values, under new names.
     fn domain(&mut self) -> Result<Keyed> {
-        let keys: Vec<Column> = self.read.iter().map(|_| Column::new_unqualified(self.names.next("around"))).collect();
+        let keys: Vec<Column> = self.read.iter().map(|_| Column::new_unqualified(self.names.next(AROUND))).collect();
         let named = self.read.iter().zip(&keys).map(|(read, key)| Expr::Column(read.clone()).alias(&key.name));
         let domain = projected(self.around.clone(), named.collect())?;
         if self.is_of_rows {
@@ -326,7 +326,7 @@ impl Keying<'_> {
 
     fn united(&mut self, union: &Union) -> Result<Keyed> {
         let columns: Vec<String> = union.schema.fields().iter().map(|_| self.names.next("column")).collect();
-        let keys: Vec<Column> = self.read.iter().map(|_| Column::new_unqualified(self.names.next("around"))).collect();
+        let keys: Vec<Column> = self.read.iter().map(|_| Column::new_unqualified(self.names.next(AROUND))).collect();
         let key_names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let all: Vec<&str> = columns.iter().map(String::as_str).chain(key_names).collect();
         let mut inputs = Vec::with_capacity(union.inputs.len());

@@ -62,6 +62,9 @@ impl AnalyzerRule for SubqueriesKeepingNulls {
     }
 }
 
+/// What columns are called after that hold what is around a subquery.
+const AROUND: &str = "around";
+
 /// Names that no statement has.
 #[derive(Default)]
 struct Names(usize);
@@ -75,7 +78,7 @@ impl Names {
 
 /// Whether a column holds what is around a subquery. The optimizer takes such up through projections, by their names.
 pub(super) fn is_from_around(name: &str) -> bool {
-    name.starts_with("__around_")
+    name.strip_prefix("__").and_then(|rest| rest.strip_prefix(AROUND)).is_some_and(|rest| rest.starts_with('_'))
 }
 
 /// One node, whose inputs and subqueries have been through this.
