@@ -14,7 +14,10 @@
 use crate::quoting::{identifier, literal, user_table};
 use crate::shell::{Answer, Connection, HowArgs};
 use crate::{Cli, note, say, say_error};
-use alluvia_query::copy::{CopyOptions, Format, Inferred, Source, Streams, infer, infer_stream, pipe_of};
+use alluvia_copy::{Inferred, infer, infer_stream, pipe_of};
+use alluvia_syntax::copy::options::{CopyOptions, Format};
+use alluvia_syntax::copy::statement::Source;
+use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;

@@ -13,7 +13,8 @@
 //! the common case, and a schema message is ten times their size.
 
 use alluvia_catalog::{Catalog, Change};
-use alluvia_snapshot::{BatchKey, NewBatch, NewRows, ProducerMark, StagedLoad};
+use alluvia_snapshot::{BatchKey, NewBatch, NewRows, StagedLoad};
+use alluvia_types::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;

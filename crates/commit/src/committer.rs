@@ -16,9 +16,9 @@ use crate::waiting::WaitingBatches;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
-    BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerMark, ProducerState, Published, StagedLoad,
-    TailRoom, Views,
+    BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerState, Published, StagedLoad, TailRoom, Views,
 };
+use alluvia_types::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};

@@ -8,10 +8,11 @@ use alluvia_catalog::rights::{
 };
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_commit::{decode, encode};
-use alluvia_snapshot::{BatchKey, NewBatch, NewRows, ProducerMark, StagedLoad};
+use alluvia_snapshot::{BatchKey, NewBatch, NewRows, StagedLoad};
 use alluvia_space::{Column, DataType, KeyRange, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Disk, FileChecks, RealDisk};
 use alluvia_tree::SegmentMeta;
+use alluvia_types::ProducerMark;
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
 use arrow::array::{
     ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array,

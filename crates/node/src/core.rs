@@ -9,12 +9,14 @@ use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
 use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
 use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer,
-    ProducerMark, Snapshot, Spaces, StageInfo, Store, StoreInfo, Views, Want,
+    BatchInfo, BatchKey, Committed, Done, Durability, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer, Snapshot,
+    Spaces, StageInfo, Store, StoreInfo, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::{SegmentMeta, TreeContext};
+use alluvia_types::Freshness;
+use alluvia_types::ProducerMark;
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

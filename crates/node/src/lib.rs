@@ -14,7 +14,7 @@
 //! atomic batch: durable, and visible to everybody, when the call returns.
 //!
 //! ```
-//! use alluvia_snapshot::ProducerMark;
+//! use alluvia_types::ProducerMark;
 //! use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 //! use futures::stream;
 //! use std::sync::Arc;

@@ -167,7 +167,8 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DatabaseOptions, ErrorKind, MEMORY_LIMIT_MIN_BYTES, parse_bytes};
+    use crate::options::{DatabaseOptions, MEMORY_LIMIT_MIN_BYTES, parse_bytes};
+    use alluvia_types::ErrorKind;
 
     #[test]
     fn too_little_memory_is_refused_with_the_least() {

@@ -3,8 +3,8 @@
 //! Invariant: the process's own sessions ask whom they like; a client's of a server only the hosts that the options name.
 
 use crate::options::ServedOptions;
+use alluvia_copy::{Fetch, ServedPlaces};
 use alluvia_fetch::{Fetcher, Hosts, Proxy, Rules, SYSTEM_CERTIFICATES};
-use alluvia_query::copy::{Fetch, ServedPlaces};
 use alluvia_types::Result;
 use std::io::Write;
 use std::path::PathBuf;

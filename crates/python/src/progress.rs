@@ -5,7 +5,8 @@
 //! - A statement's time ends once: with its last row, or when nobody can have the rest any more.
 
 use alluvia_client::State;
-use alluvia_query::{Phase, Report};
+use alluvia_copy::progress::Phase;
+use alluvia_query::Report;
 use alluvia_types::{Clock, SystemClock};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub(crate) fn of_state(state: &State) -> ProgressRow {
 }
 
 /// Of the last statement of a session that runs none.
-pub(crate) fn of_last(last: &alluvia_query::Progress) -> ProgressRow {
+pub(crate) fn of_last(last: &alluvia_copy::progress::Progress) -> ProgressRow {
     let (done, total) = (counted(last.bytes_done()), counted(last.bytes_total()));
     (idle(), Some(last.rows()), done, total, None, None, None, None)
 }

@@ -6,7 +6,8 @@
 use crate::answer::{Answer, Estimate, Refining};
 use crate::back::{is_kept, superfluous};
 use alluvia_client::Session;
-use alluvia_query::{ScalarValue, Statement, from_datafusion, script};
+use alluvia_query::{ScalarValue, from_datafusion};
+use alluvia_syntax::{Statement, script};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, RecordBatch};
 use std::sync::Arc;

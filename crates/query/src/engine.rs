@@ -6,22 +6,25 @@
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
 use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
-use crate::checked::{self, StatementLimits};
-use crate::copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
-use crate::dialect::definitions::data_type_of;
-use crate::dialect::names::{PUBLIC, SYSTEM};
 use crate::rights::{LogIns, Refusals, Trust};
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
+use crate::session::planning::STOP_CHECKS;
 use crate::session::settings::Settings;
-use crate::session::units::show_bytes;
-use crate::session::{Executor, QueryMemory, Session, Sessions, TotalMemory, error_of, stoppable_rules, waiting, wrap};
+use crate::session::{Executor, QueryMemory, Session, Sessions, TotalMemory, error_of, waiting};
 use crate::skipping::{PredicateCache, Tended};
 use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
 use alluvia_catalog::TableEntry;
+use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
+use alluvia_functions::output_size::StatementLimits;
+use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_snapshot::Store;
+use alluvia_syntax::names::{PUBLIC, SYSTEM};
+use alluvia_syntax::statements::definitions::data_type_of;
+use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, Result, Version};
+use alluvia_values::errors::wrap;
 use arrow::datatypes::FieldRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
@@ -111,14 +114,13 @@ impl Engine {
             .with_max_temp_directory_size(options.spill_bytes_max);
         let runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk).build_arc();
         let runtime = runtime.map_err(|error| error_of(&error).at("preparing the spill directory"))?;
-        let mut base = stoppable_rules(SessionStateBuilder::new().with_default_features())
+        let mut base = with_rules(SessionStateBuilder::new().with_default_features(), STOP_CHECKS)
             .with_config(base_config())
             .with_runtime_env(Arc::clone(&runtime))
             .with_type_planner(Arc::new(Types))
             .with_query_planner(Arc::new(IndexPlanner))
             .build();
-        checked::register(&mut base).map_err(|error| error_of(&error))?;
-        crate::json::register(&mut base).map_err(|error| error_of(&error))?;
+        register(&mut base).map_err(|error| error_of(&error))?;
         let cuboids = Cuboids::new(options.cuboid_bytes_max);
         if let Err(error) = cuboids.recall(store.as_ref()) {
             tracing::warn!(%error, "which cuboids there were is not known; they are learnt anew");
@@ -409,7 +411,7 @@ impl Engine {
         let mut state = self.base.clone();
         let config = std::mem::take(state.config_mut());
         let mut config = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
-        let limits = StatementLimits { memory_bytes: settings.memory_limit_bytes };
+        let limits = StatementLimits::new(settings.memory_limit_bytes);
         config.options_mut().extensions.insert(limits);
         *state.config_mut() = config;
         state.mark_start_execution();
@@ -430,7 +432,7 @@ fn base_config() -> SessionConfig {
         .with_create_default_catalog_and_schema(false)
         .with_default_catalog_and_schema(SYSTEM, PUBLIC);
     config.options_mut().execution.time_zone = Some("UTC".to_owned());
-    crate::table::configure(&mut config);
+    configure(&mut config);
     config
 }
 

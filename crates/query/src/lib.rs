@@ -8,16 +8,8 @@
 //! - A statement that is not supported is refused by name; nothing is silently ignored.
 
 mod answer;
-mod checked;
-mod compact;
-pub mod copy;
-mod dialect;
 mod engine;
-pub mod forms;
-mod json;
 mod pg_catalog;
-mod pipelines;
-mod posing;
 mod rights;
 mod rule;
 mod sample;
@@ -25,17 +17,14 @@ mod session;
 mod skipping;
 mod system;
 mod table;
-mod windows;
 
 pub use alluvia_access::LogIn;
-pub use alluvia_snapshot::ProducerMark;
-pub use alluvia_space::codes::calendar::civil;
 pub use datafusion::scalar::ScalarValue;
-pub use dialect::{Command, Statement, array_elements, interval_of, script};
+
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
-pub use pg_catalog::NAME as DATABASE_NAME;
+
 pub use rights::is_audit_line;
-pub use session::progress::{CancelHandle, CancelToken, Phase, Progress};
+
 pub use session::{
     Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind,
     Outcome, Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus, from_datafusion,
@@ -54,10 +43,4 @@ pub fn check_memo(memo: &alluvia_snapshot::Memo, content: &[u8]) -> alluvia_type
     } else {
         skipping::check_predicates_memo(content)
     }
-}
-
-/// The SQL name of a type that results have: the type of a column that would hold it, else as Arrow shows it.
-pub fn sql_type(data_type: &arrow::datatypes::DataType) -> String {
-    let known = alluvia_space::DataType::from_arrow(data_type);
-    known.map_or_else(|| data_type.to_string().to_uppercase(), |known| known.sql_name())
 }

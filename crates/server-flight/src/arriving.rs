@@ -6,7 +6,7 @@
 //! - A panic of Arrow's reader is an error of what it read.
 
 use crate::failure::{malformed, of_flight};
-use alluvia_query::copy::{caught, check_message};
+use alluvia_copy::{caught, check_message};
 use alluvia_types::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

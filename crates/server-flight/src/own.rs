@@ -3,7 +3,8 @@
 //! Invariant: a client that asks for none of it sees what the protocol has, and nothing else.
 
 use crate::failure::malformed;
-use alluvia_query::{Phase, Session};
+use alluvia_copy::progress::Phase;
+use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use serde_json::json;

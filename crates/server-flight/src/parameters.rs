@@ -7,9 +7,9 @@
 
 use crate::arriving::Arriving;
 use crate::failure::malformed;
-use alluvia_query::copy::written_bytes;
 use alluvia_query::{ScalarValue, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::widths::written_bytes;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};

@@ -8,9 +8,11 @@
 
 use crate::failure::Failure;
 use crate::media::Answer;
-use alluvia_query::copy::{CopyOptions, Format, ResultWriter};
-use alluvia_query::{Outcome, sql_type};
+use alluvia_copy::ResultWriter;
+use alluvia_query::Outcome;
+use alluvia_syntax::copy::options::{CopyOptions, Format};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::sql_type::sql_type;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};

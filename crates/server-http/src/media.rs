@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::statuses::Refusal;
-use alluvia_query::copy::{Compression, Format};
+use alluvia_syntax::copy::options::{Compression, Format};
 use alluvia_types::{Error, ErrorKind};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};

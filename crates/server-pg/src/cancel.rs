@@ -2,7 +2,7 @@
 //!
 //! Invariant: only who knows both numbers of a connection, which are told to its client alone, can cancel its statement.
 
-use alluvia_query::CancelHandle;
+use alluvia_copy::progress::CancelHandle;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::HashMap;

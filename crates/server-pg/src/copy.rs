@@ -8,8 +8,11 @@
 use crate::connection::Connection;
 use crate::types::{BinaryAsText, RowForm, Rows};
 use crate::wire::Message;
-use alluvia_query::copy::{CopyOptions, Format, Header, ResultWriter, Streams};
-use alluvia_query::{Statement, from_datafusion};
+use alluvia_copy::ResultWriter;
+use alluvia_query::from_datafusion;
+use alluvia_syntax::Statement;
+use alluvia_syntax::copy::options::{CopyOptions, Format, Header};
+use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};

@@ -3,7 +3,8 @@
 use crate::connection::Connection;
 use crate::types::{Rows, changed, of_field};
 use crate::wire::Field;
-use alluvia_query::{Described, Outcome, Statement, from_datafusion};
+use alluvia_query::{Described, Outcome, from_datafusion};
+use alluvia_syntax::Statement;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;

@@ -7,7 +7,8 @@ use crate::connection::Connection;
 use crate::io::is_gone;
 use crate::portal::{Answer, Sent};
 use crate::wire::Severity;
-use alluvia_query::{Command, Outcome, Statement, TransactionStatus};
+use alluvia_query::{Outcome, TransactionStatus};
+use alluvia_syntax::{Command, Statement};
 use alluvia_types::Result;
 
 impl Connection {

@@ -21,8 +21,8 @@ pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use ports::{
-    BatchInfo, Committed, Done, Durability, Freshness, Load, Memo, NewBatch, NewRows, ProducerMark, PublishedTotals,
-    StageInfo, StagedLoad, Store, StoreInfo, Want,
+    BatchInfo, Committed, Done, Durability, Load, Memo, NewBatch, NewRows, PublishedTotals, StageInfo, StagedLoad,
+    Store, StoreInfo, Want,
 };
 pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

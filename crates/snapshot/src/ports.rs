@@ -6,20 +6,12 @@ use alluvia_catalog::{Catalog, Change, DictionaryMark};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{Clock, Result, Stage, TableId, Version};
+use alluvia_types::{Freshness, ProducerMark};
 use arrow::record_batch::RecordBatch;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How fresh an answer must be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Freshness {
-    /// Includes every batch that was visible at least this long before the statement began.
-    Within(Duration),
-    /// Whatever is merged: the cheapest.
-    Merged,
-}
 
 /// What a statement needs of its snapshot.
 #[derive(Clone, Debug)]
@@ -42,17 +34,6 @@ pub enum Durability {
     Sync,
     /// As soon as its version is assigned; visible only after the fsync.
     Relaxed,
-}
-
-/// Numbers a producer's batches, so that one sent again is not applied twice.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ProducerMark {
-    /// The producer's name.
-    pub name: String,
-    /// A higher epoch fences all lower ones.
-    pub epoch: u64,
-    /// 1, 2, 3, ... within the epoch.
-    pub sequence: u64,
 }
 
 /// Rows for one table, bound to one definition of it.

@@ -6,6 +6,8 @@
 //! - A weight depends only on a row's identity and the table's seed, never on its dimensions.
 //! - A level's members are ordered within their dimension as `codes` says; code 0 is always the NULL member.
 
+pub mod keywords;
+
 mod data_type;
 mod definition;
 mod ladder;

@@ -7,10 +7,16 @@
 
 mod clock;
 mod error;
+mod freshness;
 mod ids;
 mod near;
+mod producer;
+mod reported_share;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use freshness::Freshness;
 pub use ids::{ColumnId, SegmentId, Stage, TableId, Version};
 pub use near::near_names;
+pub use producer::ProducerMark;
+pub use reported_share::ReportedShare;

@@ -3,9 +3,11 @@
 use super::retail;
 use crate::say;
 use crate::shell::drawn;
+use alluvia_copy::{InferredColumn, infer};
 use alluvia_node::Database;
 use alluvia_query::Session;
-use alluvia_query::copy::{CopyOptions, InferredColumn, Source, infer};
+use alluvia_syntax::copy::options::CopyOptions;
+use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::compute::concat_batches;
 use arrow::record_batch::RecordBatch;

@@ -13,9 +13,10 @@ use super::statement::{Answer, Refining, Statement};
 use crate::target::{ServerArgs, is_url};
 use crate::{OpenArgs, note};
 use alluvia_client::Target;
+use alluvia_copy::progress::Progress;
 use alluvia_node::Database;
-use alluvia_query::copy::Streams;
-use alluvia_query::{Command, Progress, script};
+use alluvia_syntax::copy::streams::Streams;
+use alluvia_syntax::{Command, script};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
 use futures::FutureExt;
@@ -383,7 +384,7 @@ impl Connection {
     }
 }
 
-fn parsed(statement: Statement) -> Result<alluvia_query::Statement> {
+fn parsed(statement: Statement) -> Result<alluvia_syntax::Statement> {
     statement.parsed.ok_or_else(|| Error::internal("a statement is to run here, and was not parsed"))
 }
 

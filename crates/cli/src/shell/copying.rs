@@ -15,12 +15,16 @@ use super::connection::GOODBYE;
 use super::statement::Answer;
 use crate::quoting::{identifier, literal};
 use alluvia_client::{Ingested, Number, Session};
-use alluvia_query::copy::{
-    BodyOptions, CopyContext, CopyHere, CopyOptions, CopyPlaces, Destination, Source, Streams, copy_from, copy_to,
-    numbered_by, table_elsewhere,
+use alluvia_copy::progress::{CancelToken, Phase, Progress};
+use alluvia_copy::{
+    BodyOptions, CopyContext, CopyPlaces, Destination, copy_from, copy_to, numbered_by, table_elsewhere,
 };
-use alluvia_query::{CancelToken, Phase, Progress};
-use alluvia_snapshot::{Committed, ProducerMark};
+use alluvia_snapshot::Committed;
+use alluvia_syntax::copy::here::CopyHere;
+use alluvia_syntax::copy::options::CopyOptions;
+use alluvia_syntax::copy::statement::Source;
+use alluvia_syntax::copy::streams::Streams;
+use alluvia_types::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;

@@ -30,7 +30,8 @@ pub use output::{drawn, print};
 pub use statement::Answer;
 
 use crate::{failed, note, say, say_error};
-use alluvia_query::{Command, DATABASE_NAME};
+use alluvia_syntax::Command;
+use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Leaving, Names, Statements};
@@ -309,7 +310,7 @@ impl Shell {
     /// A COPY whose files are this machine's.
     async fn copy(&mut self, sql: &str) -> Result<()> {
         // What cannot be read here is not left to a server.
-        alluvia_query::script(sql)?;
+        alluvia_syntax::script(sql)?;
         let mut statements = self.connection.parse(sql)?;
         if statements.len() != 1 {
             return Err(Error::new(ErrorKind::Syntax, "\\copy is not followed by one COPY")

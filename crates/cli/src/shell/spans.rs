@@ -1,11 +1,11 @@
 //! Intervals, and differences of timestamps, as PostgreSQL writes them: `3 days 11:00:00`.
 //!
 //! Invariants:
-//! - They are written by what writes them for a cast to text ([`alluvia_query::forms`]).
+//! - They are written by what writes them for a cast to text ([`alluvia_values::display`]).
 //! - A value that has no such form is an error. Nanoseconds are cut off: PostgreSQL's intervals have none.
 
-use alluvia_query::forms::{write_difference, write_interval};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::display::{write_difference, write_interval};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{

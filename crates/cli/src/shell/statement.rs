@@ -3,8 +3,9 @@
 //! Invariant: a statement's text is the whole of what was written; secrets are in it, which the parsed one leaves out.
 
 use super::Format;
-use alluvia_query::copy::CopyHere;
-use alluvia_query::{Command, Outcome, Refinement, from_datafusion};
+use alluvia_query::{Outcome, Refinement, from_datafusion};
+use alluvia_syntax::Command;
+use alluvia_syntax::copy::here::CopyHere;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -16,20 +17,20 @@ use std::sync::Arc;
 pub struct Statement {
     pub text: String,
     /// `None` of what cannot be parsed here: a server, which may be newer, says what it is.
-    pub parsed: Option<alluvia_query::Statement>,
+    pub parsed: Option<alluvia_syntax::Statement>,
     /// Whether the files that it names are this machine's, wherever it runs.
     pub is_here: bool,
 }
 
 impl Statement {
     /// As it was written.
-    pub fn of(text: String, parsed: Option<alluvia_query::Statement>) -> Statement {
+    pub fn of(text: String, parsed: Option<alluvia_syntax::Statement>) -> Statement {
         Statement { text, parsed, is_here: false }
     }
 
     /// What sort of statement it is.
     pub fn command(&self) -> Command {
-        self.parsed.as_ref().map_or(Command::Other, alluvia_query::Statement::command)
+        self.parsed.as_ref().map_or(Command::Other, alluvia_syntax::Statement::command)
     }
 
     /// What is done here of it, where the table is at a server: of a COPY with a standard stream, or of files that are this machine's.
@@ -43,7 +44,7 @@ impl Statement {
 
     /// Whether it reads rows from standard input.
     pub fn reads_stdin(&self) -> bool {
-        self.parsed.as_ref().is_some_and(alluvia_query::Statement::reads_stdin)
+        self.parsed.as_ref().is_some_and(alluvia_syntax::Statement::reads_stdin)
     }
 
     /// Whether it is known to write to standard output, where answers are written in this form.

@@ -3,8 +3,9 @@
 use crate::support::{TAIL_BYTES_MAX, committer, create, insert, rows, spaces, table};
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::Committer;
-use alluvia_snapshot::{Base, Committed, Durability, NewBatch, NewRows, ProducerMark, Spaces, Views};
+use alluvia_snapshot::{Base, Committed, Durability, NewBatch, NewRows, Spaces, Views};
 use alluvia_storage::{Disk, FaultDisk};
+use alluvia_types::ProducerMark;
 use alluvia_types::{ErrorKind, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;

@@ -165,7 +165,8 @@ fn wrong_keys(what: String) -> Error {
 mod tests {
     use super::*;
     use alluvia_catalog::DictionaryMark;
-    use alluvia_snapshot::{BatchInfo, ProducerMark, StagedLoad};
+    use alluvia_snapshot::{BatchInfo, StagedLoad};
+    use alluvia_types::ProducerMark;
 
     fn batch(version: u64, commit_micros: i64, mark: Option<(u64, u64)>) -> Published {
         let producer = mark.map(|(epoch, sequence)| ProducerMark { name: "loader".to_owned(), epoch, sequence });

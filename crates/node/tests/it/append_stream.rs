@@ -2,9 +2,10 @@
 //! appends log.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use alluvia_copy::Hints;
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_query::copy::{CopyOptions, Hints};
 use alluvia_query::{Ingest, Session};
+use alluvia_syntax::copy::options::CopyOptions;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{
     ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, RunArray, StringArray,

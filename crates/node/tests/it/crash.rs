@@ -6,9 +6,10 @@
 use crate::support::{contents, create, insert, new_rows, open, rows};
 use alluvia_catalog::{Change, alter};
 use alluvia_node::Core;
-use alluvia_snapshot::{BatchKey, Durability, NewBatch, ProducerMark, Store};
+use alluvia_snapshot::{BatchKey, Durability, NewBatch, Store};
 use alluvia_space::DataType;
 use alluvia_storage::{FaultDisk, Survival};
+use alluvia_types::ProducerMark;
 use alluvia_types::{ManualClock, Result, TableId, Version};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 
 use crate::support::{self, contents, create, insert, open, rows};
 use alluvia_node::{Core, Database};
-use alluvia_snapshot::{BatchKey, Durability, Memo, NewBatch, ProducerMark, Store};
+use alluvia_snapshot::{BatchKey, Durability, Memo, NewBatch, Store};
 use alluvia_storage::{Disk, FaultDisk, Survival};
+use alluvia_types::ProducerMark;
 use alluvia_types::{ErrorKind, ManualClock, SystemClock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

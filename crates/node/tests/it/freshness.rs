@@ -3,8 +3,9 @@
 
 use crate::support::{create, insert, open, rows};
 use alluvia_node::Core;
-use alluvia_snapshot::{Durability, Freshness, NewBatch, Store, Want};
+use alluvia_snapshot::{Durability, NewBatch, Store, Want};
 use alluvia_storage::FaultDisk;
+use alluvia_types::Freshness;
 use alluvia_types::{Clock, ManualClock, Stage, TableId, Version};
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -100,7 +100,7 @@ fn queries_answer_and_writers_write_while_a_merge_is_held_up() {
         predicate_cache_bytes_max: options.predicate_cache_bytes_max(),
         threads: 2,
         fetch: None,
-        served: alluvia_query::copy::ServedPlaces::default(),
+        served: alluvia_copy::ServedPlaces::default(),
     };
     let engine = Engine::new(Arc::clone(&core) as Arc<dyn Store>, options).expect("an engine");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();

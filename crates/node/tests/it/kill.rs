@@ -9,7 +9,9 @@
 use crate::support::{create, new_rows, read, rows, snapshot, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
-use alluvia_snapshot::{Durability, Freshness, NewBatch, ProducerMark, Store};
+use alluvia_snapshot::{Durability, NewBatch, Store};
+use alluvia_types::Freshness;
+use alluvia_types::ProducerMark;
 use alluvia_types::{TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

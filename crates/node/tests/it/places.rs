@@ -4,8 +4,8 @@
 use crate::support::shown_rows;
 use crate::support::web::{announced, elsewhere, host, plain};
 use alluvia_node::{Database, DatabaseOptions, ServedOptions};
-use alluvia_query::copy::Streams;
 use alluvia_query::{Client, Session};
+use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::fs;
 use std::path::Path;

@@ -3,10 +3,13 @@
 
 use crate::support::shown_rows as rows;
 use crate::support::web::{host, plain};
+use alluvia_access::LogIn;
+use alluvia_copy::Hints;
 use alluvia_node::{Database, DatabaseOptions, ServedOptions};
-use alluvia_query::copy::{CopyOptions, Hints, Streams};
-use alluvia_query::{Client, Ingest, LogIn, Session};
+use alluvia_query::{Client, Ingest, Session};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
+use alluvia_syntax::copy::options::CopyOptions;
+use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Clock, Error, ErrorKind, ManualClock, Result};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use std::net::IpAddr;

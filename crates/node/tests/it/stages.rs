@@ -3,8 +3,9 @@
 
 use crate::support::{self, create, insert, open, read, rows, snapshot};
 use alluvia_query::Session;
-use alluvia_snapshot::{Freshness, Snapshot, Store, Want};
+use alluvia_snapshot::{Snapshot, Store, Want};
 use alluvia_storage::FaultDisk;
+use alluvia_types::Freshness;
 use alluvia_types::{ManualClock, Stage, TableId, Version};
 use arrow::util::display::array_value_to_string;
 use proptest::prelude::*;
@@ -326,7 +327,7 @@ fn what_a_refused_or_repeated_batch_had_staged_is_removed() {
     let clock = Arc::new(ManualClock::default());
     let core = open(&disk, &clock).unwrap();
     let (table, _) = create(&core, "t").unwrap();
-    let stage = |producer: Option<alluvia_snapshot::ProducerMark>, checked_at: Option<Version>| {
+    let stage = |producer: Option<alluvia_types::ProducerMark>, checked_at: Option<Version>| {
         let entry = core.catalog().by_id(table).cloned().unwrap();
         let mut load = core.begin_load(&entry.def, checked_at.unwrap_or(entry.changed_at)).unwrap();
         load.append(rows(&named(&[(1, 1), (2, 2), (3, 3)]))).unwrap();
@@ -343,7 +344,7 @@ fn what_a_refused_or_repeated_batch_had_staged_is_removed() {
     let refused = stage(None, Some(Version(0))).unwrap_err();
     assert_eq!(refused.kind(), alluvia_types::ErrorKind::Conflict, "{refused}");
     assert_eq!(files(), before, "nothing of the refused batch is left");
-    let mark = || Some(alluvia_snapshot::ProducerMark { name: "p".to_owned(), epoch: 1, sequence: 1 });
+    let mark = || Some(alluvia_types::ProducerMark { name: "p".to_owned(), epoch: 1, sequence: 1 });
     stage(mark(), None).unwrap();
     let once = files();
     assert!(once.len() > before.len(), "{once:?}");

@@ -4,8 +4,8 @@
 
 use crate::support::{Random, shown_rows as rows, variable};
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_query::copy::Streams;
 use alluvia_query::{Client, Session};
+use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::io::Cursor;
 use std::path::Path;

@@ -9,9 +9,10 @@
 
 use super::bound::{Bound, bind};
 use super::statement::{Literal, Statement};
-use crate::dialect::Hints;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
-use alluvia_snapshot::{Freshness, TableRead};
+use alluvia_snapshot::TableRead;
+use alluvia_syntax::Hints;
+use alluvia_types::Freshness;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use std::collections::HashMap;

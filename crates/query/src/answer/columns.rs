@@ -6,9 +6,9 @@
 use super::bound::Bound;
 use super::names::{Names, first_codes};
 use super::statement::{Aggregate, Item, Order};
-use crate::dialect::Sureness;
 use alluvia_space::codes::calendar;
 use alluvia_space::{CalendarUnit, DataType, LevelSource};
+use alluvia_syntax::Sureness;
 use alluvia_tree::Answer;
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,

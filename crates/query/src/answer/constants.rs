@@ -11,10 +11,10 @@
 use super::conditions::{is_plain_time, without_zone};
 use super::predicate::literal_of;
 use super::statement::Literal;
-use crate::dialect::names::name_of;
-use crate::dialect::rewriting::call_of;
 use alluvia_space::CalendarUnit;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::trees::rewriting::call_of;
 use arrow::compute::kernels::cast_utils::{
     IntervalParseConfig, IntervalUnit as Unit, parse_interval_month_day_nano_config,
 };

@@ -6,7 +6,7 @@
 
 use super::predicate::{chain, literal_of};
 use super::statement::{Aggregate, Item, Literal};
-use crate::dialect::Sureness;
+use alluvia_syntax::Sureness;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Datum, Float64Array, Int64Array};
 use arrow::compute::kernels::cmp;
 use arrow::compute::{and_kleene, cast, not, or_kleene};

@@ -9,9 +9,9 @@
 //! not to be false.
 
 use super::conditions::codes_where;
-use crate::checked::StatementLimits;
 use crate::table::{EVALUATED_MAX, batch_of_members, evaluated};
 use alluvia_catalog::Dictionaries;
+use alluvia_functions::output_size::StatementLimits;
 use alluvia_space::{Column, DataType};
 use alluvia_tree::CodeSet;
 use arrow::array::{BooleanArray, RecordBatch};
@@ -68,7 +68,7 @@ impl MemberPredicate {
         let schema = DFSchema::try_from(members.schema())?;
         let expr = ExprSimplifier::new(SimplifyContext::default()).coerce(self.expr.clone(), &schema)?;
         let mut config = ConfigOptions::default();
-        config.extensions.insert(StatementLimits { memory_bytes: BYTES_MAX });
+        config.extensions.insert(StatementLimits::new(BYTES_MAX));
         let properties = ExecutionProps { config_options: Some(Arc::new(config)), ..ExecutionProps::new() };
         let predicate = create_physical_expr(&expr, &schema, &properties, &PhysicalPlanningContext::default())?;
         evaluated(&predicate, members)

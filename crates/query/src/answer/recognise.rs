@@ -6,9 +6,9 @@
 use super::having::{Having, having_of};
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
-use crate::dialect::Sureness;
-use crate::dialect::names::{PUBLIC, name_of};
-use crate::dialect::rewriting::call_of;
+use alluvia_syntax::Sureness;
+use alluvia_syntax::names::{PUBLIC, name_of};
+use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Ident, LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SelectFlavor,
     SelectItem, SetExpr, TableFactor, Value,

@@ -4,7 +4,7 @@ use super::constants::Constant;
 use super::having::Having;
 use super::members::MemberPredicate;
 use super::units::{Cut, test_of};
-use crate::dialect::Sureness;
+use alluvia_syntax::Sureness;
 use arrow::array::{Array, ArrayRef};
 use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;

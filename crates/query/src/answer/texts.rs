@@ -5,7 +5,7 @@
 use super::members::MemberPredicate;
 use super::predicate::{Columns, literal_of};
 use super::statement::{Condition, Literal, Test};
-use crate::dialect::rewriting::call_of;
+use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::common::Column;
 use datafusion::functions::expr_fn::{lower, upper};
 use datafusion::logical_expr::{Expr, Operator, binary_expr};

@@ -9,9 +9,9 @@ use super::constants::{day_of, moment_of, text_of_moment};
 use super::predicate::{Columns, constant, literal_of};
 use super::statement::{Condition, Literal, Test};
 use super::texts::operator;
-use crate::dialect::rewriting::call_of;
 use alluvia_space::CalendarUnit;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
+use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::logical_expr::Operator;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType as SqlType, Expr};
 

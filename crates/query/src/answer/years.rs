@@ -6,7 +6,7 @@
 use super::predicate::{Columns, literal_of};
 use super::statement::{Condition, Literal, Test};
 use super::texts::operator;
-use crate::dialect::rewriting::call_of;
+use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::logical_expr::Operator;
 use datafusion::sql::sqlparser::ast::{DateTimeField, Expr};
 

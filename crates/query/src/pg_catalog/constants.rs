@@ -1,11 +1,11 @@
 //! Functions of the catalog that say the same whatever they are given, and those that are answered at all.
 
-use super::NAME;
+use alluvia_syntax::names::DATABASE_NAME;
 use datafusion::sql::sqlparser::ast::{Expr, Value};
 
 /// Functions that say the same whatever they are given, with what they say.
 const CONSTANTS: &[(&[&str], Constant)] = &[
-    (&["current_database", "current_catalog"], Constant::Text(NAME)),
+    (&["current_database", "current_catalog"], Constant::Text(DATABASE_NAME)),
     (&["current_schema"], Constant::Text("public")),
     (&["pg_encoding_to_char", "pg_client_encoding", "getdatabaseencoding"], Constant::Text("UTF8")),
     // There are no advisory locks to give back; asyncpg's pool does with every connection.

@@ -3,8 +3,8 @@
 //! Planning knows subqueries about a row only where a projection or a condition has them, and DISTINCT ON keeps its items elsewhere. So the
 //! rows are made below, with their keys, and the first of each key is chosen above.
 
-use crate::dialect::query_of_table;
-use crate::dialect::rewriting::contains;
+use alluvia_syntax::query_of_table;
+use alluvia_syntax::trees::rewriting::contains;
 use datafusion::sql::sqlparser::ast::{
     Distinct, ExcludeSelectItem, Expr, Ident, ObjectName, OrderByKind, Query, SelectItem, SetExpr, TableAlias,
     TableFactor, TableWithJoins, WildcardAdditionalOptions,
@@ -58,7 +58,8 @@ fn choice_among_rows(query: &Query) -> Option<Query> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Kind, parse};
+    use alluvia_syntax::Kind;
+    use alluvia_syntax::statements::parse;
 
     fn written(sql: &str) -> String {
         let Kind::Query(mut query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };

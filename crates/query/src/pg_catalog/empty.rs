@@ -4,9 +4,9 @@ use super::constants::{Constant, number_expr};
 use super::definitions;
 use super::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
 use super::tables::is_always_empty;
-use crate::dialect::names::name_of;
-use crate::dialect::rewriting::call;
-use crate::dialect::visit;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::trees::rewriting::call;
+use alluvia_syntax::trees::visit::visit;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Ident, JoinOperator, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
     TableFactor, TableWithJoins, Visitor,

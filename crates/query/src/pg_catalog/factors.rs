@@ -2,9 +2,9 @@
 
 use super::rewrite::parts;
 use super::tables::PG_CATALOG;
-use crate::dialect::names::name_of;
-use crate::dialect::query_of_table;
-use crate::dialect::rewriting::call_with;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::query_of_table;
+use alluvia_syntax::trees::rewriting::call_with;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
     TableAliasColumnDef, TableFactor,

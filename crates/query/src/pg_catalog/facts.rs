@@ -3,9 +3,9 @@
 
 use super::constants::Constant;
 use super::rewrite::{cast, parts};
-use crate::dialect::names::name_of;
-use crate::dialect::statement::text_of;
 use alluvia_catalog::Catalog;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::statement::text_of;
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, BinaryOperator, CaseWhen, Expr, Query, SelectItem, SetExpr,
 };
@@ -73,9 +73,10 @@ fn is_list(query: &Query) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Kind, parse};
     use crate::pg_catalog::relations::of_system;
     use crate::pg_catalog::types;
+    use alluvia_syntax::Kind;
+    use alluvia_syntax::statements::parse;
 
     fn pruned(case: &str) -> String {
         let sql = format!("SELECT CASE {case} END AS c FROM pg_type t");

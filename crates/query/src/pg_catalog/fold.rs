@@ -5,9 +5,9 @@
 
 use super::constants::{Constant, number_expr, text_expr};
 use super::rewrite::parts;
-use crate::dialect::names::name_of;
-use crate::dialect::statement::{literal_text, text_of};
-use crate::dialect::visit_mut;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::statement::{literal_text, text_of};
+use alluvia_syntax::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, ArrayElemTypeDef, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query,
@@ -254,7 +254,8 @@ impl VisitorMut for Put<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Kind, parse};
+    use alluvia_syntax::Kind;
+    use alluvia_syntax::statements::parse;
 
     fn first(sql: &str) -> Expr {
         let Kind::Query(query) = parse(&format!("SELECT {sql}")).unwrap().remove(0).kind else { panic!("a query") };

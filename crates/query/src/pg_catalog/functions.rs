@@ -3,10 +3,11 @@
 use super::relations::text_of;
 use super::tables::{is_visible, schema_name};
 use super::{procedures, rights, types};
-use crate::checked::quoted_literal;
-use crate::rights::{Authoriser, quoted};
+use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
+use alluvia_functions::text::format::literal;
 use alluvia_snapshot::Store;
+use alluvia_space::keywords::quoted;
 use alluvia_types::Stage;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
@@ -136,8 +137,8 @@ pub(crate) fn register(
     rights::register(&mut add, authoriser)?;
     let quotes = [
         ("quote_ident", quoted as fn(&str) -> String, None),
-        ("quote_literal", quoted_literal, None),
-        ("quote_nullable", quoted_literal, Some("NULL")),
+        ("quote_literal", literal, None),
+        ("quote_nullable", literal, Some("NULL")),
     ];
     for (name, quote, of_null) in quotes {
         add(

@@ -2,15 +2,16 @@
 
 use super::relations::{Relation, SCHEMAS};
 use super::tables::{Row, relations, row};
-use super::{NAME, rights, types};
+use crate::pg_catalog::{rights, types};
 use crate::table::StatementContext;
+use alluvia_syntax::names::DATABASE_NAME;
 
 /// The rows of a view; `None` for one that is always empty.
 pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
     Some(match view {
         "character_sets" => |_| {
             vec![row! {
-                character_set_name: "UTF8", character_repertoire: "UCS", form_of_use: "UTF8", default_collate_catalog: NAME,
+                character_set_name: "UTF8", character_repertoire: "UCS", form_of_use: "UTF8", default_collate_catalog: DATABASE_NAME,
                 default_collate_schema: "pg_catalog", default_collate_name: "C",
             }]
         },
@@ -19,17 +20,16 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
         "enabled_roles" => rights::enabled_roles,
         "role_table_grants" => rights::role_table_grants,
         "table_privileges" => rights::table_privileges,
-        "information_schema_catalog_name" => |_| vec![row! { catalog_name: NAME }],
+        "information_schema_catalog_name" => |_| vec![row! { catalog_name: DATABASE_NAME }],
         "schemata" => |_| {
-            let row =
-                |(_, name): &(i64, &'static str)| row! { catalog_name: NAME, schema_name: *name, schema_owner: NAME };
+            let row = |(_, name): &(i64, &'static str)| row! { catalog_name: DATABASE_NAME, schema_name: *name, schema_owner: DATABASE_NAME };
             SCHEMAS.iter().map(row).collect()
         },
         "tables" => |context| {
             let row = |relation: Relation| {
                 let is_table = relation.kind == "r";
                 row! {
-                    table_catalog: NAME, table_schema: relation.schema.1, table_name: relation.name,
+                    table_catalog: DATABASE_NAME, table_schema: relation.schema.1, table_name: relation.name,
                     table_type: if is_table { "BASE TABLE" } else { "VIEW" },
                     is_insertable_into: if relation.schema.1 == "public" { "YES" } else { "NO" }, is_typed: "NO",
                 }
@@ -39,7 +39,7 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
         "views" => |context| {
             let row = |view: Relation| {
                 row! {
-                    table_catalog: NAME, table_schema: view.schema.1, table_name: view.name, check_option: "NONE",
+                    table_catalog: DATABASE_NAME, table_schema: view.schema.1, table_name: view.name, check_option: "NONE",
                     is_updatable: "NO", is_insertable_into: "NO",
                 }
             };
@@ -58,9 +58,9 @@ fn columns(context: &StatementContext) -> Vec<Row> {
             let data_type = if data_type.ends_with("[]") { "ARRAY".to_owned() } else { data_type };
             let udt = types::all().find(|known| known.oid == column.type_oid).map_or("text", |known| known.name);
             let mut row = row! {
-                table_catalog: NAME, table_schema: relation.schema.1, table_name: relation.name.clone(),
+                table_catalog: DATABASE_NAME, table_schema: relation.schema.1, table_name: relation.name.clone(),
                 column_name: column.name, ordinal_position: at as i64 + 1,
-                is_nullable: if column.not_null { "NO" } else { "YES" }, data_type: data_type, udt_catalog: NAME,
+                is_nullable: if column.not_null { "NO" } else { "YES" }, data_type: data_type, udt_catalog: DATABASE_NAME,
                 udt_schema: "pg_catalog", udt_name: udt, dtd_identifier: (at + 1).to_string(), is_self_referencing: "NO",
                 is_identity: "NO", is_generated: "NEVER",
                 is_updatable: if relation.schema.1 == "public" { "YES" } else { "NO" },

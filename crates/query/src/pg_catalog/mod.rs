@@ -32,6 +32,3 @@ pub(crate) use functions::register;
 pub(crate) use parameters::compared;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
-
-/// The one database, and its first role.
-pub const NAME: &str = "alluvia";

@@ -6,9 +6,9 @@
 use super::definitions;
 use super::rewrite::parts;
 use super::tables::PG_CATALOG;
-use crate::dialect::names::name_of;
-use crate::dialect::parameters::parameter;
-use crate::dialect::visit;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::parameters::parameter;
+use alluvia_syntax::trees::visit::visit;
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Visitor};
 use std::collections::BTreeMap;
@@ -71,7 +71,8 @@ impl Visitor for Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Kind, parse};
+    use alluvia_syntax::Kind;
+    use alluvia_syntax::statements::parse;
 
     fn types(sql: &str) -> Vec<(usize, DataType)> {
         let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };

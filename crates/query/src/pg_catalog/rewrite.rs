@@ -11,14 +11,15 @@ use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
 use super::{definitions, distinct, factors, facts, fold, rights, types, versions};
-use crate::dialect::arrays;
-use crate::dialect::names::name_of;
-use crate::dialect::rewriting::call;
-use crate::dialect::statement::literal_text;
-use crate::dialect::{visit, visit_mut};
 use crate::rights::Authoriser;
 use crate::session::settings::SettingsNow;
 use alluvia_catalog::Catalog;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::statement::literal_text;
+use alluvia_syntax::trees::list_literals;
+use alluvia_syntax::trees::rewriting::call;
+use alluvia_syntax::trees::visit::visit;
+use alluvia_syntax::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
@@ -209,7 +210,7 @@ impl VisitorMut for Rewrite<'_> {
             Err(error) => return ControlFlow::Break(error),
         }
         fold::fold(expr);
-        match arrays::expand(expr) {
+        match list_literals::expand(expr) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }

@@ -7,15 +7,16 @@ use super::functions::{Work, ints};
 use super::relations::{DATABASE_OID, Relation, by_text, table_oid};
 use super::rewrite::{cast, parts};
 use super::tables::{Row, row};
-use super::{NAME, tables};
-use crate::dialect::names::name_of;
-use crate::dialect::rewriting::call;
+use crate::pg_catalog::tables;
 use crate::rights::{Authoriser, aclitem, named};
-use crate::session::wrap;
 use crate::table::StatementContext;
 use alluvia_catalog::Catalog;
 use alluvia_catalog::rights::{BOOTSTRAP, Object, PUBLIC, Privilege, Privileges, Rights, Role, RoleId};
+use alluvia_syntax::names::DATABASE_NAME;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::trees::rewriting::call;
 use alluvia_types::{Result, TableId};
+use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, StringViewArray};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::DataType;
@@ -156,7 +157,7 @@ fn privileges(context: &StatementContext, of_everybody: bool) -> Vec<Row> {
             rows.extend(privileges.iter().map(|privilege| {
                 row! {
                     grantor: rights.name(owner), grantee: if to == PUBLIC { "PUBLIC" } else { rights.name(to) },
-                    table_catalog: NAME, table_schema: "public", table_name: table.name.clone(),
+                    table_catalog: DATABASE_NAME, table_schema: "public", table_name: table.name.clone(),
                     privilege_type: privilege.sql_name(), is_grantable: if to == owner { "YES" } else { "NO" },
                     with_hierarchy: if privilege == Privilege::Select { "YES" } else { "NO" },
                 }
@@ -371,7 +372,7 @@ fn on_table(authoriser: &Authoriser, who: RoleId, table: &str, privileges: &str)
 }
 
 fn on_database(authoriser: &Authoriser, who: RoleId, database: &str, privileges: &str) -> Option<bool> {
-    if database != NAME && database != DATABASE_OID.to_string() {
+    if database != DATABASE_NAME && database != DATABASE_OID.to_string() {
         return None;
     }
     let rights = authoriser.catalog().rights();

@@ -3,8 +3,9 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
-use super::{NAME, procedures, rights, types};
+use crate::pg_catalog::{procedures, rights, types};
 use crate::table::StatementContext;
+use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
@@ -87,7 +88,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         "pg_class" => classes,
         "pg_database" => |context| {
             vec![row! {
-                oid: DATABASE_OID, datname: NAME, datacl: rights::database_acl(context), datdba: ROLE_OID, encoding: 6, datlocprovider: "c", datallowconn: true,
+                oid: DATABASE_OID, datname: DATABASE_NAME, datacl: rights::database_acl(context), datdba: ROLE_OID, encoding: 6, datlocprovider: "c", datallowconn: true,
                 datconnlimit: -1, dattablespace: 1663, datcollate: "C", datctype: "C.UTF-8",
             }]
         },
@@ -140,7 +141,8 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         "pg_user" | "pg_shadow" => rights::users,
         "pg_group" => rights::groups,
         "pg_views" => |context| {
-            let row = |view: Relation| row! { schemaname: view.schema.1, viewname: view.name, viewowner: NAME };
+            let row =
+                |view: Relation| row! { schemaname: view.schema.1, viewname: view.name, viewowner: DATABASE_NAME };
             relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
         },
         _ => return None,
@@ -234,7 +236,7 @@ impl SchemaProvider for CatalogSchema {
             None => {
                 let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table {}.{name}", self.name));
                 let names = self.table_names();
-                Err(crate::session::wrap(match near_names(name, names.iter().map(String::as_str)).as_slice() {
+                Err(alluvia_values::errors::wrap(match near_names(name, names.iter().map(String::as_str)).as_slice() {
                     [] => error,
                     near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
                 }))

@@ -5,9 +5,9 @@
 
 use super::constants::number_expr;
 use super::rewrite::cast;
-use crate::dialect::names::name_of;
-use crate::dialect::visit;
 use alluvia_catalog::Catalog;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::trees::visit::visit;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Query, Select, SelectItem, TableFactor, Visitor,
 };
@@ -98,7 +98,8 @@ pub(super) fn age(of: &Expr, catalog: &Catalog) -> Option<Expr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Kind, parse};
+    use alluvia_syntax::Kind;
+    use alluvia_syntax::statements::parse;
     use datafusion::sql::sqlparser::ast::SetExpr;
 
     fn expr(sql: &str) -> Expr {

@@ -7,11 +7,11 @@
 
 use crate::rights::Authoriser;
 use crate::session::Client;
-use crate::system::cut;
 use crate::system::{Cell, Kind};
 use crate::table::StatementContext;
 use alluvia_snapshot::Store;
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_values::excerpt::cut;
 use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use arrow::temporal_conversions::timestamp_us_to_datetime;
 use serde::{Deserialize, Serialize};

@@ -9,10 +9,11 @@
 
 use crate::engine::Engine;
 use crate::rights::refusals::{log_in_audit, write_left_out, write_log_in};
-use crate::rights::{Authoriser, Who, quoted};
+use crate::rights::{Authoriser, Who};
 use crate::session::blocking;
 use alluvia_access::{Directory, LogIn, Verifier};
 use alluvia_catalog::rights::{BOOTSTRAP, MONITOR, Object, Privilege};
+use alluvia_space::keywords::quoted;
 use alluvia_types::{Error, ErrorKind, Result};
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;

@@ -16,18 +16,21 @@ mod log_ins;
 mod refusals;
 mod words;
 
+pub(crate) use crate::rights::words::aclitem;
 pub use audit::is_audit_line;
 pub(crate) use audit::{AUDIT, Audit, AuditEvent, is_refusal, rows as audit_rows};
 pub(crate) use directory::Trust;
 pub(crate) use log_ins::LogIns;
 pub(crate) use refusals::{Refusals, write_statement as write_refused_statement};
-pub(crate) use words::{aclitem, quoted};
 
-use crate::copy::{CopyStatement, OnError, Target, is_url};
-use crate::dialect::Kind;
-use crate::dialect::statement::Procedure;
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_space::keywords::quoted;
+use alluvia_syntax::Kind;
+use alluvia_syntax::copy::options::OnError;
+use alluvia_syntax::copy::places::is_url;
+use alluvia_syntax::copy::statement::{CopyStatement, Target};
+use alluvia_syntax::statement::Procedure;
 use alluvia_types::{Error, ErrorKind, Result, TableId, near_names};
 use std::sync::Arc;
 
@@ -45,7 +48,7 @@ pub(crate) enum Who {
 impl Who {
     /// The process itself.
     pub(crate) fn embedded() -> Who {
-        Who::Trusted(crate::pg_catalog::NAME.into())
+        Who::Trusted(alluvia_syntax::names::DATABASE_NAME.into())
     }
 
     /// As it called itself.

@@ -9,7 +9,7 @@ use super::condition::{column_of, conditions_of};
 use super::source::{Source, without_alias};
 use super::times::date_of;
 use crate::answer::{Aggregate as Function, Group, Item, Statement};
-use crate::checked::WIDE;
+use alluvia_functions::aggregates::sum::WIDE;
 use alluvia_space::{DataType, TableDef};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast};

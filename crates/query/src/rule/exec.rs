@@ -8,8 +8,9 @@
 use super::node::{ColumnOf, Purpose, Question};
 use super::small::{JOINED_ROWS_MAX, KEY_ROWS_MAX, SmallRows, read};
 use crate::answer::{Asking, Bound, Side, Values, run, run_within};
-use crate::table::{SampleUsed, describe_snapshot, external, tell};
+use crate::table::{SampleUsed, describe_snapshot, tell};
 use alluvia_tree::Counters;
+use alluvia_values::errors::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, UInt32Type};
@@ -347,7 +348,7 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
     if context.index.cuboids {
         // Whatever else the statement reads is of that version, too.
         let store = context.store.as_ref();
-        let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(external)?;
+        let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(wrap)?;
         if let Some((batch, _)) = answered {
             return Ok(Some(Asked { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
         }
@@ -357,6 +358,6 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
         Some(accuracy) => run_within(&asking, schema, accuracy),
         None => run(&asking, schema).map(|found| found.map(|(batch, counters)| (batch, counters, None))),
     };
-    let found = found.map_err(external)?;
+    let found = found.map_err(wrap)?;
     Ok(found.map(|(batch, counters, sample)| Asked { batch, counters, by_cuboid: false, sample }))
 }

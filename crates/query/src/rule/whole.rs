@@ -4,7 +4,7 @@
 //! two estimates, of one that others are joined by, or of a threshold that was estimated nobody would know the error.
 
 use super::source::without_alias;
-use crate::checked::with_sign;
+use alluvia_plan::optimizer::ordered_keys::with_sign;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Aggregate, Between, BinaryExpr, Expr, LogicalPlan, Operator};
 

@@ -11,14 +11,9 @@
 //! A statement that is nothing but a projection or plain aggregates of one drawn box is planned once for its text: [`outline`].
 
 mod clause;
-mod number;
 mod outline;
 mod planner;
 mod thin;
 
-pub(crate) use clause::check;
 pub(crate) use outline::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, Outlines};
 pub(crate) use planner::SamplePlanner;
-pub(crate) use thin::{THIN, gather};
-
-pub(crate) use number::{bind_seed, parameters_of};

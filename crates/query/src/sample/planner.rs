@@ -2,12 +2,13 @@
 
 use super::clause::{Clause, read};
 use super::outline::GapTable;
-use super::thin::{self, is_call};
-use crate::dialect::not_supported;
-use crate::session::wrap;
+use crate::sample::thin;
 use crate::table::{AlluviaTable, Draw, Sample, StatementContext, Unit, sql_schema};
 use alluvia_space::weight::weight;
+use alluvia_syntax::sample::thin::is_call;
 use alluvia_types::{Error, ErrorKind, Version};
+use alluvia_values::errors::not_supported;
+use alluvia_values::errors::wrap;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::{DataFusionError, TableReference};

@@ -4,11 +4,14 @@
 //! - A body is one atomic batch, as a COPY without `BATCH_ROWS` is, and goes the same way.
 //! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven days.
 
-use crate::copy::{BodyOptions, CopyOptions, Direction, Hints, Source, Streams, copy_from};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
+use alluvia_copy::{BodyOptions, Hints, copy_from};
 use alluvia_snapshot::BatchKey;
+use alluvia_syntax::copy::options::{CopyOptions, Direction};
+use alluvia_syntax::copy::statement::Source;
+use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

@@ -3,10 +3,11 @@
 //! DataFusion plans such a call by leaving the clause out. What a function is depends on what is registered, so this is not
 //! the dialect's to judge.
 
-use crate::dialect::names::name_of;
-use crate::dialect::{not_supported, visit};
 use crate::pg_catalog;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::trees::visit::visit;
 use alluvia_types::{Error, Result};
+use alluvia_values::errors::not_supported;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, NullTreatment, ObjectNamePart,
@@ -111,8 +112,8 @@ fn nulls_clause(function: &Function) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::parameters::query_of;
-    use crate::dialect::parse;
+    use alluvia_syntax::parameters::query_of;
+    use alluvia_syntax::statements::parse;
     use datafusion::execution::SessionStateBuilder;
 
     #[test]

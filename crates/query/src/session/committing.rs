@@ -10,8 +10,8 @@
 use crate::rights::Audit;
 use crate::session::auditing::{Definer, audit_ends};
 use crate::session::core::{Run, Session, blocking, failed_transaction};
-use crate::session::progress::Phase;
 use crate::session::transaction::Transaction;
+use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
 use alluvia_types::{Error, Result, Version};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Session {
     }
 
     /// The same, of the statements that have changed definitions by it.
-    pub(super) async fn submit_of(&self, run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
+    pub(crate) async fn submit_of(&self, run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
         let store = Arc::clone(self.engine.store());
         let audits = match self.before_commit(run, &batch, definers).await {
             Ok(audits) => audits,
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Uses up the number of the session's producer, if it has one, by a batch of no rows: the next batch follows it.
-    pub(super) async fn submit_empty(&self, run: &Run) -> Result<Option<Committed>> {
+    pub(crate) async fn submit_empty(&self, run: &Run) -> Result<Option<Committed>> {
         if run.settings.producer_mark().is_none() {
             return Ok(None);
         }
@@ -101,11 +101,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// What is told of a batch that was not applied again.
-pub(crate) fn repeated(version: Version) -> String {
-    format!("the producer had sent this batch before: it is version {version}, and was not applied again")
 }
 
 /// Commits a batch, if it may be without holding a thread.

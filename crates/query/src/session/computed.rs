@@ -8,20 +8,24 @@
 //!   another would lose digits or words.
 //! - What is the same wherever it stands in a statement is computed once.
 
-use crate::copy::{Assigner, TextAs, tight_batch};
-use crate::dialect::names::name_of;
-use crate::dialect::parameters::sql_type;
-use crate::dialect::rewriting::contains;
-use crate::dialect::value_rows::{query_of_row, write_out};
-use crate::dialect::{Hints, not_supported, visit};
 use crate::session::core::{Run, Session};
 use crate::session::errors::from_datafusion;
 use crate::session::outcome::Outcome;
-use crate::session::progress::Phase;
 use crate::session::values::{batch, literals_among};
 use alluvia_catalog::TableEntry;
+use alluvia_copy::Assigner;
+use alluvia_copy::progress::Phase;
 use alluvia_space::{DataType, TableDef};
+use alluvia_syntax::Hints;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::parameters::sql_type;
+use alluvia_syntax::trees::rewriting::contains;
+use alluvia_syntax::trees::value_rows::{query_of_row, write_out};
+use alluvia_syntax::trees::visit::visit;
 use alluvia_types::{Error, Result};
+use alluvia_values::builders::TextAs;
+use alluvia_values::compact::tight_batch;
+use alluvia_values::errors::not_supported;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{concat_batches, interleave};
 use arrow::datatypes::Int64Type;

@@ -1,13 +1,14 @@
 //! Statements about the session itself: transactions, settings, procedures.
 
-use crate::dialect::statement::{Access, Procedure, SettingCommand, SettingValue};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::pending::conflict;
 use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
 use crate::session::transaction::{OpenTransaction, Transaction};
-use crate::session::units::parse_switch;
-use alluvia_snapshot::{Freshness, Want};
+use alluvia_snapshot::Want;
+use alluvia_syntax::statement::{Access, Procedure, SettingCommand, SettingValue};
+use alluvia_syntax::units::parse_switch;
+use alluvia_types::Freshness;
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,42 +7,27 @@
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
 //! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
 
-use crate::copy::{
-    BodyOptions, CopyContext, CopyPlaces, CopyReport, CopyStatement, CopyWhat, Destination, INLINE_BYTES_MAX,
-    IntoStore, IntoTransaction, Streams, copy_from, copy_to,
-};
-use crate::dialect::names::{name_of, user_table};
-use crate::dialect::{Hints, Kind, Statement, query_of_table};
 use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, State};
 use crate::session::from_datafusion;
 use crate::session::outcome::Outcome;
-use crate::session::progress::Phase;
 use alluvia_catalog::TableEntry;
+use alluvia_copy::progress::Phase;
+use alluvia_copy::{
+    BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction,
+    copy_from, copy_to,
+};
 use alluvia_snapshot::{BatchKey, Committed, Durability};
 use alluvia_space::Column;
+use alluvia_syntax::copy::statement::{CopyStatement, CopyWhat};
+use alluvia_syntax::copy::streams::Streams;
+use alluvia_syntax::names::{name_of, user_table};
+use alluvia_syntax::{Hints, Kind, Statement, query_of_table};
 use alluvia_types::{Error, Result, Version};
 use arrow::datatypes::{Field, Schema};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
-
-impl CopyStatement {
-    /// Whether it writes a table.
-    pub(crate) fn is_from(&self) -> bool {
-        matches!(self, CopyStatement::From { .. })
-    }
-
-    /// Whether it commits batch after batch.
-    pub(crate) fn is_in_batches(&self) -> bool {
-        matches!(self, CopyStatement::From { options, .. } if options.batch_rows.is_some())
-    }
-
-    fn hand_in(&mut self, handed: Streams) {
-        let (CopyStatement::From { streams, .. } | CopyStatement::To { streams, .. }) = self;
-        *streams = Arc::new(Mutex::new(handed));
-    }
-}
 
 impl State {
     /// As [`Session::wrote`], from a thread that outlives the statement's future.

@@ -7,25 +7,25 @@
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
 
 use crate::answer::{Accuracy, Aim};
-use crate::dialect::definitions::TableChange;
-use crate::dialect::parameters::missing;
-use crate::dialect::{self, Kind, Statement};
 use crate::engine::Engine;
 use crate::rights::{Authoriser, Need, Who, of_statement};
-use crate::session::committing::repeated;
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
 use crate::session::guard::Guarded;
 use crate::session::outcome::Outcome;
-use crate::session::progress::{CancelHandle, CancelToken, Phase, Progress};
 use crate::session::refine::Telling;
 use crate::session::registry::{Client, Place};
 use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
-use crate::system::cut;
 use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_copy::destination::repeated;
+use alluvia_copy::progress::{CancelHandle, CancelToken, Phase, Progress};
+use alluvia_syntax::parameters::missing;
+use alluvia_syntax::statements::definitions::TableChange;
+use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_values::excerpt::cut;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -231,7 +231,7 @@ impl Session {
     /// All statements of a script. A syntax error anywhere refuses all of it; a statement that is merely not supported is
     /// refused when it is executed. Never panics, however deep the text.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
-        let parsed = dialect::parse(sql);
+        let parsed = alluvia_syntax::script::parse(sql);
         if parsed.is_err() {
             self.state.lock().fail_transaction();
         }

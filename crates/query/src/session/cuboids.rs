@@ -1,11 +1,11 @@
 //! `CALL alluvia.pin_cuboid`, `unpin_cuboid`, `drop_cuboid`.
 
 use crate::answer::{Pinned, Shape};
-use crate::dialect::CuboidName;
 use crate::rights::Need;
 use crate::session::core::{Session, blocking};
 use crate::session::outcome::Outcome;
 use alluvia_catalog::TableEntry;
+use alluvia_syntax::CuboidName;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
 

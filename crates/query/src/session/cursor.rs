@@ -5,13 +5,13 @@
 //! - Without WITH HOLD it ends with its transaction, and with what ROLLBACK TO undoes.
 //! - Rows come in order and once; there is no way back.
 
-use crate::dialect::Hints;
-use crate::dialect::statement::{Declare, FetchCount};
 use crate::session::core::{Run, Session};
 use crate::session::errors::from_datafusion;
 use crate::session::guard::LargeStack;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
+use alluvia_syntax::Hints;
+use alluvia_syntax::statement::{Declare, FetchCount};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

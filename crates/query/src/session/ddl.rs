@@ -3,10 +3,6 @@
 //! A change is checked against the newest visible definitions and committed as a batch, or added to the open transaction's; if
 //! another session changed the same table in between, the batch is refused with `Conflict` and nothing has happened.
 
-use crate::dialect::Hints;
-use crate::dialect::definitions::{AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define};
-use crate::dialect::names::{PUBLIC, SYSTEM};
-use crate::dialect::statement::TableName;
 use crate::rights::Need;
 use crate::session::core::{Run, Session};
 use crate::session::insert::mapping;
@@ -17,6 +13,12 @@ use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
 use alluvia_space::{ColumnType, DataType, Ladder, TableDef, sql_identifier};
+use alluvia_syntax::Hints;
+use alluvia_syntax::names::{PUBLIC, SYSTEM};
+use alluvia_syntax::statement::TableName;
+use alluvia_syntax::statements::definitions::{
+    AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
+};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};

@@ -4,15 +4,16 @@
 //! type of its column; what its place is for, such as an argument of a function; what planning infers from what the parameter meets (`x =
 //! ANY($1)`: a list of what `x` is), the first that it meets; TEXT.
 
-use crate::dialect::statement::{Insert, InsertSource};
-use crate::dialect::{Hints, Kind, Statement, parameter_places, parameters, patterns};
 use crate::pg_catalog;
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::guard::Guarded;
 use crate::session::insert::targets;
-use crate::session::progress::Progress;
 use crate::session::supervise::Stop;
+use alluvia_copy::progress::Progress;
+use alluvia_syntax::statement::{Insert, InsertSource};
+use alluvia_syntax::trees::like_escape;
+use alluvia_syntax::{Hints, Kind, Statement, parameter_places, parameters};
 use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -94,8 +95,8 @@ impl Session {
             Kind::Explain { .. } => text(&["plan_type", "plan"]),
             Kind::Fetch { name, .. } => Some(self.cursor_schema(&name)?),
             Kind::Setting(command) => match command {
-                crate::dialect::statement::SettingCommand::Show(_)
-                | crate::dialect::statement::SettingCommand::ShowAll => {
+                alluvia_syntax::statement::SettingCommand::Show(_)
+                | alluvia_syntax::statement::SettingCommand::ShowAll => {
                     self.setting(command)?.rows.map(|rows| rows.schema())
                 }
                 _ => None,
@@ -148,7 +149,7 @@ impl Session {
         }
         let mut query = query.clone();
         let lists = parameters::unlist(&mut query);
-        patterns::leave_out(&mut query)?;
+        like_escape::leave_out(&mut query)?;
         let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
         let mut told = query.clone();
         let compared = parameter_places::compare(&mut told);

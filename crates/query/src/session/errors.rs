@@ -9,13 +9,12 @@ mod elsewhere;
 mod names;
 mod operands;
 
-use crate::copy::{Bad, parse_i64};
-use crate::dialect::names::{PUBLIC, SYSTEM, unknown_schema};
-use crate::dialect::not_supported;
 use crate::session::signatures::{missing_form, with_sql_types};
-use crate::table::user_error;
 use alluvia_catalog::Catalog;
+use alluvia_syntax::names::{PUBLIC, SYSTEM, unknown_schema};
 use alluvia_types::{Error, ErrorKind, near_names};
+pub(crate) use alluvia_values::errors::{clean, exhausted, not_supported, spill_io_error, user_error};
+use alluvia_values::parse::{Bad, parse_i64};
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
@@ -94,10 +93,7 @@ pub(crate) fn error_of(error: &DataFusionError) -> Error {
         DataFusionError::Execution(message) => Error::new(ErrorKind::InvalidValue, clean(message)),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::ExecutionJoin(error) => Error::internal(format!("a task of the query failed: {error}")),
-        DataFusionError::IoError(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-            Some(own) => own.clone(),
-            None => Error::io("the spill directory", "using", error),
-        },
+        DataFusionError::IoError(error) => spill_io_error(error),
         DataFusionError::ParquetError(error) => {
             Error::new(ErrorKind::Corrupt, format!("reading a segment failed: {error}"))
         }
@@ -129,12 +125,12 @@ fn told_by_words(message: &str) -> Option<Error> {
 }
 
 /// Whether Arrow tells that the texts or lists of a batch are longer together than a column can hold: 2 GB, or 2^31 elements.
-pub(super) fn is_overflow(message: &str) -> bool {
+pub(crate) fn is_overflow(message: &str) -> bool {
     message.to_ascii_lowercase().contains("offset overflow")
 }
 
 /// What is told of that.
-pub(super) fn overflow() -> Error {
+pub(crate) fn overflow() -> Error {
     Error::new(ErrorKind::TooLarge, "a value, or the values of one batch of rows, come to more than 2 GB").with_hint(
         "make fewer of them at a time: SET batch_size to less, shorten the values, or aggregate fewer rows into one value",
     )
@@ -143,11 +139,6 @@ pub(super) fn overflow() -> Error {
 /// The error that a stream of rows ended with.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     error_of(&error)
-}
-
-/// `error` in a form that travels through streams of DataFusion.
-pub(crate) fn wrap(error: Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
 }
 
 /// The first error under contexts and collections.
@@ -318,25 +309,7 @@ fn cast_error(message: &str) -> Error {
     }
 }
 
-fn exhausted(message: &str) -> Error {
-    let text = clean(message);
-    if text.contains("disk space") || text.contains("spill") && text.contains("limit") {
-        return Error::new(ErrorKind::OutOfMemory, format!("the query spilled more than is allowed: {text}"))
-            .with_hint("give the query more memory with SET memory_limit, or let it read less");
-    }
-    Error::new(ErrorKind::OutOfMemory, format!("the query needs more memory than it may have: {text}")).with_hint(
-        "raise it with SET memory_limit (SHOW queries_memory_max tells the most), or let the query read less",
-    )
-}
-
-/// Without backtraces, requests to report to others, and our catalog's name.
-pub(super) fn clean(message: &str) -> String {
-    let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
-    let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
-    message.trim().trim_end_matches('.').replace("alluvia.public.", "")
-}
-
-pub(super) fn lower_first(text: &str) -> String {
+pub(crate) fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) if !text.get(1..2).is_some_and(|second| second.bytes().all(|byte| byte.is_ascii_uppercase())) => {
@@ -471,5 +444,25 @@ mod tests {
             assert_eq!(got.kind(), kind);
             assert!(!got.message().contains("DataFusion"), "{got}");
         }
+    }
+
+    #[test]
+    fn user_error_is_found_through_every_wrapping() {
+        let ours = || Error::new(ErrorKind::Corrupt, "seg-3.parquet: chunk 5 does not match its checksum");
+        let wrapped = [
+            wrap(ours()),
+            wrap(ours()).context("planning"),
+            DataFusionError::Shared(Arc::new(wrap(ours()))),
+            DataFusionError::ParquetError(Box::new(ParquetError::External(Box::new(ours())))),
+            DataFusionError::External(Box::new(wrap(ours()))),
+            DataFusionError::ArrowError(
+                Box::new(arrow::error::ArrowError::ExternalError(Box::new(wrap(ours())))),
+                None,
+            ),
+        ];
+        for error in wrapped {
+            assert_eq!(user_error(&error).expect("found").kind(), ErrorKind::Corrupt, "{error:?}");
+        }
+        assert!(user_error(&DataFusionError::Plan("no".to_owned())).is_none());
     }
 }

@@ -6,12 +6,16 @@
 //! - A plan whose rows nobody takes any more is let go at its next pause. It is at most a few batches ahead of who takes them.
 //! - A hash join whose table does not fit a statement's memory is done again by sorting, which spills, if no row was given before.
 
-use super::errors::{error_of, wrap};
 use super::guard::guarded_poll;
 use super::planning::plan_apart;
-use super::progress::CancelToken;
+use crate::rule::is_index_answer;
+use crate::session::errors::error_of;
 use crate::table::UsedCounters;
+use crate::table::part_rows;
+use alluvia_copy::progress::CancelToken;
+use alluvia_plan::pipelines::KnownOperators;
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::errors::wrap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
@@ -32,6 +36,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::Instrument;
+
+/// Operators that plans have beside DataFusion's, as the estimate of a statement's progress knows them.
+pub(super) const KNOWN_OPERATORS: KnownOperators = KnownOperators { answers_alone: is_index_answer, part_rows };
 
 /// Stack of one poll of a stream: plans that are deep recurse through their operators.
 const POLL_STACK_BYTES: usize = 16 << 20;
@@ -130,7 +137,7 @@ impl Again {
         let (used, memory) = (Arc::clone(&self.used), Arc::clone(task.memory_pool()));
         let planned = plan_apart(self.token.clone(), async move {
             let plan = state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))?;
-            Ok(used.pipelines().meter(plan, &memory))
+            Ok(used.pipelines().meter(plan, &memory, &KNOWN_OPERATORS))
         });
         execute_stream(planned.await?, Arc::clone(task)).map_err(|error| error_of(&error))
     }

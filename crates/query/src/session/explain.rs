@@ -3,11 +3,11 @@
 //! Invariant: EXPLAIN ANALYZE ends with what the whole statement used, also where nothing of a table is left in the plan: its version,
 //! lag and stage are those of the answer.
 
-use crate::dialect::Hints;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use crate::session::select::accuracy_of;
 use crate::table::UsedCounters;
+use alluvia_syntax::Hints;
 use alluvia_types::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;

@@ -6,8 +6,9 @@
 //!   whole single-row INSERT. (`dialect::depth` bounds what walking and dropping a statement's tree can need.)
 //! - A panic while a statement plans or runs ends that statement with `Internal`, and nothing else.
 
-use crate::session::errors::{error_of, is_overflow, overflow, wrap};
+use crate::session::errors::{error_of, is_overflow, overflow};
 use alluvia_types::{Error, Result};
+use alluvia_values::errors::wrap;
 use datafusion::common::DataFusionError;
 use std::any::Any;
 use std::future::Future;

@@ -4,16 +4,16 @@
 //! open transaction has rows of the table, which are in no index, or definitions of its own.
 
 use crate::answer::{Aim, Asking, Bound, SchemaKey, Statement, bind_at, recognise, run, run_within};
-use crate::dialect::Hints;
-use crate::dialect::names::is_ambiguous;
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
 use crate::session::select::{own_freshness, sample_fraction_of};
 use crate::session::transaction::Transaction;
-use crate::session::units::parse_freshness;
 use crate::table::UsedCounters;
 use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{Snapshot, TableRead};
+use alluvia_syntax::Hints;
+use alluvia_syntax::names::is_ambiguous;
+use alluvia_syntax::units::parse_freshness;
 use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;

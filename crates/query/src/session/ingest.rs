@@ -2,14 +2,16 @@
 //!
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
-use crate::copy::{assign, tight_batch};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Committed, NewBatch, NewRows, ProducerMark};
+use alluvia_copy::assign;
+use alluvia_snapshot::{Committed, NewBatch, NewRows};
 use alluvia_space::TableDef;
+use alluvia_types::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::compact::tight_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::future::BoxFuture;

@@ -4,23 +4,25 @@
 //! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
 //! thread and back.
 
-use crate::copy::{Assigner, Held, Sink, TextAs, tight_batch};
-use crate::dialect::names::name_of;
-use crate::dialect::statement::{Insert, InsertSource};
-use crate::dialect::value_rows::values_of;
-use crate::dialect::{Hints, keep_columns};
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session, blocking, failed_transaction};
 use crate::session::errors::from_datafusion;
 use crate::session::outcome::Outcome;
-use crate::session::progress::{CancelToken, Phase};
 use crate::session::select::Planned;
 use crate::session::transaction::Transaction;
 use crate::session::values::{literal_rows, values_rows};
 use alluvia_catalog::TableEntry;
+use alluvia_copy::progress::{CancelToken, Phase};
+use alluvia_copy::{Assigner, Held, Sink};
 use alluvia_snapshot::{NewBatch, NewRows};
 use alluvia_space::{DataType, TableDef};
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::statement::{Insert, InsertSource};
+use alluvia_syntax::trees::value_rows::values_of;
+use alluvia_syntax::{Hints, keep_columns};
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_values::builders::TextAs;
+use alluvia_values::compact::tight_batch;
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Ident;
 use futures::StreamExt;

@@ -31,7 +31,6 @@ mod outlined;
 mod pending;
 pub(crate) mod planning;
 mod prepared;
-pub mod progress;
 mod refine;
 mod registry;
 mod report;
@@ -42,11 +41,9 @@ pub(crate) mod settings;
 mod shown_names;
 mod sibling;
 mod signatures;
-mod stoppable_joins;
 mod stream_in;
 mod supervise;
 mod transaction;
-pub(crate) mod units;
 mod values;
 mod verify;
 
@@ -63,11 +60,10 @@ pub use registry::Client;
 pub use report::Report;
 pub use stream_in::Appended;
 
-pub(crate) use committing::repeated;
+pub(crate) use crate::session::errors::error_of;
 pub(crate) use core::blocking;
-pub(crate) use errors::{error_of, wrap};
 pub(crate) use execution::Executor;
 pub(crate) use memory_pool::{QueryMemory, TotalMemory};
 pub(crate) use pending::{is_waiting, waiting};
-pub(crate) use planning::stoppable_rules;
+
 pub(crate) use registry::{Entry, Sessions};

@@ -3,7 +3,6 @@
 //! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors of making one, which it tells, and
 //! everything while the open transaction has definitions of its own.
 
-use crate::dialect::Hints;
 use crate::sample::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::errors::error_of;
@@ -12,6 +11,7 @@ use crate::session::planning::plan_apart;
 use crate::session::select::Brought;
 use crate::table::AlluviaTable;
 use alluvia_snapshot::Snapshot;
+use alluvia_syntax::Hints;
 use alluvia_types::Result;
 use datafusion::common::TableReference;
 use datafusion::execution::TaskContext;

@@ -215,9 +215,9 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::definitions::{WithOptions, define};
     use alluvia_catalog::alter;
     use alluvia_space::DataType;
+    use alluvia_syntax::statements::definitions::{WithOptions, define};
 
     fn def(id: u32, name: &str) -> TableDef {
         let columns = [("a".to_owned(), DataType::Int32.into(), true)];

@@ -7,14 +7,15 @@
 //!   or written, and not inside a transaction, which reads one version.
 
 use crate::answer::{Aim, Literal, Statement as Recognised, recognise};
-use crate::dialect::{Kind, Statement};
 use crate::session::core::{Run, Session};
 use crate::session::guard::guarded;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
-use crate::system::{cut, kind_of};
+use crate::system::kind_of;
 use crate::table::UsedCounters;
+use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result, Stage};
+use alluvia_values::excerpt::cut;
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;

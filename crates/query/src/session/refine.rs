@@ -7,16 +7,17 @@
 //! - A statement that may be estimated is refined if no cuboid has its answer; every other one is run as [`Session::execute`] runs it.
 
 use crate::answer::{Accuracy, Bounded, Missed, Refined, may_refine, refine};
-use crate::dialect::{Hints, Statement};
 use crate::session::core::{Run, Session, blocking};
-use crate::session::errors::{from_datafusion, wrap};
+use crate::session::errors::from_datafusion;
 use crate::session::indexed::Ready;
 use crate::session::outcome::Outcome;
 use crate::session::prepared::Prepared;
-use crate::session::progress::{CancelToken, Progress};
 use crate::session::select::Unplanned;
+use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_snapshot::Store;
+use alluvia_syntax::{Hints, Statement};
 use alluvia_types::{Error, Result, Version};
+use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};

@@ -6,8 +6,8 @@
 
 use crate::rights::Who;
 use crate::session::core::State;
-use crate::session::progress::CancelHandle;
 use crate::session::transaction::Transaction;
+use alluvia_copy::progress::CancelHandle;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

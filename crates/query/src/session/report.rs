@@ -1,7 +1,7 @@
 //! How far a statement is, as every channel tells it: fraction, rate and time left.
 //!
 //! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows that drive the statement's
-//! plan ([`crate::pipelines`]): those that its scans read, that what takes in all before it gives anything (a sort, an aggregate) gives, and
+//! plan ([`alluvia_plan::pipelines`]): those that its scans read, that what takes in all before it gives anything (a sort, an aggregate) gives, and
 //! that are written. Where no plan runs it is of the rows of the blocks that scans have chosen, of which whole parts count once their reading
 //! begins.
 //!
@@ -11,8 +11,8 @@
 
 use crate::session::core::Session;
 use crate::session::outcome::Outcome;
-use crate::session::progress::{Phase, Progress};
 use crate::table::UsedCounters;
+use alluvia_copy::progress::{Phase, Progress};
 use std::fmt;
 use std::time::Duration;
 

@@ -3,8 +3,6 @@
 //! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may: superusers; beside them
 //! owners grant on their tables, and everybody changes their own password and settings.
 
-use crate::dialect::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
-use crate::dialect::statement::SettingValue;
 use crate::rights::{Authoriser, Need, named};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::outcome::Outcome;
@@ -13,6 +11,8 @@ use alluvia_access::Verifier;
 use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Change, TableEntry};
 use alluvia_snapshot::NewBatch;
+use alluvia_syntax::statement::SettingValue;
+use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
 

@@ -4,26 +4,28 @@
 //! then the query is planned against that snapshot's definitions.
 
 use crate::answer::Accuracy;
-use crate::dialect::names::{PUBLIC, SYSTEM};
-use crate::dialect::{Hints, rewrite_sureness};
 use crate::pg_catalog;
 use crate::rights::Need;
 use crate::sample::SamplePlanner;
 use crate::session::calls::refuse_ignored;
 use crate::session::core::{Run, Session};
 use crate::session::errors::{error_of, planning_error};
+use crate::session::execution::KNOWN_OPERATORS;
 use crate::session::execution::{Again, Execution, Executor};
 use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
 use crate::session::planning::plan_apart;
-use crate::session::progress::CancelToken;
 use crate::session::settings::Settings;
 use crate::session::transaction::Transaction;
-use crate::session::units::{parse_fraction, parse_freshness};
 use crate::table::{IndexUse, StatementContext, UsedCounters};
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_snapshot::{Freshness, Snapshot, Want};
+use alluvia_copy::progress::CancelToken;
+use alluvia_snapshot::{Snapshot, Want};
+use alluvia_syntax::names::{PUBLIC, SYSTEM};
+use alluvia_syntax::units::{parse_fraction, parse_freshness};
+use alluvia_syntax::{Hints, rewrite_sureness};
+use alluvia_types::Freshness;
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
@@ -85,7 +87,7 @@ impl Unplanned {
             refuse_writes(&plan)?;
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
             let again = Again::of(plan, &state, &asked, &physical, &used);
-            let physical = used.pipelines().meter(physical, &runtime.memory_pool);
+            let physical = used.pipelines().meter(physical, &runtime.memory_pool, &KNOWN_OPERATORS);
             let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
             Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
         })

@@ -7,14 +7,16 @@
 //! One table names the settings; `set`, `show` and `reset` go through it, so that none can be forgotten in one of them.
 
 use crate::answer::{Accuracy, Missed};
-use crate::dialect::statement::SettingValue;
 use crate::session::client_settings;
-use crate::session::units::{
+use crate::system::{SettingRow, SettingsView};
+use alluvia_snapshot::Durability;
+use alluvia_syntax::statement::SettingValue;
+use alluvia_syntax::units::{
     parse_bytes, parse_duration, parse_fraction, parse_freshness, parse_switch, show_bytes, show_duration,
     show_freshness, show_switch,
 };
-use crate::system::{SettingRow, SettingsView};
-use alluvia_snapshot::{Durability, Freshness, ProducerMark};
+use alluvia_types::Freshness;
+use alluvia_types::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
-//! ([`crate::dialect::told_apart`]), which what is shown does not have.
+//! ([`alluvia_syntax::told_apart`]), which what is shown does not have.
 
-use crate::checked::told_schema;
-use crate::dialect::{Hints, MARK, shown_name, told_apart};
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use crate::session::planning::plan_apart;
+use alluvia_plan::described_types::told_schema;
+use alluvia_syntax::{Hints, MARK, shown_name, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};

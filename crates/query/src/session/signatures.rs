@@ -3,9 +3,9 @@
 //! DataFusion tells of it in words alone, in the same words as of a defect of its own, and with the names of Arrow's types. Here the words
 //! are read, and told as PostgreSQL does: by the function with its arguments' types as SQL has them, and what it takes instead.
 
-use crate::dialect::QUANTIFIED_CALL;
 use crate::session::errors::{clean, lower_first};
 use alluvia_types::{Error, ErrorKind};
+use alluvia_values::calls::QUANTIFIED_CALL;
 use arrow::datatypes::DataType;
 
 /// Forms of a function that a hint lists.
@@ -263,7 +263,7 @@ pub(super) fn sql_name(data_type: &DataType) -> String {
         DataType::Time32(_) | DataType::Time64(_) => "TIME".to_owned(),
         DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
         DataType::Decimal256(precision, scale) => format!("DECIMAL({precision}, {scale})"),
-        other => crate::sql_type(other),
+        other => alluvia_values::sql_type::sql_type(other),
     }
 }
 

@@ -10,18 +10,22 @@
 //!   names one value, no more memory is taken at a time.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
-use crate::copy::{Assigner, Sink, TextAs, Wanted, compact, infer_schema, pieces};
-use crate::dialect::definitions::{WithOptions, define};
 use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, blocking};
 use crate::session::insert::INLINE_BYTES_MAX;
 use crate::session::outcome::Outcome;
-use crate::session::progress::Phase;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
-use alluvia_snapshot::{Committed, NewBatch, ProducerMark};
+use alluvia_copy::progress::Phase;
+use alluvia_copy::{Assigner, Sink, Wanted, infer_schema};
+use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_space::ColumnType;
+use alluvia_syntax::statements::definitions::{WithOptions, define};
+use alluvia_types::ProducerMark;
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_values::builders::TextAs;
+use alluvia_values::compact::compact;
+use alluvia_values::widths::pieces;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::future::BoxFuture;

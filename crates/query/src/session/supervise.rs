@@ -6,13 +6,14 @@
 
 use crate::engine::Engine;
 use crate::session::core::{State, limit};
-use crate::session::errors::{error_of, wrap};
+use crate::session::errors::error_of;
 use crate::session::guard::guarded_poll;
-use crate::session::progress::CancelToken;
 use crate::session::registry::{Entry, RunningNow};
-use crate::system::cut;
 use crate::system::kind_of;
+use alluvia_copy::progress::CancelToken;
 use alluvia_types::{Error, ErrorKind};
+use alluvia_values::errors::wrap;
+use alluvia_values::excerpt::cut;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;

@@ -4,12 +4,13 @@
 //! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
 //! a query (`super::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is sure.
 
-use crate::copy::{Bad, ColumnBuilder, TextAs, parse_decimal, shown};
-use crate::dialect::definitions::data_type_of;
-use crate::dialect::plain_insert::{Literal, LiteralRows};
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};
+use alluvia_syntax::statements::definitions::data_type_of;
+use alluvia_syntax::statements::plain_insert::{Literal, LiteralRows};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::builders::{ColumnBuilder, TextAs};
+use alluvia_values::parse::{Bad, parse_decimal, shown};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::sql::sqlparser::ast::{CastKind, Expr, UnaryOperator, Value, Values};
 use std::borrow::Cow;
@@ -234,12 +235,12 @@ fn mismatch(column: &Column, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::definitions::{WithOptions, define};
-    use crate::dialect::names::name_of;
-    use crate::dialect::statement::{Insert, InsertSource};
-    use crate::dialect::value_rows::values_of;
-    use crate::dialect::{Kind, Statement, parse_by_tokens};
     use alluvia_space::ColumnType;
+    use alluvia_syntax::names::name_of;
+    use alluvia_syntax::statement::{Insert, InsertSource};
+    use alluvia_syntax::statements::definitions::{WithOptions, define};
+    use alluvia_syntax::trees::value_rows::values_of;
+    use alluvia_syntax::{Kind, Statement, parse_by_tokens};
     use alluvia_types::{TableId, Version};
     use arrow::array::AsArray;
     use arrow::datatypes::{Int32Type, TimestampMicrosecondType};
@@ -258,7 +259,7 @@ mod tests {
     }
 
     fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {
-        let mut statements = crate::dialect::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
+        let mut statements = alluvia_syntax::statements::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
         let Kind::Insert(insert) = statements.remove(0).kind else { panic!("an INSERT") };
         bind_source(&insert.source, targets)
     }
@@ -364,7 +365,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
         #[test]
         fn what_no_tree_was_made_of_means_what_its_tree_means(sql in insert()) {
-            prop_assert_eq!(meaning(crate::dialect::parse(&sql)), meaning(parse_by_tokens(&sql)), "{}", sql);
+            prop_assert_eq!(meaning(alluvia_syntax::statements::parse(&sql)), meaning(parse_by_tokens(&sql)), "{}", sql);
         }
     }
 }

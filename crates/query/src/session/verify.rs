@@ -1,9 +1,9 @@
 //! `alluvia verify`: how often the intervals of a statement hold.
 
 use crate::answer::{Asking, Held, Verified, verify};
-use crate::dialect::Kind;
 use crate::session::core::{Session, blocking};
 use crate::session::outcome::Outcome;
+use alluvia_syntax::Kind;
 use alluvia_types::{Error, ErrorKind, Result};
 use futures::future::BoxFuture;
 use std::sync::Arc;

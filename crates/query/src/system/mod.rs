@@ -18,7 +18,7 @@ pub use figures::{Figures, LATENCY_SECONDS, StageFigures, StatementFigures};
 pub(crate) use figures::{Statements, kind_of};
 pub(crate) use provider::SystemTable;
 pub use provider::{TABLE_NAMES, schema_of};
-pub(crate) use queries::cut;
+
 pub use queries::{QueryLog, QueryRow};
 
 /// One setting, as `alluvia.settings` and SHOW ALL show it.

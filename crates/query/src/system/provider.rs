@@ -3,8 +3,8 @@
 use super::build::{self, Cell, Kind};
 use super::{activity, definitions, storage};
 use crate::rights::{AUDIT, audit_rows};
-use crate::session::wrap;
 use crate::table::StatementContext;
+use alluvia_values::errors::wrap;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};

@@ -7,22 +7,11 @@
 use crate::rights::Who;
 use crate::system::figures::outcome;
 use crate::table::{Used, UsedCounters};
+use alluvia_values::excerpt::cut;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Longer statements are cut in the ring; the end of a long INSERT tells nothing.
-const SQL_BYTES_MAX: usize = 4_096;
-
-/// The beginning of a text, as long as is kept.
-pub(crate) fn cut(sql: &str) -> &str {
-    let mut cut = sql.len().min(SQL_BYTES_MAX);
-    while !sql.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    &sql[..cut]
-}
 
 /// One statement, as `alluvia.queries` shows it.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@
 //! - Schema `public` is the snapshot's definitions, schema `alluvia` the system tables; neither can be registered into.
 //! - A table that does not exist is our error, with near names, not DataFusion's.
 
-use super::error::external;
 use super::provider::AlluviaTable;
 use crate::system::{SystemTable, TABLE_NAMES};
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
+use alluvia_values::errors::wrap;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::common::Result;
@@ -58,7 +58,7 @@ impl SchemaProvider for PublicSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let entry = self.catalog.table(name).map_err(external)?;
+        let entry = self.catalog.table(name).map_err(wrap)?;
         Ok(Some(Arc::new(AlluviaTable::new(Arc::clone(entry)))))
     }
 
@@ -77,7 +77,7 @@ impl SchemaProvider for SystemSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table = SystemTable::named(name).ok_or_else(|| undefined(name)).map_err(external)?;
+        let table = SystemTable::named(name).ok_or_else(|| undefined(name)).map_err(wrap)?;
         Ok(Some(Arc::new(table)))
     }
 
@@ -98,7 +98,7 @@ fn undefined(name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::error::user_error;
+    use alluvia_values::errors::user_error;
 
     #[tokio::test]
     async fn missing_tables_are_named_with_near_names() {

@@ -7,11 +7,11 @@
 
 use super::statistics::ScanCache;
 use crate::answer::{Accuracy, Cuboids, Kept};
-use crate::pipelines::Pipelines;
 use crate::rights::Authoriser;
 use crate::session::Sessions;
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingsView};
+use alluvia_plan::pipelines::Pipelines;
 use alluvia_snapshot::{Snapshot, Store};
 use alluvia_tree::Counters;
 use alluvia_types::{Stage, TableId, Version};

@@ -167,10 +167,10 @@ pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bo
 }
 
 /// The rows of each part that a scan reads; `None` if it reads no files.
-pub(crate) fn parts_of(scan: &DataSourceExec) -> Option<impl Iterator<Item = u64>> {
+pub(crate) fn part_rows(scan: &DataSourceExec) -> Option<Vec<u64>> {
     let files = scan.data_source().downcast_ref::<FileScanConfig>()?;
     let parts = files.file_groups.iter().flat_map(|group| group.iter());
-    Some(parts.filter_map(|file| file.extension::<SegmentPart>()).map(|part| part.rows))
+    Some(parts.filter_map(|file| file.extension::<SegmentPart>()).map(|part| part.rows).collect())
 }
 
 /// A piece of a segment.
@@ -283,6 +283,14 @@ fn slice_runs(runs: &[Range<usize>], size: usize) -> Vec<Vec<Range<usize>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::testing::{Fixture, table};
+    use alluvia_plan::pipelines::{KnownOperators, ScannedParts};
+    use alluvia_space::DataType;
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::datatypes::Schema;
+    use datafusion::physical_plan::ExecutionPlan;
+    use datafusion::physical_plan::collect;
+    use datafusion::physical_plan::empty::EmptyExec;
     use proptest::prelude::*;
 
     proptest! {
@@ -305,5 +313,31 @@ mod tests {
             prop_assert!(sizes.iter().rev().skip(1).all(|&blocks| blocks == size));
             prop_assert!(sizes.last().is_none_or(|&blocks| blocks >= 1 && blocks <= size));
         }
+    }
+
+    fn leaf(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        plan.children().first().map_or_else(|| Arc::clone(plan), |child| leaf(child))
+    }
+
+    #[tokio::test]
+    async fn rows_that_a_condition_leaves_out_were_read_when_their_parts_were() {
+        let def = table("t", &[("n", DataType::Int64)]);
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
+        let rows = RecordBatch::try_new(def.storage_schema(), vec![numbers]).expect("one column");
+        let mut fixture = Fixture::new(def, "number(n: linear 0..20000)", &rows);
+        fixture.add_segment(&rows);
+        let (session, _) = fixture.session(&rows);
+        let frame = session.sql("SELECT n FROM t WHERE n % 1000 = 7").await.expect("is planned");
+        let plan = frame.create_physical_plan().await.expect("is planned");
+        let known = KnownOperators { answers_alone: |_| false, part_rows };
+        let parts = ScannedParts::of(&leaf(&plan), &known).expect("a scan of a segment");
+        assert!(parts.rows() > 20);
+        assert_eq!((parts.rows_done(false), parts.rows_done(true)), (0, 0));
+        let found = collect(plan, session.task_ctx()).await.expect("runs");
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 20);
+        assert!(parts.rows_done(false) < parts.rows(), "as long as it is not over, parts may be in hand");
+        assert_eq!(parts.rows_done(true), parts.rows());
+        let empty: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+        assert!(ScannedParts::of(&empty, &known).is_none());
     }
 }

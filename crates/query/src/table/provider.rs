@@ -9,13 +9,13 @@
 use super::columns::{Projected, sql_schema, unused_name};
 use super::context::StatementContext;
 use super::draw::{Draw, WEIGHT_COLUMN};
-use super::error::external;
 use super::scan::Scan;
 use super::traced::ScanSpan;
-use crate::checked::has_operator;
 use crate::skipping::{Parts, Predicate};
 use alluvia_catalog::TableEntry;
+use alluvia_functions::operators::has_operator;
 use alluvia_types::Error;
+use alluvia_values::errors::wrap;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -27,19 +27,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::SessionConfig;
 use std::sync::Arc;
-
-/// Sets what scans of our tables rely on; the rest is the session's.
-pub fn configure(config: &mut SessionConfig) {
-    let options = config.options_mut();
-    options.execution.collect_statistics = true;
-    // Drops rows that another aggregate of the same SELECT needs, as long as that one has met nothing but NULL, or is of more than a
-    // column (apache/datafusion#25147 and #24816; in 55.2).
-    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    // Refuses `SELECT DISTINCT (x = 1) IS NOT TRUE`: plans say that it may be NULL, and expressions that it may not (in 55.2).
-    options.execution.skip_physical_aggregate_schema_check = true;
-}
 
 /// One table of schema `public`.
 #[derive(Clone, Debug)]
@@ -136,10 +124,7 @@ impl AlluviaTable {
         let table = &self.entry.def;
         let read = context.snapshot.tables.get(&table.id).filter(|read| read.entry.changed_at == self.entry.changed_at);
         let read = read.ok_or_else(|| {
-            external(Error::internal(format!(
-                "table {} was planned but is not in the statement's snapshot",
-                table.name
-            )))
+            wrap(Error::internal(format!("table {} was planned but is not in the statement's snapshot", table.name)))
         })?;
         let parts = Parts::new(filters, table);
         let planned = self.predicate(session, &parts)?;
@@ -148,7 +133,7 @@ impl AlluviaTable {
         let wanted = columns.len();
         for column in planned.iter().flat_map(|predicate| collect_columns(&predicate.whole())) {
             if column.index() == weight_index {
-                return Err(external(Error::internal("a filter on rows' weights was pushed into a scan")));
+                return Err(wrap(Error::internal("a filter on rows' weights was pushed into a scan")));
             }
             if !columns.contains(&column.index()) {
                 columns.push(column.index());

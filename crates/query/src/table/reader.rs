@@ -70,7 +70,7 @@ impl ParquetFileReaderFactory for SegmentReaderFactory {
             span.add_part(part.blocks, part.rows);
         }
         Ok(Box::new(SegmentReader {
-            file: part.segment.parquet_file().map_err(super::error::external)?,
+            file: part.segment.parquet_file().map_err(alluvia_values::errors::wrap)?,
             metadata: Arc::clone(&part.metadata),
             bytes_scanned: MetricBuilder::new(metrics).counter("bytes_scanned", partition),
             used: Arc::clone(&self.used),

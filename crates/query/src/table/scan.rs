@@ -17,7 +17,6 @@
 use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
 use super::draw::{Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
-use super::error::external;
 use super::members::{LevelCodes, level_codes};
 use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, spread};
@@ -31,6 +30,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_tree::{BlockSummaries, Segment};
 use alluvia_types::{Error, Version};
+use alluvia_values::errors::wrap;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef, UInt64Type};
 use datafusion::common::config::TableParquetOptions;
@@ -235,7 +235,7 @@ impl Scan<'_> {
         let mut summaries: Vec<Arc<BlockSummaries>> = Vec::new();
         if self.predicate.is_some() || through.is_some() {
             let load = all.iter().map(|segment| segment.summaries());
-            summaries = load.collect::<Result<_, Error>>().map_err(external)?;
+            summaries = load.collect::<Result<_, Error>>().map_err(wrap)?;
         }
         let mut blocks = match &self.predicate {
             Some(predicate) => prune(&self.entry.def, self.schema, predicate, codes, &summaries),
@@ -270,10 +270,10 @@ impl Scan<'_> {
         for (at, (piece, blocks)) in pieces.iter().zip(blocks).enumerate() {
             if blocks.count() > 0 {
                 let segment = Arc::clone(&piece.segment);
-                let metadata = segment.parquet_metadata().map_err(external)?;
+                let metadata = segment.parquet_metadata().map_err(wrap)?;
                 let summaries = summaries.get(at).cloned();
                 let light = match (piece.rung, self.draw.below) {
-                    (0, Some(below)) => LightRows::of(&segment, below).map_err(external)?,
+                    (0, Some(below)) => LightRows::of(&segment, below).map_err(wrap)?,
                     _ => None,
                 };
                 segments.push(ChosenSegment { segment, metadata, blocks, summaries, rung: piece.rung, light });
@@ -385,7 +385,7 @@ impl Scan<'_> {
         let projection = self.projected.expressions(&extra);
         let source = source
             .try_pushdown_projection(&projection)?
-            .ok_or_else(|| external(Error::internal("the Parquet source refuses a projection of plain columns")))?;
+            .ok_or_else(|| wrap(Error::internal("the Parquet source refuses a projection of plain columns")))?;
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_groups(spread(&group.segments, self.partitions, observer.is_some()))
             .with_statistics(statistics)

@@ -93,7 +93,7 @@ impl ScanCache {
 }
 
 fn of_segment(def: &TableDef, file_schema: &SchemaRef, segment: &Arc<Segment>) -> Result<Statistics> {
-    let metadata = segment.parquet_metadata().map_err(super::error::external)?;
+    let metadata = segment.parquet_metadata().map_err(alluvia_values::errors::wrap)?;
     let mut statistics = DFParquetMetadata::statistics_from_parquet_metadata(&metadata, file_schema)?;
     let mut summaries = None;
     for (at, column) in statistics.column_statistics.iter_mut().enumerate() {
@@ -102,7 +102,7 @@ fn of_segment(def: &TableDef, file_schema: &SchemaRef, segment: &Arc<Segment>) -
             // A chunk with a NaN has no Parquet statistics at all: its NULLs are counted in the summaries.
             let summaries = match &mut summaries {
                 Some(loaded) => loaded,
-                none => none.insert(segment.summaries().map_err(super::error::external)?),
+                none => none.insert(segment.summaries().map_err(alluvia_values::errors::wrap)?),
             };
             column.null_count = def.columns.get(at).map_or(Precision::Absent, |column| nulls(summaries, column.id));
         }

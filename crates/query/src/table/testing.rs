@@ -2,19 +2,21 @@
 
 use super::catalog::{PUBLIC_SCHEMA, SnapshotCatalog};
 use super::context::{IndexUse, StatementContext, UsedCounters};
-use super::provider::configure;
 use super::statistics::ScanCache;
 use crate::rights::{Authoriser, Who};
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingRow, SettingsView};
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
+use alluvia_plan::rules::configure;
 use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, Freshness, KeyRecord, Load, Memo, NewBatch, Newer, ProducerMark,
-    SegmentRead, Snapshot, StageInfo, Store, StoreInfo, TableRead, TailRead, Want,
+    BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, Load, Memo, NewBatch, Newer, SegmentRead, Snapshot,
+    StageInfo, Store, StoreInfo, TableRead, TailRead, Want,
 };
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
 use alluvia_tree::{RowChunk, Segment, SegmentMeta, SegmentWriter, TreeContext};
+use alluvia_types::Freshness;
+use alluvia_types::ProducerMark;
 use alluvia_types::{Clock, ColumnId, Error, ManualClock, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat_batches, take_record_batch};

@@ -1,6 +1,7 @@
 //! Days, times and intervals as PostgreSQL writes them.
 
-use alluvia_query::{civil, forms};
+use alluvia_space::codes::calendar::civil;
+use alluvia_values::display;
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write;
 
@@ -46,27 +47,27 @@ pub(crate) fn put_timestamp(out: &mut BytesMut, micros: i64, zone: bool) {
 /// `10:11:12.5`; hours may pass 24 in intervals.
 pub(crate) fn put_time(out: &mut BytesMut, micros: i64) {
     // A buffer takes every text.
-    let _ = forms::write_time(out, micros);
+    let _ = display::write_time(out, micros);
 }
 
 /// `1 year 2 mons -3 days +04:05:06`, as `intervalstyle = postgres`.
 pub(crate) fn put_interval(out: &mut BytesMut, months: i32, days: i32, micros: i64) {
-    let _ = forms::write_interval(out, months, days, micros);
+    let _ = display::write_interval(out, months, days, micros);
 }
 
 /// What lies between two moments.
 pub(crate) fn put_difference(out: &mut BytesMut, micros: i64) {
-    let _ = forms::write_difference(out, micros);
+    let _ = display::write_difference(out, micros);
 }
 
 /// `1.5`, `1e+20`, `Infinity`.
 pub(crate) fn put_double(out: &mut BytesMut, value: f64) {
-    let _ = forms::write_double(out, value);
+    let _ = display::write_double(out, value);
 }
 
 /// The same of single precision.
 pub(crate) fn put_real(out: &mut BytesMut, value: f32) {
-    let _ = forms::write_real(out, value);
+    let _ = display::write_real(out, value);
 }
 
 #[cfg(test)]

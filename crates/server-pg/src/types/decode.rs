@@ -2,9 +2,11 @@
 
 use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::types::{element_of, numeric, oid, parameter_type};
-use alluvia_query::copy::bytes_of_text;
-use alluvia_query::{ScalarValue, array_elements, interval_of};
+use alluvia_query::ScalarValue;
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::interval::interval_of;
+use alluvia_values::list_text::array_elements;
+use alluvia_values::parse::bytes_of_text;
 use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};

@@ -11,8 +11,8 @@ use crate::types::calendar::{
 use crate::types::shape::{range, shape};
 use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
 use crate::wire::CHANGED_COLUMNS;
-use alluvia_query::forms;
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::display;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::array::{
     BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
@@ -288,7 +288,7 @@ impl<'a> Column<'a> {
                 out.put_i32(value.months);
             }
             Values::Duration(values) => {
-                let (days, rest) = forms::difference(values.value(row));
+                let (days, rest) = display::difference(values.value(row));
                 out.put_i64(rest);
                 out.put_i32(days);
                 out.put_i32(0);

@@ -2,10 +2,11 @@
 
 use super::{Attached, State};
 use crate::manifest::TableBase;
-use crate::ports::{Freshness, Want};
+use crate::ports::Want;
 use crate::snapshot::{SegmentRead, TableRead, TailRead};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_tree::Segment;
+use alluvia_types::Freshness;
 use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A random table of 1 to 64 dimensions, and its rows as numbers, of which values are made.
 
 use crate::support::Random;
-use alluvia_query::civil;
+use alluvia_space::codes::calendar::civil;
 use std::cmp::Ordering;
 
 pub(super) const DAY: i64 = 86_400_000_000;

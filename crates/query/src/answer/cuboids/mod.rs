@@ -23,7 +23,8 @@ pub(crate) use selected::Selected;
 pub(crate) use shape::{Shape, dimensions};
 
 use super::Kept;
-use alluvia_snapshot::{Freshness, Snapshot, Store, Want};
+use alluvia_snapshot::{Snapshot, Store, Want};
+use alluvia_types::Freshness;
 use alluvia_types::{Result, TableId, Version};
 use parking_lot::{Mutex, RwLock};
 use resident::{Followed, Resident};

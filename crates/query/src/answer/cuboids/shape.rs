@@ -4,8 +4,8 @@
 //! levels that a statement names ([`Shape::apart`]), each of which is an axis of the cuboid.
 
 use super::super::bound::has_level_codes;
-use crate::dialect::CuboidName;
 use alluvia_space::{DataType, TableDef};
+use alluvia_syntax::CuboidName;
 use alluvia_tree::{BoxQuery, Wanted, WantedMeasure};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 

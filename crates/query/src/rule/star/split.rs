@@ -10,7 +10,7 @@ use super::super::aggregate::plain_function;
 use super::super::source::without_alias;
 use super::is_plain;
 use crate::answer::Aggregate as Function;
-use crate::checked::{WIDE, narrowed_sum};
+use alluvia_functions::aggregates::sum::{WIDE, narrowed_sum};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::Column;
 use datafusion::functions_aggregate::count::count_udaf;

@@ -8,13 +8,14 @@
 
 use super::super::clause::{Clause, read};
 use super::super::planner::draw_of;
-use super::super::thin::{Bound, bound_of, is_call};
 use super::filters::filters_of;
 use crate::answer::{conjunction, select_alone};
-use crate::dialect::names::{is_ambiguous, name_of, user_table};
-use crate::dialect::rewriting::call_of;
+use crate::sample::thin::{Bound, bound_of};
 use crate::table::Draw;
 use alluvia_space::TableDef;
+use alluvia_syntax::names::{is_ambiguous, name_of, user_table};
+use alluvia_syntax::sample::thin::is_call;
+use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::logical_expr::Expr as Filter;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, LimitClause, ObjectName, OrderByKind, Query,
@@ -303,7 +304,8 @@ fn is_operator_plain(op: &BinaryOperator) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Kind, parse};
+    use alluvia_syntax::Kind;
+    use alluvia_syntax::statements::parse;
 
     fn text_of(sql: &str) -> Option<String> {
         let Kind::Query(query) = parse(sql).expect(sql).remove(0).kind else { panic!("a query: {sql}") };

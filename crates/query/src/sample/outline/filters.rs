@@ -4,7 +4,7 @@
 //! the planner would compare as another type (a number with an INT that does not hold it, a REAL, a decimal) is left to it.
 
 use crate::answer::{Condition, Literal, Test, values_of};
-use crate::checked::with_both;
+use alluvia_plan::after_types::signed_zero::with_both;
 use alluvia_space::{Column, DataType, TableDef};
 use datafusion::common::{Column as Named, ScalarValue};
 use datafusion::logical_expr::Expr;

@@ -4,8 +4,8 @@
 //! - Of what came by, the `keep` lowest weights and their rows are held; and at most about twice as many rows beside the last batch.
 //! - A row that is as heavy as the heaviest kept may be dropped: of the rows that are shown, which weigh less, none depends on it.
 
-use crate::copy::tight_batch;
 use alluvia_types::Error;
+use alluvia_values::compact::tight_batch;
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::datatypes::UInt64Type;

@@ -18,8 +18,7 @@ mod exec;
 mod lowest;
 mod table;
 
-pub(crate) use call::{THIN, gather};
-pub(super) use call::{bound_of, is_call, plan};
+pub(super) use crate::sample::thin::call::{bound_of, plan};
 pub(super) use exec::{LevelScan, Shown, ThinExec};
 pub(crate) use table::Bound;
 pub(super) use table::{levels, shown_of};

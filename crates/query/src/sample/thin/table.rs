@@ -2,11 +2,11 @@
 
 use super::LIMIT_COLUMN;
 use super::exec::{Level, Shown, ThinExec};
-use crate::session::wrap;
 use crate::table::{AlluviaTable, Draw, Part, StatementContext, least, sql_schema};
 use alluvia_space::weight::weight_limit;
 use alluvia_tree::{rung_limit, rung_rate};
 use alluvia_types::Error;
+use alluvia_values::errors::wrap;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::default_table_source::provider_as_source;

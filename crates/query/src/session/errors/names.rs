@@ -2,8 +2,8 @@
 //!
 //! Invariant: what a hint tells to write is there.
 
-use crate::dialect::not_supported;
 use alluvia_types::Error;
+use alluvia_values::errors::not_supported;
 
 /// Operators as the parser calls them.
 const OPERATORS: &[(&str, &str)] = &[

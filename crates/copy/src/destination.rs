@@ -1,0 +1,147 @@
+//! Where the rows of a COPY FROM go: to the store of this process, into an open transaction of its session, or to whatever whoever reads
+//! the files has for a table, such as one at a server.
+//!
+//! Invariants:
+//! - Rows that were appended since [`Destination::begin`] are applied together by [`Destination::commit`], or not at all. A destination
+//!   that is dropped before leaves nothing of them.
+//! - A stopped load commits nothing more: the token is looked at after [`Phase::Committing`] is set, see `session::progress`.
+
+use crate::OnCommit;
+use crate::held::Held;
+use crate::progress::{CancelToken, Phase, Progress};
+use crate::sink::Sink;
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{BatchKey, Committed, Durability, NewBatch, Store};
+use alluvia_types::ProducerMark;
+use alluvia_types::Version;
+use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::compact::compact;
+use arrow::array::RecordBatch;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tracing::info_span;
+
+/// Takes the rows of one COPY FROM, on the one thread that runs it: every call may block.
+pub trait Destination: Send {
+    /// The number of the last batch of this producer that is committed; 0 if none is. Refused where batches cannot have numbers of
+    /// their own.
+    fn resume(&mut self, producer: &str) -> Result<u64>;
+
+    /// Begins a batch, which has this number.
+    fn begin(&mut self, number: Option<ProducerMark>) -> Result<()>;
+
+    /// Adds rows to it, in the table's storage schema, text as plain or dictionary.
+    fn append(&mut self, rows: RecordBatch) -> Result<()>;
+
+    /// Commits it; `None` if it waits for the COMMIT of a transaction.
+    fn commit(&mut self) -> Result<Option<Committed>>;
+
+    /// All rows have come, and all batches that were begun are committed: fails only if none was.
+    fn end(&mut self) -> Result<()>;
+}
+
+/// The error for batches with numbers of their own where this producer numbers those of the session.
+pub fn numbered_by(producer: &str) -> Error {
+    let message =
+        format!("COPY option BATCH_ROWS is not supported while producer '{producer}' numbers the session's batches");
+    Error::new(ErrorKind::NotSupported, message)
+        .with_hint("BATCH_ROWS numbers its own batches: RESET producer first, or leave the option out")
+}
+
+/// The table is of this process.
+pub struct IntoStore {
+    pub store: Arc<dyn Store>,
+    pub entry: Arc<TableEntry>,
+    /// When batches are acknowledged.
+    pub durability: Durability,
+    pub progress: Arc<Progress>,
+    pub cancel: CancelToken,
+    /// Called for each batch, also where the load fails later or its future is dropped.
+    pub on_commit: OnCommit,
+    /// The number of the session's producer, for a load that is one batch.
+    pub mark: Option<ProducerMark>,
+    /// The client's key of it.
+    pub key: Option<BatchKey>,
+    /// Rows beyond this are staged.
+    pub inline_bytes_max: usize,
+    /// The batch under way, and its number.
+    pub batch: Option<(Sink, Option<ProducerMark>)>,
+}
+
+impl IntoStore {
+    fn none_begun() -> Error {
+        Error::internal("rows came to a batch that was not begun")
+    }
+}
+
+impl Destination for IntoStore {
+    fn resume(&mut self, producer: &str) -> Result<u64> {
+        match &self.mark {
+            Some(mark) => Err(numbered_by(&mark.name)),
+            None => Ok(self.store.producer(producer).map_or(0, |(mark, _)| mark.sequence)),
+        }
+    }
+
+    fn begin(&mut self, number: Option<ProducerMark>) -> Result<()> {
+        let (store, entry) = (Arc::clone(&self.store), &self.entry);
+        let sink = Sink::new(store, Arc::clone(&entry.def), entry.changed_at, self.inline_bytes_max);
+        self.batch = Some((sink, number.or_else(|| self.mark.clone())));
+        Ok(())
+    }
+
+    fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        self.batch.as_mut().ok_or_else(IntoStore::none_begun)?.0.append(rows)
+    }
+
+    fn commit(&mut self) -> Result<Option<Committed>> {
+        let (sink, producer) = self.batch.take().ok_or_else(IntoStore::none_begun)?;
+        self.progress.set_phase(Phase::Finishing);
+        let done = sink.finish()?;
+        let mut batch = NewBatch { producer, key: self.key, ..NewBatch::default() };
+        done.add_to(&mut batch);
+        // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
+        self.progress.set_phase(Phase::Committing);
+        if let Err(error) = self.cancel.check() {
+            self.store.discard(batch);
+            return Err(error);
+        }
+        let committed = info_span!("commit").in_scope(|| self.store.submit(batch, self.durability))?;
+        (self.on_commit)(committed);
+        Ok(Some(committed))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The table is of this process, and a transaction of the session is open: nothing is committed here.
+pub struct IntoTransaction(pub Arc<Mutex<Held>>);
+
+impl Destination for IntoTransaction {
+    fn resume(&mut self, _producer: &str) -> Result<u64> {
+        Err(Error::internal("BATCH_ROWS came into a transaction"))
+    }
+
+    fn begin(&mut self, _number: Option<ProducerMark>) -> Result<()> {
+        Ok(())
+    }
+
+    fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        // Copied, as what is committed at once is before it goes into the log.
+        self.0.lock().push(compact(&rows)?)
+    }
+
+    fn commit(&mut self) -> Result<Option<Committed>> {
+        Ok(None)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What is told of a batch that was not applied again.
+pub fn repeated(version: Version) -> String {
+    format!("the producer had sent this batch before: it is version {version}, and was not applied again")
+}

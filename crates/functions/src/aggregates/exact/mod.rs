@@ -1,0 +1,116 @@
+//! Averages of BIGINT, and variances and deviations of integers and decimals, from exact sums.
+//!
+//! Invariants:
+//! - What is added up is exact: the value does not depend on the order of the rows, nor on the threads, and is the one that the index gives.
+//! - Only the last step, a quotient (and a root), is rounded to a double.
+//! - Types stay: all of these are doubles. So do names.
+//!
+//! DataFusion 55.2 makes doubles of all values first: the average of epochs in microseconds is off by microseconds, and numbers of 19 digits
+//! that differ in their last have no variance. Variances as PostgreSQL has them of `numeric` (`numeric_stddev_internal`): n times the sum of
+//! squares less the square of the sum, over n times n (or n - 1).
+//!
+//! DISTINCT is DataFusion's, and so are doubles.
+
+pub mod accumulators;
+pub mod sums;
+
+use accumulators::{Alone, Groups};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::Result;
+use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
+use std::sync::Arc;
+use sums::{Exact, Squares, Total};
+
+/// What is made of sums.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Of {
+    Average,
+    Variance { of_sample: bool },
+    Deviation { of_sample: bool },
+}
+
+impl Of {
+    pub fn named(name: &str) -> Option<Of> {
+        Some(match name {
+            "avg" => Of::Average,
+            "var" => Of::Variance { of_sample: true },
+            "var_pop" => Of::Variance { of_sample: false },
+            "stddev" => Of::Deviation { of_sample: true },
+            "stddev_pop" => Of::Deviation { of_sample: false },
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Of::Average => "avg",
+            Of::Variance { of_sample: true } => "var",
+            Of::Variance { of_sample: false } => "var_pop",
+            Of::Deviation { of_sample: true } => "stddev",
+            Of::Deviation { of_sample: false } => "stddev_pop",
+        }
+    }
+
+    pub fn function(self) -> Arc<AggregateUDF> {
+        Arc::new(AggregateUDF::from(Exactly { of: self, signature: Signature::any(1, Volatility::Immutable) }))
+    }
+}
+
+/// One of them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Exactly {
+    of: Of,
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Exactly {
+    fn name(&self) -> &str {
+        self.of.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        let fields = if self.of == Of::Average { Total::fields() } else { Squares::fields() };
+        let field = |(part, of)| Field::new(format_state_name(args.name, part), of, true).into();
+        Ok(fields.into_iter().map(field).collect())
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(match self.of {
+            Of::Average => Box::new(Alone::<Total>::new(self.of, scale_of(&args))),
+            _ => Box::new(Alone::<Squares>::new(self.of, scale_of(&args))),
+        })
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(match self.of {
+            Of::Average => Box::new(Groups::<Total>::new(self.of, scale_of(&args))),
+            _ => Box::new(Groups::<Squares>::new(self.of, scale_of(&args))),
+        })
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}
+
+/// Digits behind the point of what is added up.
+fn scale_of(args: &AccumulatorArgs) -> i8 {
+    match args.expr_fields.first().map(|field| field.data_type()) {
+        Some(DataType::Decimal128(_, scale)) => *scale,
+        _ => 0,
+    }
+}

@@ -1,0 +1,44 @@
+//! `var_pop` and `stddev_pop` of one value that is infinite, or no number: no number, as in PostgreSQL.
+//!
+//! DataFusion 55.2 takes every single value for one that does not vary. By groups, and over frames, it and [`crate::aggregates::moving_frames`] do not.
+
+use arrow::array::ArrayRef;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::Accumulator;
+
+/// Around DataFusion's accumulator of variances of doubles or of their roots, which has the count and the mean in its state.
+pub fn around(inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+    Box::new(LoneValue { inner })
+}
+
+#[derive(Debug)]
+struct LoneValue {
+    inner: Box<dyn Accumulator>,
+}
+
+impl Accumulator for LoneValue {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.inner.update_batch(values)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        match self.inner.state()?.as_slice() {
+            [ScalarValue::UInt64(Some(1)), ScalarValue::Float64(Some(mean)), ..] if !mean.is_finite() => {
+                Ok(ScalarValue::Float64(Some(f64::NAN)))
+            }
+            _ => self.inner.evaluate(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.inner.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.inner.merge_batch(states)
+    }
+}

@@ -1,0 +1,6 @@
+//! Casts that are functions, because DataFusion's own mean something else.
+
+pub mod float_ranges;
+pub mod interval_input;
+pub mod pg_typeof;
+pub mod text_output;

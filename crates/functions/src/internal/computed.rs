@@ -1,0 +1,66 @@
+//! A list member that is computed, so that no rule takes the list for one of constants.
+
+use crate::delegate::name_of_given;
+use arrow::datatypes::DataType;
+use arrow::datatypes::FieldRef;
+use datafusion_common::Result;
+use datafusion_common::internal_err;
+use datafusion_common::utils::take_function_args;
+use datafusion_expr::ColumnarValue;
+use datafusion_expr::Expr;
+use datafusion_expr::ReturnFieldArgs;
+use datafusion_expr::ScalarFunctionArgs;
+use datafusion_expr::ScalarUDF;
+use datafusion_expr::ScalarUDFImpl;
+use datafusion_expr::Signature;
+use datafusion_expr::Volatility;
+use datafusion_expr::expr::ScalarFunction;
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+pub const NAME: &str = "as_computed";
+
+pub fn computed(of: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(Computed { signature: Signature::any(1, Volatility::Immutable) })));
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![of]))
+}
+
+/// Gives what it is given, as an array.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Computed {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Computed {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(name_of_given(args))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        internal_err!("{NAME} returns its argument's field")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let [of] = take_function_args(self.name(), args.arg_fields)?;
+        Ok(Arc::clone(of))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let [value] = take_function_args(self.name(), args.args)?;
+        Ok(ColumnarValue::Array(value.into_array(rows)?))
+    }
+}

@@ -1,0 +1,50 @@
+//! The one value of a scalar subquery, or an error where the subquery has several rows.
+
+use arrow::array::AsArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use datafusion_common::Result;
+use datafusion_common::ScalarValue;
+use datafusion_common::exec_err;
+use datafusion_common::utils::take_function_args;
+use datafusion_expr::ColumnarValue;
+use datafusion_expr::ScalarFunctionArgs;
+use datafusion_expr::ScalarUDFImpl;
+use datafusion_expr::Signature;
+use datafusion_expr::Volatility;
+
+/// A value, if there is no more than one. It is called volatile so that conditions with it stay where they are: rows that others leave out
+/// have no say.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Single {
+    signature: Signature,
+}
+
+impl Single {
+    pub fn new() -> Single {
+        Single { signature: Signature::any(2, Volatility::Volatile) }
+    }
+}
+
+impl ScalarUDFImpl for Single {
+    fn name(&self) -> &str {
+        "single"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value, rows] = take_function_args(self.name(), args.args)?;
+        let is_one = match &rows {
+            ColumnarValue::Array(rows) => rows.as_primitive::<Int64Type>().iter().flatten().all(|rows| rows <= 1),
+            ColumnarValue::Scalar(rows) => !matches!(rows, ScalarValue::Int64(Some(2..))),
+        };
+        if is_one { Ok(value) } else { exec_err!("Scalar subquery returned more than one row") }
+    }
+}

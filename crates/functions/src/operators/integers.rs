@@ -1,0 +1,75 @@
+//! The operators of integers, which fail where a result does not fit.
+
+use crate::operators;
+use crate::operators::Operation;
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::Datum;
+use arrow::compute::kernels::numeric::add;
+use arrow::compute::kernels::numeric::mul;
+use arrow::compute::kernels::numeric::neg;
+use arrow::compute::kernels::numeric::sub;
+use arrow::error::ArrowError;
+use datafusion_expr::Operator;
+use datafusion_expr::ScalarUDF;
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OfIntegers {
+    Add,
+    Subtract,
+    Multiply,
+    Negate,
+}
+
+impl OfIntegers {
+    pub fn of(operator: Operator) -> Option<OfIntegers> {
+        match operator {
+            Operator::Plus => Some(OfIntegers::Add),
+            Operator::Minus => Some(OfIntegers::Subtract),
+            Operator::Multiply => Some(OfIntegers::Multiply),
+            _ => None,
+        }
+    }
+
+    pub fn function(self) -> Arc<ScalarUDF> {
+        static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
+            use OfIntegers::{Add, Multiply, Negate, Subtract};
+            [Add, Subtract, Multiply, Negate].map(|of| Arc::new(ScalarUDF::from(Operation::new(of))))
+        });
+        Arc::clone(&FUNCTIONS[self as usize])
+    }
+}
+
+impl operators::Operator for OfIntegers {
+    fn name(self) -> &'static str {
+        match self {
+            OfIntegers::Add => "int_add",
+            OfIntegers::Subtract => "int_subtract",
+            OfIntegers::Multiply => "int_multiply",
+            OfIntegers::Negate => "int_negate",
+        }
+    }
+
+    fn sign(self) -> Option<&'static str> {
+        match self {
+            OfIntegers::Add => Some("+"),
+            OfIntegers::Subtract => Some("-"),
+            OfIntegers::Multiply => Some("*"),
+            OfIntegers::Negate => None,
+        }
+    }
+
+    fn of_arrays(self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
+        match self {
+            OfIntegers::Add => add(left, right),
+            OfIntegers::Subtract => sub(left, right),
+            _ => mul(left, right),
+        }
+    }
+
+    fn of_array(self, values: &dyn Array) -> std::result::Result<ArrayRef, ArrowError> {
+        neg(values)
+    }
+}

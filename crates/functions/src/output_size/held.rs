@@ -1,0 +1,63 @@
+//! A long constant that is written out for every row, counted against the statement's memory.
+
+use super::within_limit;
+use crate::delegate::name_of_given;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::FieldRef;
+use datafusion_common::Result;
+use datafusion_common::utils::take_function_args;
+use datafusion_expr::ColumnarValue;
+use datafusion_expr::Expr;
+use datafusion_expr::ReturnFieldArgs;
+use datafusion_expr::ScalarFunctionArgs;
+use datafusion_expr::ScalarUDF;
+use datafusion_expr::ScalarUDFImpl;
+use datafusion_expr::Signature;
+use datafusion_expr::Volatility;
+use datafusion_expr::expr::ScalarFunction;
+use std::sync::Arc;
+
+pub fn held(constant: Expr, bytes: u64) -> Expr {
+    // Volatile, so that it is not folded again.
+    let function = Held { bytes, signature: Signature::any(1, Volatility::Volatile) };
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![constant]))
+}
+
+/// The constant itself, where the statement may hold all those of its node for all rows of a batch.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Of all of them, for one row.
+    pub bytes: u64,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Held {
+    fn name(&self) -> &str {
+        "held"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(name_of_given(args))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let [constant] = take_function_args(self.name(), args.arg_fields)?;
+        Ok(Arc::new(Field::new(self.name(), constant.data_type().clone(), constant.is_nullable())))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let bytes = u128::from(self.bytes) * args.number_rows as u128;
+        within_limit("writing constants out for a batch of rows", bytes, 1, &args.config_options)?;
+        let [constant] = take_function_args(self.name(), args.args)?;
+        Ok(constant)
+    }
+}

@@ -1,0 +1,7 @@
+//! Rounding of floats and decimals as PostgreSQL rounds: `round`, `floor`, `ceil`, `trunc`, `sign`, casts to integers.
+
+pub mod float_to_decimal;
+pub mod floor_ceil;
+pub mod places;
+pub mod round;
+pub mod sign;

@@ -1,0 +1,38 @@
+//! `lpad` and `rpad` to a length below zero, which is the empty text, as in PostgreSQL. Everything else is DataFusion's, which panics there.
+
+use crate::delegate::calls_passed_on;
+use arrow::array::{AsArray, Int64Array};
+use arrow::datatypes::Int64Type;
+use datafusion_common::Result;
+use datafusion_expr::registry::FunctionRegistry;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+use std::sync::Arc;
+
+/// Puts them in the place of DataFusion's.
+pub fn register(state: &mut dyn FunctionRegistry) -> Result<()> {
+    for name in ["lpad", "rpad"] {
+        let inner = state.udf(name)?;
+        state.register_udf(Arc::new(ScalarUDF::from(Padded { inner })))?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Padded {
+    inner: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for Padded {
+    calls_passed_on!(name, aliases, signature, return_type, is_strict, documentation);
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(ColumnarValue::Array(lengths)) = args.args.get_mut(1)
+            && let Some(numbers) = lengths.as_primitive_opt::<Int64Type>()
+            && numbers.iter().flatten().any(|length| length < 0)
+        {
+            let none_below_zero: Int64Array = numbers.unary(|length| length.max(0));
+            *lengths = Arc::new(none_below_zero);
+        }
+        self.inner.invoke_with_args(args)
+    }
+}

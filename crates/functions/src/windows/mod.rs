@@ -1,0 +1,4 @@
+//! Window functions.
+
+pub mod list_aggregates;
+pub mod ranks;

@@ -1,0 +1,97 @@
+//! Comparisons of intervals and durations by their length.
+
+use crate::expressions::changed_as_written;
+use crate::expressions::parts_of_case;
+use alluvia_functions::conditional::interval_extremes::chooses;
+use alluvia_functions::conditional::interval_extremes::chosen;
+use alluvia_functions::conditional::interval_extremes::chosen_from;
+use alluvia_functions::operators::durations::is_span;
+use alluvia_functions::operators::durations::is_text;
+use alluvia_functions::operators::durations::length;
+use alluvia_functions::operators::durations::read_span;
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::Between;
+use datafusion::logical_expr::BinaryExpr;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ExprSchemable;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::expr::InList;
+use datafusion::optimizer::analyzer::AnalyzerRule;
+
+/// Compares spans by their lengths. Types must not have been coerced.
+#[derive(Debug)]
+pub struct ComparedSpans;
+
+impl AnalyzerRule for ComparedSpans {
+    fn name(&self) -> &str {
+        "compared_spans"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        changed_as_written(plan, may_have_spans, with_lengths)
+    }
+}
+
+fn may_have_spans(expr: &Expr) -> bool {
+    match expr {
+        Expr::InList(_) | Expr::Between(_) | Expr::Case(_) => true,
+        Expr::BinaryExpr(binary) => compares(binary.op),
+        Expr::ScalarFunction(function) => chooses(function),
+        _ => false,
+    }
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::ScalarFunction(function) = &mut expr
+        && let Some(chosen) = chosen(function, schema)
+    {
+        return Ok(Transformed::yes(chosen));
+    }
+    let is_changed = match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
+            measured(vec![&mut **left, &mut **right], schema)
+        }
+        Expr::Between(Between { expr: of, low, high, .. }) => {
+            measured(vec![&mut **of, &mut **low, &mut **high], schema)
+        }
+        Expr::InList(InList { expr: of, list, .. }) => {
+            let mut all: Vec<&mut Expr> = vec![&mut **of];
+            all.extend(list);
+            measured(all, schema)
+        }
+        Expr::Case(case) => {
+            let (compared, results) = parts_of_case(case);
+            let is_compared = compared.is_some_and(|compared| measured(compared, schema));
+            chosen_from(results, schema) || is_compared
+        }
+        _ => false,
+    };
+    Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// Puts the lengths of spans in their place, if an interval is among them, and says whether it did.
+fn measured(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+    let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
+    let may_be_span = |expr: &Expr| is_span(expr, schema) || expr.get_type(schema).is_ok_and(|of| of.is_null());
+    let any_span = exprs.iter().any(|expr| is_span(expr, schema));
+    let any_interval = exprs.iter().any(|expr| is_interval(expr) || any_span && is_text(expr));
+    if !any_span || !any_interval || !exprs.iter().all(|expr| may_be_span(expr) || is_text(expr)) {
+        return false;
+    }
+    for expr in exprs {
+        read_span(expr);
+        let span = std::mem::take(expr);
+        *expr = length(span);
+    }
+    true
+}

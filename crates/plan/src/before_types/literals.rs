@@ -1,0 +1,250 @@
+//! Text literals that meet a BOOLEAN or a TIMESTAMP.
+//!
+//! Invariants:
+//! - Text that a BOOLEAN or a TIMESTAMP is compared with is read by what reads it for INSERT, so whatever can be stored can be asked for.
+//! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN; and in `coalesce`.
+//!   Other functions (`NULLIF`) are not asked: what they take is theirs to say.
+//! - A literal that is cast to a TIMESTAMP may do without seconds, as one that is compared with one.
+//! - Text that is no BOOLEAN is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
+//!   and has its error for the rest. So is what INSERT would round, where the other side is finer than what is stored.
+//!
+//! DataFusion 55.2 knows no type in common for a boolean and text, and its times want seconds.
+
+use crate::expressions::changed_as_written;
+use alluvia_functions::bytes::text_literal;
+use alluvia_types::Error;
+use alluvia_values::errors::wrap;
+use alluvia_values::parse::{parse_bool, parse_timestamp, shown};
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Cast, InList};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+/// Plans comparisons with text. Here, since the types of a statement's columns follow from them.
+#[derive(Debug)]
+pub struct ComparedText;
+
+impl ExprPlanner for ComparedText {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+        let RawBinaryExpr { op, mut left, mut right } = expr;
+        if matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) && !read(&mut right, &left, schema)? {
+            read(&mut left, &right, schema)?;
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+/// The same for comparisons that are planned without asking: lists, ranges, CASE, IS DISTINCT FROM. Types must not have been coerced.
+#[derive(Debug)]
+pub struct ListedText;
+
+impl AnalyzerRule for ListedText {
+    fn name(&self) -> &str {
+        "listed_text"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        changed_as_written(plan, meets_text, compared)
+    }
+}
+
+fn meets_text(expr: &Expr) -> bool {
+    let is_text = |expr: &Expr| text_literal(expr).is_some();
+    match expr {
+        Expr::InList(InList { expr, list, .. }) => is_text(expr) || list.iter().any(is_text),
+        Expr::Between(Between { expr, low, high, .. }) => is_text(expr) || is_text(low) || is_text(high),
+        Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => when_then_expr.iter().any(|(when, _)| is_text(when)),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_distinction(*op) && (is_text(left) || is_text(right)),
+        Expr::Cast(Cast { expr, field }) => is_text(expr) && matches!(field.data_type(), DataType::Timestamp(..)),
+        Expr::ScalarFunction(function) => function.name() == "coalesce" && function.args.iter().any(is_text),
+        _ => false,
+    }
+}
+
+fn is_distinction(op: Operator) -> bool {
+    matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+}
+
+fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::Cast(Cast { expr: literal, field }) = &expr {
+        return Ok(match read_moment(literal, field.data_type()) {
+            Some(moment) => Transformed::yes(Expr::Literal(moment, None)),
+            None => Transformed::no(expr),
+        });
+    }
+    let is_changed = match &mut expr {
+        Expr::InList(InList { expr: of, list, .. }) => {
+            let mut any = read_beside(of, list.iter(), schema)?;
+            for member in list {
+                any |= read(member, of, schema)?;
+            }
+            any
+        }
+        Expr::Between(Between { expr: of, low, high, .. }) => {
+            let mut any = read_beside(of, [&**low, &**high], schema)?;
+            for end in [low, high] {
+                any |= read(end, of, schema)?;
+            }
+            any
+        }
+        Expr::Case(Case { expr: Some(of), when_then_expr, .. }) => {
+            let mut any = false;
+            for (when, _) in when_then_expr {
+                any |= read(when, of, schema)?;
+            }
+            any
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_distinction(*op) => {
+            read(right, left, schema)? || read(left, right, schema)?
+        }
+        Expr::ScalarFunction(function) => {
+            let others = function.args.clone();
+            let mut any = false;
+            for arg in &mut function.args {
+                any |= read_beside(arg, &others, schema)?;
+            }
+            any
+        }
+        _ => false,
+    };
+    Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// Reads a literal as the type of what it is compared with, and says whether it did.
+fn read(literal: &mut Expr, beside: &Expr, schema: &DFSchema) -> Result<bool> {
+    if text_literal(literal).is_none() {
+        return Ok(false);
+    }
+    let Ok(wanted) = beside.get_type(schema) else { return Ok(false) };
+    read_as(literal, &wanted)
+}
+
+/// The same of a literal that is compared with several: as the type of those that are neither texts themselves nor NULL, if it is one.
+fn read_beside<'a>(literal: &mut Expr, several: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Result<bool> {
+    if text_literal(literal).is_none() {
+        return Ok(false);
+    }
+    let mut wanted: Option<DataType> = None;
+    for one in several.into_iter().filter(|one| text_literal(one).is_none()) {
+        match one.get_type(schema) {
+            Ok(DataType::Null) => {}
+            Ok(found) if wanted.as_ref().is_none_or(|wanted| *wanted == found) => wanted = Some(found),
+            _ => return Ok(false),
+        }
+    }
+    wanted.map_or(Ok(false), |wanted| read_as(literal, &wanted))
+}
+
+fn read_as(literal: &mut Expr, wanted: &DataType) -> Result<bool> {
+    let Some(Some(text)) = text_literal(literal) else { return Ok(false) };
+    let Some(value) = value_of(text, wanted)? else { return Ok(false) };
+    *literal = Expr::Literal(value, None);
+    Ok(true)
+}
+
+/// What a text means as a value of this type; `None` where DataFusion is to say.
+pub fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
+    match wanted {
+        DataType::Boolean => match parse_bool(text.as_bytes()) {
+            Ok(value) => Ok(Some(ScalarValue::Boolean(Some(value)))),
+            Err(bad) => {
+                let message = bad.describe(&shown(text.as_bytes()), "BOOLEAN");
+                Err(wrap(Error::new(bad.kind(), message).with_hint("write true or false")))
+            }
+        },
+        DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)
+            if zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00")) =>
+        {
+            let is_rounded =
+                matches!(wanted, DataType::Timestamp(TimeUnit::Nanosecond, _)) && is_finer_than_micros(text);
+            let micros = parse_timestamp(text.as_bytes()).ok().filter(|_| !is_rounded);
+            let value = micros.map(|micros| ScalarValue::TimestampMicrosecond(Some(micros), zone.clone()));
+            Ok(value.and_then(|value| value.cast_to(wanted).ok()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A text that is cast to a TIMESTAMP, of a form that INSERT reads and DataFusion does not: without seconds.
+fn read_moment(literal: &Expr, wanted: &DataType) -> Option<ScalarValue> {
+    let text = text_literal(literal)??;
+    let is_read = ScalarValue::Utf8(Some(text.to_owned())).cast_to(wanted).is_ok();
+    value_of(text, wanted).ok()?.filter(|_| !is_read)
+}
+
+/// Whether a moment has more than six digits behind its point.
+fn is_finer_than_micros(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(_, fraction)| fraction.bytes().take_while(u8::is_ascii_digit).count() > 6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_space::DataType as Stored;
+    use alluvia_values::builders::{ColumnBuilder, TextAs};
+
+    /// What INSERT stores of a text, if anything.
+    fn stored(text: &str, data_type: Stored) -> Option<ScalarValue> {
+        let mut builder = ColumnBuilder::new(data_type, TextAs::Plain, 1);
+        builder.append(text.as_bytes()).ok()?;
+        ScalarValue::try_from_array(&builder.finish(), 0).ok()
+    }
+
+    #[test]
+    fn text_means_what_insert_makes_of_it() {
+        let texts = [
+            "yes",
+            "ON",
+            "t",
+            "1",
+            " true ",
+            "no",
+            "off",
+            "F",
+            "0",
+            "maybe",
+            "",
+            "2",
+            "2026-11-01T10:00",
+            "2026-11-01",
+            "2026-11-01 10:00+02",
+            "2026-11-01 10:00:01.1234567",
+            "2026-11-01 10:00Z",
+            "9999-12-31 24:00",
+            "10:00",
+            "2026-02-30",
+            "infinity",
+            "-0044-03-15 12:00",
+        ];
+        let mut read = 0;
+        for text in texts {
+            for data_type in [Stored::Boolean, Stored::Timestamp, Stored::TimestampTz] {
+                let wanted = stored(text, data_type);
+                let found = value_of(text, &data_type.to_arrow()).ok().flatten();
+                assert_eq!(found, wanted, "{text} as {data_type:?}");
+                read += usize::from(found.is_some());
+            }
+        }
+        assert_eq!(read, 9 + 2 * 7, "every form above that INSERT takes");
+    }
+
+    #[test]
+    fn moments_that_nanoseconds_cannot_hold_are_left_alone() {
+        let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        assert!(value_of("2026-11-01T10:00", &nanos).unwrap().is_some());
+        assert!(value_of("9999-12-31", &nanos).unwrap().is_none());
+        let second = 1_793_527_201_000_000_000;
+        for (fraction, read) in [(".123456", Some(123_456_000)), (".1234565", None), (".123456001Z", None)] {
+            let value = read.map(|nanos| ScalarValue::TimestampNanosecond(Some(second + nanos), None));
+            assert_eq!(value_of(&format!("2026-11-01 10:00:01{fraction}"), &nanos).unwrap(), value);
+        }
+        assert!(value_of("maybe", &DataType::Boolean).is_err() && value_of("7", &DataType::Int32).unwrap().is_none());
+    }
+}

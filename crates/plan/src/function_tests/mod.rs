@@ -1,0 +1,6 @@
+//! Functions in whole statements: what they mean once all rules have run.
+
+mod output_size;
+mod round_places;
+mod sum;
+mod to_char;

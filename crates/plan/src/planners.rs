@@ -1,0 +1,37 @@
+//! Planners of expressions: what operators and special forms are planned as, before DataFusion plans them as its own functions.
+//!
+//! The types of a statement's columns follow from what operators are planned as, so what changes a type is a planner, and no rule.
+
+use crate::before_types::literals::ComparedText;
+use crate::before_types::reals::RealsAsDoubles;
+use crate::before_types::timestamps::DatesAsMoments;
+use alluvia_functions::arrays::PlannedArrays;
+use alluvia_functions::bytes::{JoinedBytes, PlannedCuts};
+use alluvia_functions::datetime::date_part::PlannedParts;
+use alluvia_functions::json::JsonOperators;
+use alluvia_functions::operators::durations::WrittenSpans;
+use alluvia_functions::operators::interval_scaling::ScaledIntervals;
+use datafusion::common::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::ExprPlanner;
+use std::sync::Arc;
+
+/// Puts planners before DataFusion's, which would plan its own functions for the same forms.
+pub(crate) fn insert_first(planners: &mut Vec<Arc<dyn ExprPlanner>>) {
+    let first: [Arc<dyn ExprPlanner>; 3] =
+        [Arc::new(PlannedArrays::default()), Arc::new(PlannedCuts::default()), Arc::new(PlannedParts::default())];
+    planners.splice(0..0, first);
+}
+
+/// Adds planners behind DataFusion's, which leaves these operators alone. Each passes on what the one before it has changed: a date is a
+/// timestamp before a text beside it is read.
+pub(crate) fn register(state: &mut SessionState) -> Result<()> {
+    state.register_expr_planner(Arc::new(DatesAsMoments))?;
+    state.register_expr_planner(Arc::new(WrittenSpans))?;
+    state.register_expr_planner(Arc::new(ScaledIntervals))?;
+    state.register_expr_planner(Arc::new(JoinedBytes))?;
+    state.register_expr_planner(Arc::new(RealsAsDoubles))?;
+    state.register_expr_planner(Arc::new(ComparedText))?;
+    state.register_expr_planner(Arc::new(JsonOperators))
+}

@@ -1,0 +1,211 @@
+//! Which rules a session plans with, in their order.
+//!
+//! [`register`] adds functions and planners of expressions, [`with_rules`] the rules of each phase: [`crate::before_types`],
+//! [`crate::after_types`], [`crate::optimizer`] and [`crate::physical`] say which they are, and why in that order.
+//!
+//! Invariant: every rule, DataFusion's too, asks first whether the statement still wants its plan ([`StopChecks`]), and otherwise does
+//! what it does under its own name.
+
+use crate::{after_types, before_types, optimizer, physical, planners, table_functions};
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::{PhysicalOptimizer, PhysicalOptimizerContext};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
+use std::fmt;
+use std::sync::Arc;
+
+/// Fails once its statement is to stop.
+#[derive(Clone)]
+pub struct StopCheck(Arc<dyn Fn() -> Result<()> + Send + Sync>);
+
+impl StopCheck {
+    /// By what fails once the statement is to stop, with the error that the statement ends with.
+    pub fn new(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> StopCheck {
+        StopCheck(Arc::new(check))
+    }
+
+    /// Asks.
+    pub fn check(&self) -> Result<()> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for StopCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StopCheck").finish_non_exhaustive()
+    }
+}
+
+/// How rules ask whether the statement that this thread plans is to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct StopChecks {
+    /// Fails once it is.
+    pub planning: fn() -> Result<()>,
+    /// What is asked while its plan runs; `None` on a thread that plans no statement.
+    pub running: fn() -> Option<StopCheck>,
+}
+
+impl StopChecks {
+    /// Statements that nobody stops.
+    pub const NEVER: StopChecks = StopChecks { planning: || Ok(()), running: || None };
+}
+
+/// Sets what the rules rely on; the rest is the session's.
+pub fn configure(config: &mut SessionConfig) {
+    let options = config.options_mut();
+    options.execution.collect_statistics = true;
+    // Drops rows that another aggregate of the same SELECT needs, as long as that one has met nothing but NULL, or is of more than a
+    // column (apache/datafusion#25147 and #24816; in 55.2).
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // Refuses `SELECT DISTINCT (x = 1) IS NOT TRUE`: plans say that it may be NULL, and expressions that it may not (in 55.2).
+    options.execution.skip_physical_aggregate_schema_check = true;
+}
+
+/// Adds functions, table functions and planners of expressions to a session.
+pub fn register(state: &mut SessionState) -> Result<()> {
+    alluvia_functions::registry::register(state)?;
+    table_functions::register(state);
+    planners::register(state)
+}
+
+/// The rules of every phase, each of which asks before its work.
+pub fn with_rules(mut builder: SessionStateBuilder, checks: StopChecks) -> SessionStateBuilder {
+    fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Arc<R>) -> S) -> Vec<S> {
+        rules.into_iter().map(wrapped).collect()
+    }
+    planners::insert_first(builder.expr_planners().get_or_insert_default());
+    let mut analyzers = Analyzer::new().rules;
+    let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
+    analyzers.splice(coerced..coerced, before_types::rules());
+    analyzers.extend(after_types::rules());
+    let optimizers = optimizer::rules(Optimizer::new().rules);
+    let physical = physical::rules(PhysicalOptimizer::new().rules, checks.running);
+    let check = checks.planning;
+    builder
+        .with_analyzer_rules(all(analyzers, |rule| Arc::new(Stoppable { rule, check }) as _))
+        .with_optimizer_rules(all(optimizers, |rule| Arc::new(Stoppable { rule, check }) as _))
+        .with_physical_optimizer_rules(all(physical, |rule| Arc::new(Stoppable { rule, check }) as _))
+}
+
+/// A rule that asks first.
+#[derive(Debug)]
+struct Stoppable<R: ?Sized> {
+    check: fn() -> Result<()>,
+    rule: Arc<R>,
+}
+
+impl AnalyzerRule for Stoppable<dyn AnalyzerRule + Send + Sync> {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        (self.check)()?;
+        self.rule.analyze(plan, config)
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+}
+
+impl OptimizerRule for Stoppable<dyn OptimizerRule + Send + Sync> {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        (self.check)()?;
+        self.rule.rewrite(plan, config)
+    }
+}
+
+impl PhysicalOptimizerRule for Stoppable<dyn PhysicalOptimizerRule + Send + Sync> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        (self.check)()?;
+        self.rule.optimize(plan, config)
+    }
+
+    fn optimize_with_context(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: &dyn PhysicalOptimizerContext,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        (self.check)()?;
+        self.rule.optimize_with_context(plan, context)
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All rules of a session, in the order in which they run.
+    fn names(state: &SessionState) -> Vec<String> {
+        let analyzer = state.analyzer().rules.iter().map(|rule| rule.name().to_owned());
+        let logical =
+            state.optimizers().iter().map(|rule| format!("{} {:?}", rule.name(), rule.apply_order().is_some()));
+        let physical = state.physical_optimizers().iter().map(|rule| rule.name().to_owned());
+        analyzer.chain(logical).chain(physical).collect()
+    }
+
+    #[test]
+    fn datafusions_rules_keep_their_names_and_their_order() {
+        let plain = names(&SessionStateBuilder::new().with_default_features().build());
+        let ours = SessionStateBuilder::new().with_default_features();
+        let ours = names(&with_rules(ours, StopChecks::NEVER).build());
+        let mut rest = ours.iter();
+        for name in &plain {
+            assert!(rest.any(|other| other == name), "{name} is not in its place: {ours:?}");
+        }
+    }
+
+    #[test]
+    fn every_phase_has_its_rules_in_their_order() {
+        let ours = SessionStateBuilder::new().with_default_features();
+        let ours = names(&with_rules(ours, StopChecks::NEVER).build());
+        let at = |name: &str| ours.iter().position(|other| other == name).unwrap_or_else(|| panic!("no {name}"));
+        let typed = at("type_coercion");
+        let before = before_types::rules();
+        for (place, rule) in before.iter().enumerate() {
+            assert_eq!(at(rule.name()), typed - before.len() + place, "{}", rule.name());
+        }
+        for (place, rule) in after_types::rules().iter().enumerate() {
+            assert_eq!(at(rule.name()), typed + 1 + place, "{}", rule.name());
+        }
+        for (first, second) in [
+            ("replace_distinct_aggregate true", "no_false_keys false"),
+            ("held_constants true", "join_sides_less_known"),
+            ("join_sides_less_known", "orders_of_skipped_rows"),
+            ("windows_in_runs", "stoppable_joins"),
+        ] {
+            assert!(at(first) < at(second), "{first} comes before {second}: {ours:?}");
+        }
+    }
+
+    #[test]
+    fn a_statement_that_is_to_stop_is_not_planned_on() {
+        let stopped = StopChecks { planning: || datafusion::common::exec_err!("stopped"), running: || None };
+        let builder = SessionStateBuilder::new().with_default_features();
+        let state = with_rules(builder, stopped).build();
+        let runtime = crate::testing::runtime();
+        let plan = runtime.block_on(state.create_logical_plan("SELECT 1 + 1")).expect("a plan");
+        assert!(state.optimize(&plan).expect_err("is stopped").to_string().contains("stopped"));
+    }
+}

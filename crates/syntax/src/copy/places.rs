@@ -1,0 +1,63 @@
+//! Files and URLs as a COPY names them.
+
+use crate::copy::options::CopyOptions;
+use crate::copy::options::Format;
+use crate::copy::options::OnError;
+use alluvia_types::Error;
+use alluvia_types::ErrorKind;
+use alluvia_types::Result;
+
+/// Whether a path may stand for several files.
+pub fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// Whether a statement names a URL, and not a file.
+pub fn is_url(place: &str) -> bool {
+    place.split_once("://").is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    })
+}
+
+/// A place as messages call it and as its format follows from it: of a URL neither the query nor a user.
+pub fn name_of(place: &str) -> String {
+    let Some((scheme, rest)) = place.split_once("://").filter(|_| is_url(place)) else { return place.to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}/{path}")
+}
+
+/// Whether the format of what a place names has to be seen by the files that it matches.
+pub fn is_open(place: &str) -> bool {
+    !is_url(place) && is_pattern(place) && Format::from_file_name(place).is_none()
+}
+
+/// Refuses what a URL does not go with, whichever it is.
+pub fn check_url_options(url: &str, options: &CopyOptions) -> Result<()> {
+    let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
+    if !matches!(scheme.as_str(), "http" | "https") {
+        return Err(Error::new(ErrorKind::NotSupported, format!("URLs of {scheme} are not supported"))
+            .with_hint("https and http are; a file is named by its path"));
+    }
+    if options.batch_rows.is_some() {
+        return Err(Error::new(ErrorKind::NotSupported, "COPY option BATCH_ROWS is not supported from a URL").with_hint(
+            "only files can be read again to go on where a load stopped: save what is there to a file, or leave the option out",
+        ));
+    }
+    if options.on_error == OnError::Skip && options.rejects.is_none() {
+        return Err(Error::new(ErrorKind::InvalidSetting, "ON_ERROR skip from a URL needs a file for bad rows")
+            .with_hint("add REJECTS 'file'"));
+    }
+    Ok(())
+}
+
+/// Refuses to write to a URL.
+pub(crate) fn refuse_url(what: &str, place: &str) -> Result<()> {
+    if !is_url(place) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::NotSupported, format!("{what} a URL is not supported: {}", name_of(place)))
+        .with_hint("write to a file"))
+}

@@ -1,0 +1,40 @@
+//! From SQL text to statements: tokens, parser, trees, definitions, refusals.
+//!
+//! Invariants:
+//! - Nothing here knows which tables exist, and nothing does I/O: a [`Statement`] is a checked tree, and binding it to a snapshot is the
+//!   session's work.
+//! - A text is cut into tokens once and parsed once; a tree is never printed and parsed again.
+//! - What the parser reads and this database does not do is refused by name; nothing in a statement is ignored.
+
+pub mod copy;
+pub mod sample;
+pub mod statements;
+pub mod tokens;
+pub mod trees;
+pub mod units;
+
+pub mod bounds;
+pub mod grammar;
+pub mod names;
+pub mod parameter_places;
+pub mod parameters;
+mod refuse;
+pub mod script;
+pub mod statement;
+
+pub use statements::cuboid_name::CuboidName;
+pub use tokens::copied_query::copied_text;
+pub use tokens::hints::Hints;
+
+pub use statements::parse::query_of_table;
+
+pub use script::parse;
+pub use script::parse_by_tokens;
+pub use script::script;
+pub use statement::Kind;
+pub use statement::{Command, Statement};
+pub use trees::display_names::{MARK, shown_name, told_apart};
+pub use trees::estimate_bounds::{Sureness, rewrite_sureness};
+
+pub use trees::decimal_literals::keep_columns;
+pub use trees::visit::{visit, visit_mut};

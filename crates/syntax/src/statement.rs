@@ -1,0 +1,424 @@
+//! A statement: parsed, checked for what is not built, not yet bound to any table.
+
+use crate::copy::options::{CopyOptions, Direction, Format};
+use crate::copy::statement::{CopyStatement, CopyWhat, Source, Target};
+use crate::parameters;
+use crate::statements::cuboid_name::CuboidName;
+use crate::statements::definitions::{AlterTable, CreateTable};
+use crate::statements::parse::query_of_table;
+use crate::statements::plain_insert::LiteralRows;
+use crate::statements::roles::RoleStatement;
+use crate::tokens::hints::Hints;
+use alluvia_types::{Error, Result};
+use datafusion_common::ScalarValue;
+use datafusion_common::format::ExplainStatementOptions;
+use sqlparser::ast::{Expr, Ident, Query};
+use std::sync::Arc;
+
+/// One parsed statement; run it with `Session::execute`.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub text: Arc<str>,
+    pub hints: Hints,
+    pub kind: Kind,
+    /// Parameters that have no value yet.
+    pub parameters: usize,
+    /// Words, literals and signs that its tree was made of; 0 of an INSERT of literals, which has none.
+    pub tokens: usize,
+}
+
+/// What a token leaves in a tree. Measured: a list of numbers keeps 216 bytes for each number and each comma.
+const TOKEN_BYTES: usize = 256;
+
+impl Statement {
+    /// The statement as it was written, without the semicolon.
+    pub fn sql(&self) -> &str {
+        &self.text
+    }
+
+    /// What it holds, in bytes, about: its text, its tree by the tokens that it was made of, and the places of literals. Values in the place
+    /// of parameters are not counted, nor what planning makes of it.
+    pub fn bytes(&self) -> usize {
+        let places = match &self.kind {
+            Kind::Insert(Insert { source: InsertSource::Literals(rows), .. }) => rows.bytes(),
+            _ => 0,
+        };
+        self.text.len() + TOKEN_BYTES * self.tokens + places
+    }
+
+    /// Whether it takes long enough for a progress display: COPY and CREATE TABLE AS.
+    pub fn has_progress(&self) -> bool {
+        match &self.kind {
+            Kind::Copy(_) => true,
+            Kind::CreateTable(create) => create.query.is_some(),
+            _ => false,
+        }
+    }
+
+    /// How many parameters ($1, $2, ...) it has: the highest number in it. 0 once they are bound.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// The statement with values in the place of its parameters: value i for parameter $i+1. Text stands for a string literal,
+    /// which takes the type of what it meets. The statement itself is left as it is, to be bound again.
+    pub fn bind(&self, values: &[ScalarValue]) -> Result<Statement> {
+        let mut bound = self.clone();
+        if self.parameters > values.len() {
+            return Err(parameters::missing(values.len() + 1));
+        }
+        if self.parameters > 0 {
+            parameters::bind(&mut bound.kind, values)?;
+            bound.parameters = 0;
+        }
+        Ok(bound)
+    }
+
+    /// What sort of statement it is, for whoever must know before it runs.
+    pub fn command(&self) -> Command {
+        match &self.kind {
+            Kind::Query(_) | Kind::Fetch { .. } => Command::Query,
+            Kind::Explain { .. }
+            | Kind::Describe(_)
+            | Kind::ShowTables
+            | Kind::ShowCreate(_)
+            | Kind::Setting(SettingCommand::Show(_) | SettingCommand::ShowAll) => Command::Show,
+            Kind::Insert(_) => Command::Insert,
+            Kind::Begin(_) => Command::Begin,
+            Kind::Commit => Command::Commit,
+            Kind::Rollback => Command::Rollback,
+            Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
+            Kind::RollbackTo(_) => Command::RollbackTo,
+            Kind::Setting(_) => Command::Set,
+            Kind::Discard => Command::Discard,
+            Kind::Deallocate(name) => Command::Deallocate(name.clone()),
+            Kind::Copy(copy) => match copy.as_ref() {
+                CopyStatement::From { source: Source::Stdin, .. } => Command::CopyIn,
+                CopyStatement::To { target: Target::Stdout, .. } => Command::CopyOut,
+                _ => Command::Other,
+            },
+            _ => Command::Other,
+        }
+    }
+
+    /// COPY FROM STDIN or TO STDOUT as PostgreSQL's clients mean it, which differs in its defaults, and its options. Rows in the
+    /// binary format are to be handed in as text.
+    pub fn client_copy(&self) -> Result<(Statement, CopyOptions)> {
+        let mut statement = self.clone();
+        let Kind::Copy(copy) = &mut statement.kind else {
+            return Err(Error::internal("a statement that is no COPY was taken for one"));
+        };
+        let asked = match copy.as_mut() {
+            CopyStatement::From { options, streams, .. } => {
+                // Each run has its own.
+                *streams = Arc::default();
+                let asked = options.of_client(Direction::From)?;
+                *options = asked.clone();
+                if asked.format == Some(Format::Binary) {
+                    options.format = Some(Format::Text);
+                }
+                asked
+            }
+            CopyStatement::To { options, .. } => {
+                let asked = options.of_client(Direction::To)?;
+                *options = asked.clone();
+                asked
+            }
+        };
+        Ok((statement, asked))
+    }
+
+    /// The query whose rows a COPY ... TO writes.
+    pub fn copied_query(&self) -> Result<Statement> {
+        let Kind::Copy(copy) = &self.kind else {
+            return Err(Error::internal("a statement that is no COPY was taken for one"));
+        };
+        let query = match copy.as_ref() {
+            CopyStatement::To { what: CopyWhat::Query(query), .. } => query.clone(),
+            CopyStatement::To { what: CopyWhat::Table { name, columns }, .. } => query_of_table(name, columns)?,
+            CopyStatement::From { .. } => return Err(Error::internal("a COPY FROM has no query")),
+        };
+        Ok(Statement { kind: Kind::Query(query), ..self.clone() })
+    }
+
+    /// Whether it reads rows from standard input: COPY ... FROM STDIN.
+    pub fn reads_stdin(&self) -> bool {
+        match &self.kind {
+            Kind::Copy(copy) => matches!(**copy, CopyStatement::From { source: Source::Stdin, .. }),
+            _ => false,
+        }
+    }
+}
+
+/// Sorts of statements that clients treat differently.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// A query: rows, and nothing changes.
+    Query,
+    /// SHOW, DESCRIBE, EXPLAIN: rows, and nothing changes.
+    Show,
+    /// INSERT.
+    Insert,
+    /// BEGIN.
+    Begin,
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+    /// SAVEPOINT or RELEASE.
+    Savepoint,
+    /// ROLLBACK TO a savepoint, which undoes settings too.
+    RollbackTo,
+    /// SET or RESET.
+    Set,
+    /// DISCARD ALL: the session is as new, its prepared statements included.
+    Discard,
+    /// DEALLOCATE of a prepared statement, which whoever prepared it does; `None` is ALL.
+    Deallocate(Option<String>),
+    /// COPY FROM STDIN.
+    CopyIn,
+    /// COPY TO STDOUT.
+    CopyOut,
+    /// Anything else; it gives no rows, apart from CALL of some procedures.
+    Other,
+}
+
+/// What CREATE SCHEMA is called.
+pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
+
+/// What a statement does.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// SELECT, VALUES, WITH.
+    Query(Box<Query>),
+    /// EXPLAIN of a query.
+    Explain { query: Box<Query>, options: ExplainStatementOptions },
+    /// INSERT.
+    Insert(Insert),
+    /// CREATE TABLE, with or without AS.
+    CreateTable(Box<CreateTable>),
+    /// DROP TABLE.
+    DropTable { names: Vec<String>, if_exists: bool },
+    /// ALTER TABLE.
+    AlterTable(AlterTable),
+    /// DESCRIBE of a table, SHOW COLUMNS.
+    Describe(TableName),
+    /// SHOW TABLES.
+    ShowTables,
+    /// SHOW CREATE TABLE.
+    ShowCreate(String),
+    /// SET, SHOW, RESET.
+    Setting(SettingCommand),
+    /// Roles and grants.
+    Role(Box<RoleStatement>),
+    /// BEGIN, with what it says of whether the transaction writes.
+    Begin(Option<Access>),
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// ROLLBACK TO a savepoint.
+    RollbackTo(String),
+    /// RELEASE of a savepoint.
+    Release(String),
+    /// COPY.
+    Copy(Box<CopyStatement>),
+    /// CALL of one of our procedures.
+    Call(Procedure),
+    /// DROP ... IF EXISTS of what is not built, so that there is none of that name.
+    DropNone { command: &'static str, names: Vec<String> },
+    /// What is so already: UNLISTEN, where nobody listens, and CREATE SCHEMA IF NOT EXISTS of one that is there.
+    AsIs { command: &'static str, notice: Option<String> },
+    /// DECLARE of a cursor.
+    Declare(Declare),
+    /// FETCH from a cursor.
+    Fetch { name: String, count: FetchCount },
+    /// CLOSE of a cursor; `None` is ALL.
+    CloseCursor(Option<String>),
+    /// DISCARD ALL.
+    Discard,
+    /// DEALLOCATE; `None` is ALL.
+    Deallocate(Option<String>),
+    /// Understood, and refused when it is run, so that the rest of its script still runs.
+    Refused(Error),
+}
+
+impl Kind {
+    /// What a statement that writes is called; `None` for one that a transaction may hold that only reads. As in PostgreSQL, files are
+    /// not the database's: COPY TO reads. Sorting and merging, and building what is kept of answers, change no answer.
+    pub fn writes(&self) -> Option<&'static str> {
+        match self {
+            Kind::Insert(_) => Some("INSERT"),
+            Kind::CreateTable(create) if create.query.is_some() => Some("CREATE TABLE AS"),
+            Kind::CreateTable(_) => Some("CREATE TABLE"),
+            Kind::DropTable { .. } => Some("DROP TABLE"),
+            Kind::DropNone { command, .. } => Some(*command),
+            Kind::AlterTable(_) => Some("ALTER TABLE"),
+            Kind::AsIs { command, .. } => Some(*command).filter(|command| *command == CREATE_SCHEMA),
+            Kind::Role(statement) => Some(statement.command()),
+            Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
+            Kind::Call(procedure) => match procedure {
+                Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Some("CALL"),
+                Procedure::Flush | Procedure::Merge | Procedure::BuildCuboids | Procedure::Cancel(_) => None,
+            },
+            Kind::Query(_)
+            | Kind::Explain { .. }
+            | Kind::Describe(_)
+            | Kind::ShowTables
+            | Kind::ShowCreate(_)
+            | Kind::Setting(_)
+            | Kind::Begin(_)
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::Savepoint(_)
+            | Kind::RollbackTo(_)
+            | Kind::Release(_)
+            | Kind::Copy(_)
+            | Kind::Declare(_)
+            | Kind::Fetch { .. }
+            | Kind::CloseCursor(_)
+            | Kind::Discard
+            | Kind::Deallocate(_)
+            | Kind::Refused(_) => None,
+        }
+    }
+
+    /// Whether it is about the session or its transaction alone: what may come before a transaction is told what it is.
+    pub fn is_about_session(&self) -> bool {
+        matches!(self, Kind::Setting(_) | Kind::Begin(_) | Kind::Savepoint(_) | Kind::RollbackTo(_) | Kind::Release(_))
+    }
+}
+
+/// A table that may be a system table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableName {
+    /// `public` or `alluvia`.
+    pub schema: String,
+    /// The table.
+    pub table: String,
+}
+
+/// INSERT INTO a user table.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    pub table: String,
+    /// The column list, if one is written.
+    pub columns: Option<Vec<Ident>>,
+    pub source: InsertSource,
+}
+
+/// Where INSERT has its rows from.
+#[derive(Clone, Debug)]
+pub enum InsertSource {
+    /// Literals that its text has, which no tree was made of.
+    Literals(LiteralRows),
+    /// A query; VALUES is one.
+    Query(Box<Query>),
+}
+
+/// DECLARE name CURSOR [WITH HOLD] FOR query.
+#[derive(Clone, Debug)]
+pub struct Declare {
+    pub name: String,
+    pub hold: bool,
+    pub query: Box<Query>,
+}
+
+/// How many rows a FETCH gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FetchCount {
+    /// The next so many.
+    Rows(usize),
+    /// All that are left.
+    All,
+}
+
+/// What a SET, SHOW or RESET does.
+#[derive(Clone, Debug)]
+pub enum SettingCommand {
+    /// SET [LOCAL] name = value.
+    Set { name: String, value: SettingValue, local: bool },
+    /// SHOW name.
+    Show(String),
+    /// SHOW ALL.
+    ShowAll,
+    /// RESET name.
+    Reset(String),
+    /// RESET ALL.
+    ResetAll,
+    /// SET TRANSACTION or, of all that follow, SET SESSION CHARACTERISTICS. Beside the access it says what every transaction here is
+    /// anyway.
+    Modes { access: Option<Access>, of_session: bool },
+}
+
+/// Whether a transaction writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// A value as SET takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SettingValue {
+    /// A string, a number or a bare word, as text.
+    Text(String),
+    /// DEFAULT.
+    Default,
+}
+
+/// What CALL can run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Procedure {
+    /// Sort what has arrived.
+    Flush,
+    /// Merge what has arrived.
+    Merge,
+    /// Build the cuboids that are wanted.
+    BuildCuboids,
+    /// Build a cuboid and keep it.
+    PinCuboid(CuboidName),
+    /// Let a pinned cuboid be evicted again.
+    UnpinCuboid(CuboidName),
+    /// Forget a cuboid.
+    DropCuboid(CuboidName),
+    /// End what a session runs.
+    Cancel(u64),
+}
+
+/// The text of a string literal.
+pub fn text_of(expr: &Expr) -> Option<String> {
+    use sqlparser::ast::Value;
+    let Expr::Value(value) = expr else { return None };
+    match &value.value {
+        Value::SingleQuotedString(text)
+        | Value::EscapedStringLiteral(text)
+        | Value::UnicodeStringLiteral(text)
+        | Value::NationalStringLiteral(text) => Some(text.clone()),
+        Value::DollarQuotedString(text) => Some(text.value.clone()),
+        _ => None,
+    }
+}
+
+/// The text of a literal: a string, a number (with a sign), a word or a boolean.
+pub fn literal_text(expr: &Expr) -> Option<String> {
+    use sqlparser::ast::{UnaryOperator, Value};
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => Some(text.clone()),
+            Value::Boolean(value) => Some(value.to_string()),
+            _ => text_of(expr),
+        },
+        Expr::Identifier(ident) => Some(ident.value.clone()),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(value) => match &value.value {
+                Value::Number(text, _) => Some(format!("-{text}")),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
+}

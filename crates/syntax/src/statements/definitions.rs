@@ -1,0 +1,541 @@
+//! CREATE TABLE and ALTER TABLE: from the parser's trees to what a table can be.
+//!
+//! Invariant: every clause is either taken over or refused by name; a constraint that is accepted is kept.
+
+use crate::names::{name_of, new_table, user_table};
+use crate::statement::literal_text;
+use crate::statements::roles::{RoleName, owner_of};
+use alluvia_space::{CHARS_MAX, Column, ColumnType, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
+use alluvia_values::errors::not_supported;
+use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
+use sqlparser::ast::{
+    self, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption, CreateTableOptions,
+    ExactNumberInfo, Query, RenameTableNameKind, SqlOption, TableConstraint, TimezoneInfo,
+};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// A parsed CREATE TABLE.
+#[derive(Clone, Debug)]
+pub struct CreateTable {
+    pub name: String,
+    pub if_not_exists: bool,
+    /// With AS: the names of the query's columns, or empty for the query's own.
+    pub columns: Vec<ColumnSpec>,
+    pub with: WithOptions,
+    pub query: Option<Box<Query>>,
+}
+
+/// One declared column. Without a type in CREATE TABLE t (a, b) AS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnSpec {
+    pub name: String,
+    pub column_type: Option<ColumnType>,
+    pub nullable: bool,
+}
+
+/// What WITH (...) says, as written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WithOptions {
+    pub dimensions: Option<String>,
+    pub measures: Option<String>,
+    pub curve: Option<String>,
+    pub freshness: Option<String>,
+    pub ladder: Option<String>,
+}
+
+/// A parsed ALTER TABLE: one change.
+#[derive(Clone, Debug)]
+pub struct AlterTable {
+    pub name: String,
+    pub if_exists: bool,
+    pub change: TableChange,
+}
+
+/// What ALTER TABLE changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TableChange {
+    /// ADD [COLUMN] [IF NOT EXISTS].
+    AddColumn { column: ColumnSpec, if_not_exists: bool },
+    /// DROP [COLUMN] [IF EXISTS].
+    DropColumn { name: String, if_exists: bool },
+    /// DROP CONSTRAINT IF EXISTS, of which none has a name.
+    DropConstraint(String),
+    /// RENAME [COLUMN] a TO b.
+    RenameColumn { from: String, to: String },
+    /// RENAME TO.
+    Rename(String),
+    /// SET (...).
+    Set(WithOptions),
+    /// OWNER TO.
+    Owner(RoleName),
+}
+
+/// Takes over a CREATE TABLE.
+pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
+    let plain = CreateTableBuilder::new(create.name.clone())
+        .if_not_exists(create.if_not_exists)
+        .columns(create.columns.clone())
+        .constraints(create.constraints.clone())
+        .table_options(create.table_options.clone())
+        .query(create.query.clone())
+        .build();
+    if create.or_replace {
+        return Err(not_supported("CREATE OR REPLACE TABLE").with_hint("drop the table first"));
+    }
+    let clauses = [
+        (create.like.is_some(), "CREATE TABLE ... LIKE"),
+        (create.clone.is_some(), "CREATE TABLE ... CLONE"),
+        (create.inherits.is_some(), "INHERITS"),
+        (create.partition_by.is_some() || create.partition_of.is_some(), "PARTITION BY"),
+        (create.order_by.is_some(), "ORDER BY in CREATE TABLE"),
+        (create.cluster_by.is_some() || create.clustered_by.is_some(), "CLUSTER BY"),
+        (create.primary_key.is_some(), "PRIMARY KEY"),
+        (create.on_commit.is_some(), "ON COMMIT"),
+        (create.comment.is_some(), "COMMENT"),
+        (create.location.is_some(), "LOCATION"),
+        (create.temporary, "CREATE TEMPORARY TABLE"),
+    ];
+    if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
+        let error = not_supported(clause);
+        return Err(match *clause {
+            "CREATE TABLE ... LIKE" => error.with_hint("write CREATE TABLE u [WITH (...)] AS SELECT * FROM t LIMIT 0"),
+            _ => error,
+        });
+    }
+    if create != plain {
+        return Err(not_supported("a clause of this CREATE TABLE")
+            .with_hint("write CREATE TABLE t (column type [NOT NULL], ...) [WITH (...)] [AS query]"));
+    }
+    if let Some(constraint) = create.constraints.first() {
+        return Err(constraint_error(constraint));
+    }
+    let with = match create.table_options {
+        CreateTableOptions::None => WithOptions::default(),
+        CreateTableOptions::With(options) => with_options(&options)?,
+        CreateTableOptions::Plain(options) => return Err(plain_option(&options)),
+        _ => return Err(not_supported("OPTIONS in CREATE TABLE").with_hint(WITH_FORM)),
+    };
+    let columns = create.columns.iter().map(column).collect::<Result<Vec<ColumnSpec>>>()?;
+    if create.query.is_some() {
+        if let Some(typed) = columns.iter().find(|column| column.column_type.is_some()) {
+            return Err(not_supported(format!("a type for column {} in CREATE TABLE ... AS", typed.name))
+                .with_hint("cast in the query: SELECT CAST(x AS ...)"));
+        }
+    } else if let Some(untyped) = columns.iter().find(|column| column.column_type.is_none()) {
+        return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
+    }
+    Ok(CreateTable {
+        name: new_table(&create.name)?,
+        if_not_exists: create.if_not_exists,
+        columns,
+        with,
+        query: create.query,
+    })
+}
+
+/// How options are written.
+const WITH_FORM: &str = "write WITH (name = 'value', ...)";
+
+/// The error for options behind the columns, without WITH: the first of them.
+fn plain_option(options: &[SqlOption]) -> Error {
+    let text = options.first().map(SqlOption::to_string).unwrap_or_default();
+    let name = text.split([' ', '=', '(']).next().unwrap_or_default().to_uppercase();
+    not_supported(format!("{name} in CREATE TABLE")).with_hint(match name.as_str() {
+        "TABLESPACE" => "leave it out: all tables lie in the database's directory",
+        _ => WITH_FORM,
+    })
+}
+
+/// Takes over an ALTER TABLE.
+pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
+    // ONLY means nothing: no table inherits.
+    if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
+        return Err(not_supported("a clause of this ALTER TABLE"));
+    }
+    let [operation] = alter.operations.as_slice() else {
+        return Err(
+            not_supported("more than one change in one ALTER TABLE").with_hint("write one ALTER TABLE for each")
+        );
+    };
+    let change = match operation {
+        AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
+            let column = column(column_def)?;
+            if column.column_type.is_none() {
+                return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", column.name)));
+            }
+            TableChange::AddColumn { column, if_not_exists: *if_not_exists }
+        }
+        AlterTableOperation::AddColumn { .. } => return Err(not_supported("a position in ADD COLUMN")),
+        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior: None, .. } => {
+            let [name] = column_names.as_slice() else {
+                return Err(not_supported("dropping several columns at once"));
+            };
+            TableChange::DropColumn { name: name_of(name), if_exists: *if_exists }
+        }
+        AlterTableOperation::DropColumn { .. } => {
+            return Err(not_supported("CASCADE or RESTRICT in DROP COLUMN")
+                .with_hint("nothing depends on a column: leave it out"));
+        }
+        AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+            TableChange::RenameColumn { from: name_of(old_column_name), to: name_of(new_column_name) }
+        }
+        AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(name) } => {
+            TableChange::Rename(new_table(name)?)
+        }
+        AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
+        AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
+        AlterTableOperation::DropConstraint { if_exists: true, name, .. } => TableChange::DropConstraint(name_of(name)),
+        AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
+        AlterTableOperation::AlterColumn { .. } => {
+            return Err(not_supported("ALTER COLUMN")
+                .with_hint("add a new column, or create the table anew with CREATE TABLE ... AS"));
+        }
+        other => return Err(not_supported(format!("ALTER TABLE ... {}", leading_words(other)))),
+    };
+    Ok(AlterTable { name: user_table(&alter.name)?, if_exists: alter.if_exists, change })
+}
+
+fn leading_words(operation: &AlterTableOperation) -> String {
+    let text = operation.to_string();
+    let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn constraint_error(constraint: &TableConstraint) -> Error {
+    let name = match constraint {
+        TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
+        TableConstraint::Unique(_) => "UNIQUE",
+        TableConstraint::ForeignKey(_) => "FOREIGN KEY",
+        TableConstraint::Check(_) => "CHECK",
+        _ => "this table constraint",
+    };
+    not_supported(name).with_hint("NOT NULL is the only constraint that is kept")
+}
+
+fn column(column: &ColumnDef) -> Result<ColumnSpec> {
+    let name = name_of(&column.name);
+    let mut nullable = true;
+    let says = |of: &ColumnOption| column.options.iter().any(|option| option.option == *of);
+    if says(&ColumnOption::Null) && says(&ColumnOption::NotNull) {
+        let message = format!("column {name} is declared both NULL and NOT NULL");
+        return Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave one of them out"));
+    }
+    for option in &column.options {
+        let refused = match &option.option {
+            ColumnOption::NotNull => {
+                nullable = false;
+                continue;
+            }
+            ColumnOption::Null => continue,
+            ColumnOption::Default(_) => "DEFAULT",
+            ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
+            ColumnOption::Unique(_) => "UNIQUE",
+            ColumnOption::ForeignKey(_) => "REFERENCES",
+            ColumnOption::Check(_) => "CHECK",
+            ColumnOption::Generated { .. } => "GENERATED",
+            ColumnOption::Identity(_) => "IDENTITY",
+            ColumnOption::Collation(_) => "COLLATE",
+            ColumnOption::Comment(_) => "COMMENT",
+            _ => "an option",
+        };
+        return Err(not_supported(format!("{refused} (on column {name})")).with_hint(match refused {
+            "DEFAULT" | "GENERATED" | "IDENTITY" => "leave it out, and write the value in the INSERT",
+            "COLLATE" => "leave it out: text is compared by its bytes, as COLLATE \"C\" does",
+            "COMMENT" => "leave it out: no words are kept about columns",
+            _ => "NOT NULL is the only constraint that is kept",
+        }));
+    }
+    let column_type = match &column.data_type {
+        ast::DataType::Unspecified => None,
+        written => Some(column_type_of(written).map_err(|error| error.at(format!("column {name}")))?),
+    };
+    Ok(ColumnSpec { name, column_type, nullable })
+}
+
+/// What the parser reads behind a column's type and drops without a word.
+const DROPPED: [&str; 5] = ["AUTO_INCREMENT", "AUTOINCREMENT", "IDENTITY", "ASC", "DESC"];
+
+/// Refuses a definition of columns that says what the parser drops (sqlparser 0.62, `parse_optional_column_option`): what is written
+/// has its effect, or is an error.
+pub(crate) fn refuse_dropped(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut before: Option<&Token> = None;
+    for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
+        // Where a column's name stands, the word is one.
+        let is_name = match before {
+            Some(Token::LParen | Token::Comma | Token::Period) => true,
+            Some(Token::Word(word)) => matches!(
+                word.keyword,
+                Keyword::COLUMN
+                    | Keyword::ADD
+                    | Keyword::DROP
+                    | Keyword::RENAME
+                    | Keyword::TABLE
+                    | Keyword::TO
+                    | Keyword::EXISTS
+            ),
+            _ => false,
+        };
+        if let Token::Word(word) = token
+            && word.quote_style.is_none()
+            && !is_name
+            && let Some(dropped) = DROPPED.iter().find(|dropped| word.value.eq_ignore_ascii_case(dropped))
+        {
+            return Err(not_supported(format!("{dropped} on a column"))
+                .with_hint("NOT NULL is the only constraint that is kept; rows are numbered by who inserts them"));
+        }
+        before = Some(token);
+    }
+    Ok(())
+}
+
+/// The type of a column for a written one.
+fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
+    match length_of(written)? {
+        Some(chars_max) => Ok(ColumnType { data_type: DataType::Text, chars_max: Some(chars_max) }),
+        None => data_type_of(written).map(ColumnType::from),
+    }
+}
+
+/// The n of `VARCHAR(n)`, however it is written; `None` for other types.
+pub fn length_of(written: &ast::DataType) -> Result<Option<u32>> {
+    use ast::DataType as Sql;
+    let (Sql::Varchar(Some(length)) | Sql::CharacterVarying(Some(length)) | Sql::CharVarying(Some(length))) = written
+    else {
+        return Ok(None);
+    };
+    match length {
+        CharacterLength::IntegerLength { length, unit: None | Some(CharLengthUnits::Characters) } => {
+            match u32::try_from(*length) {
+                Ok(chars_max @ 1..=CHARS_MAX) => Ok(Some(chars_max)),
+                _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} has no possible length"))
+                    .with_hint(format!("a length is 1 to {CHARS_MAX} characters; TEXT takes any"))),
+            }
+        }
+        _ => Err(not_supported(format!("type {written}")).with_hint("write a number of characters, or TEXT")),
+    }
+}
+
+/// Our type for a written one that has no length.
+pub fn data_type_of(written: &ast::DataType) -> Result<DataType> {
+    use ast::DataType as Sql;
+    let decimal = |info: &ExactNumberInfo| match info {
+        ExactNumberInfo::None => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} needs a precision"))
+            .with_hint("write DECIMAL(18, 2): digits in all, digits after the point; at most 38")),
+        ExactNumberInfo::Precision(precision) => decimal_of(written, *precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => decimal_of(written, *precision, *scale),
+    };
+    let timestamp = |digits: &Option<u64>, data_type| match digits {
+        None | Some(6) => Ok(data_type),
+        Some(_) => {
+            Err(not_supported(written).with_hint("timestamps hold microseconds: write TIMESTAMP or TIMESTAMPTZ"))
+        }
+    };
+    match written {
+        Sql::Boolean | Sql::Bool => Ok(DataType::Boolean),
+        Sql::SmallInt(None) | Sql::Int2(None) => Ok(DataType::Int16),
+        Sql::Int(None) | Sql::Integer(None) | Sql::Int4(None) => Ok(DataType::Int32),
+        Sql::BigInt(None) | Sql::Int8(None) => Ok(DataType::Int64),
+        Sql::Real | Sql::Float4 => Ok(DataType::Real),
+        Sql::Float(ExactNumberInfo::Precision(1..=24)) => Ok(DataType::Real),
+        Sql::Float(ExactNumberInfo::None | ExactNumberInfo::Precision(25..=53)) => Ok(DataType::Double),
+        Sql::Double(ExactNumberInfo::None) | Sql::DoublePrecision | Sql::Float8 => Ok(DataType::Double),
+        Sql::Decimal(info) | Sql::Numeric(info) | Sql::Dec(info) => decimal(info),
+        Sql::Date => Ok(DataType::Date),
+        Sql::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            timestamp(digits, DataType::Timestamp)
+        }
+        Sql::Timestamp(digits, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
+            timestamp(digits, DataType::TimestampTz)
+        }
+        Sql::Text | Sql::String(None) | Sql::Varchar(None) | Sql::CharacterVarying(None) | Sql::CharVarying(None) => {
+            Ok(DataType::Text)
+        }
+        Sql::Bytea | Sql::Blob(None) | Sql::Bytes(None) | Sql::Varbinary(None) => Ok(DataType::Binary),
+        other => Err(type_error(other)),
+    }
+}
+
+fn decimal_of(written: &ast::DataType, precision: u64, scale: i64) -> Result<DataType> {
+    match (u8::try_from(precision), u8::try_from(scale)) {
+        (Ok(precision @ 1..=38), Ok(scale)) if scale <= precision => Ok(DataType::Decimal { precision, scale }),
+        _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} is not a possible decimal"))
+            .with_hint("precision is 1 to 38, scale 0 to the precision: DECIMAL(18, 2)")),
+    }
+}
+
+fn type_error(written: &ast::DataType) -> Error {
+    use ast::DataType as Sql;
+    let hint = match written {
+        Sql::Character(_) | Sql::Char(_) => "use VARCHAR(n), which neither fills up with spaces nor overlooks them",
+        Sql::Nvarchar(_) => "use VARCHAR(n): all text is Unicode",
+        Sql::Varchar(_)
+        | Sql::CharacterVarying(_)
+        | Sql::CharVarying(_)
+        | Sql::String(Some(_))
+        | Sql::Uuid
+        | Sql::JSON
+        | Sql::JSONB => "use TEXT",
+        Sql::TinyInt(_) | Sql::TinyIntUnsigned(_) | Sql::UTinyInt => "use SMALLINT",
+        Sql::IntUnsigned(_) | Sql::IntegerUnsigned(_) | Sql::Int4Unsigned(_) => "use BIGINT",
+        Sql::BigIntUnsigned(_) | Sql::UBigInt | Sql::HugeInt | Sql::UInt64 => "use DECIMAL(20, 0)",
+        Sql::Datetime(_) => "use TIMESTAMP",
+        Sql::Time(..) | Sql::Interval { .. } => "store it as TEXT, or as a number of seconds",
+        Sql::Custom(name, _) if matches!(name.to_string().to_ascii_lowercase().as_str(), "serial" | "bigserial") => {
+            "use BIGINT; nothing numbers rows by itself"
+        }
+        _ => {
+            "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p, s), DATE, TIMESTAMP, TIMESTAMPTZ, \
+             TEXT, VARCHAR(n), BYTEA"
+        }
+    };
+    not_supported(format!("type {written}")).with_hint(hint)
+}
+
+fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
+    const KNOWN: [&str; 5] = ["dimensions", "measures", "curve", "freshness", "ladder"];
+    let mut with = WithOptions::default();
+    for option in options {
+        let SqlOption::KeyValue { key, value } = option else {
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("the option {option} has no value"))
+                .with_hint("write WITH (name = 'value', ...)"));
+        };
+        let name = name_of(key);
+        let place = match name.as_str() {
+            "dimensions" => &mut with.dimensions,
+            "measures" => &mut with.measures,
+            "curve" => &mut with.curve,
+            "freshness" => &mut with.freshness,
+            "ladder" => &mut with.ladder,
+            _ => {
+                let near = near_names(&name, KNOWN);
+                let hint = match near.first() {
+                    Some(near) => format!("did you mean {near}?"),
+                    None => format!("a table's options are {}", KNOWN.join(", ")),
+                };
+                return Err(Error::new(ErrorKind::InvalidDefinition, format!("there is no table option {name}"))
+                    .with_hint(hint));
+            }
+        };
+        let text = literal_text(value).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidDefinition, format!("the option {name} needs a string, not {value}"))
+                .with_hint(format!("put its value into quotes: WITH ({name} = '...')"))
+        })?;
+        if place.replace(text).is_some() {
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("the option {name} is given twice")));
+        }
+    }
+    Ok(with)
+}
+
+/// The curve of that name.
+fn curve_of(name: &str) -> Result<Curve> {
+    match name.to_ascii_lowercase().as_str() {
+        "hilbert" => Ok(Curve::Hilbert),
+        "z" => Ok(Curve::Z),
+        _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("there is no curve {name:?}"))
+            .with_hint("curve is 'hilbert' or 'z'")),
+    }
+}
+
+/// The freshness as it is kept, checked.
+pub fn checked_freshness(written: &str) -> Result<String> {
+    crate::units::parse_freshness(written)?;
+    Ok(written.trim().to_ascii_lowercase())
+}
+
+/// The definition of a new table.
+pub fn define(
+    id: TableId,
+    name: &str,
+    specs: &[(String, ColumnType, bool)],
+    with: &WithOptions,
+    seed: u64,
+) -> Result<TableDef> {
+    let mut columns: Vec<Column> = Vec::with_capacity(specs.len());
+    for (at, (column, column_type, nullable)) in specs.iter().enumerate() {
+        if columns.iter().any(|known| known.name == *column) {
+            return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {column} is declared twice")));
+        }
+        columns.push(Column {
+            id: ColumnId(at as u32),
+            name: column.clone(),
+            storage_name: column.clone(),
+            data_type: column_type.data_type,
+            nullable: *nullable,
+            chars_max: column_type.chars_max,
+        });
+    }
+    if columns.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidDefinition, format!("table {name} has no columns"))
+            .with_hint("write CREATE TABLE t (column type, ...)"));
+    }
+    let dimensions = match &with.dimensions {
+        Some(text) => dimensions::parse(text, &columns)?,
+        None => Vec::new(),
+    };
+    let measures = match &with.measures {
+        Some(text) => dimensions::parse_measures(text, &columns)?,
+        None => Vec::new(),
+    };
+    let options = TableOptions {
+        freshness: with.freshness.as_deref().map(checked_freshness).transpose()?,
+        curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
+        ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
+    };
+    let next_column_id = columns.len() as u32;
+    let def = TableDef { id, name: name.to_owned(), columns, next_column_id, dimensions, measures, seed, options };
+    def.validate()?;
+    Ok(def)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(precision: u64, scale: i64) -> Result<DataType> {
+        data_type_of(&ast::DataType::Decimal(ExactNumberInfo::PrecisionAndScale(precision, scale)))
+    }
+
+    #[test]
+    fn types_are_ours_or_refused_with_what_to_use_instead() {
+        assert_eq!(decimal(38, 38).unwrap(), DataType::Decimal { precision: 38, scale: 38 });
+        assert!(decimal(39, 2).is_err() && decimal(5, 6).is_err() && decimal(5, -1).is_err());
+        let length = CharacterLength::IntegerLength { length: 10, unit: None };
+        let padded = ast::DataType::Char(Some(length));
+        assert!(data_type_of(&padded).unwrap_err().hint().is_some_and(|hint| hint.starts_with("use VARCHAR(n)")));
+        assert_eq!(column_type_of(&padded).unwrap_err().kind(), ErrorKind::NotSupported);
+        assert!(data_type_of(&ast::DataType::Numeric(ExactNumberInfo::None)).is_err());
+        assert_eq!(data_type_of(&ast::DataType::Float(ExactNumberInfo::None)).unwrap(), DataType::Double);
+    }
+
+    #[test]
+    fn lengths_of_text_are_taken_over_or_refused() {
+        use ast::DataType as Sql;
+        let length = |length| CharacterLength::IntegerLength { length, unit: None };
+        for written in [
+            Sql::Varchar(Some(length(10))),
+            Sql::CharacterVarying(Some(length(10))),
+            Sql::CharVarying(Some(CharacterLength::IntegerLength {
+                length: 10,
+                unit: Some(CharLengthUnits::Characters),
+            })),
+        ] {
+            let expected = ColumnType { data_type: DataType::Text, chars_max: Some(10) };
+            assert_eq!(column_type_of(&written).unwrap(), expected);
+            assert_eq!(data_type_of(&written).unwrap_err().kind(), ErrorKind::NotSupported, "its length would be lost");
+        }
+        for written in [Sql::Text, Sql::Varchar(None), Sql::CharacterVarying(None), Sql::CharVarying(None)] {
+            assert_eq!(column_type_of(&written).unwrap(), ColumnType::from(DataType::Text));
+        }
+        for impossible in [0, u64::from(CHARS_MAX) + 1, u64::MAX] {
+            let error = column_type_of(&Sql::Varchar(Some(length(impossible)))).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidDefinition, "{error}");
+        }
+        let octets = CharacterLength::IntegerLength { length: 10, unit: Some(CharLengthUnits::Octets) };
+        for written in [Sql::Varchar(Some(octets)), Sql::Varchar(Some(CharacterLength::Max))] {
+            assert_eq!(column_type_of(&written).unwrap_err().kind(), ErrorKind::NotSupported);
+        }
+    }
+}

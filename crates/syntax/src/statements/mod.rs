@@ -1,0 +1,8 @@
+//! Statements of each kind, from the parser's trees.
+
+pub(crate) mod commands;
+pub(crate) mod cuboid_name;
+pub mod definitions;
+pub mod parse;
+pub mod plain_insert;
+pub mod roles;

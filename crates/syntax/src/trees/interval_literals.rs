@@ -1,0 +1,109 @@
+//! Texts of intervals that planning does not read, or otherwise: clock times (`'1 day 02:00:00'`), ISO 8601 (`'P1DT2H'`), a sign by itself, `ago`,
+//! years with months (`'1-2'`) and numbers without a unit, which it takes for months.
+//!
+//! Invariant: what is changed means what PostgreSQL reads there; every other text stays as it is, for planning to read or to refuse.
+
+use super::visit::visit_mut;
+use alluvia_types::Result;
+use alluvia_values::interval_units::in_units;
+use sqlparser::ast::{DataType, Expr, Interval, Query, TypedString, Value, VisitorMut};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::ops::ControlFlow;
+
+/// Whether a statement of these tokens may have one.
+pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
+    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::INTERVAL))
+}
+
+/// Writes all of them as numbers and units.
+pub fn write_out(query: &mut Query) -> Result<()> {
+    let _ = visit_mut(query, &mut Texts);
+    Ok(())
+}
+
+struct Texts;
+
+impl VisitorMut for Texts {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let text = match expr {
+            Expr::Interval(Interval { value, leading_field: None, .. }) => literal(value),
+            Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => literal(expr),
+            Expr::TypedString(TypedString { data_type: DataType::Interval { .. }, value, .. }) => {
+                text_of(&mut value.value)
+            }
+            _ => None,
+        };
+        if let Some(text) = text
+            && let Some(written) = in_units(text)
+        {
+            *text = written;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn literal(expr: &mut Expr) -> Option<&mut String> {
+    match expr {
+        Expr::Value(value) => text_of(&mut value.value),
+        Expr::Nested(inner) => literal(inner),
+        _ => None,
+    }
+}
+
+fn text_of(value: &mut Value) -> Option<&mut String> {
+    match value {
+        Value::SingleQuotedString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_become_numbers_and_units() {
+        for (text, written) in [
+            ("02:00:00", "02 hours 00 minutes 00 seconds"),
+            ("2:30", "2 hours 30 minutes 0 seconds"),
+            ("1 day -02:00:01.5", "1 day -02 hours -00 minutes -01.5 seconds"),
+            ("1 year 2 months 3 days 04:05:06", "1 year 2 months 3 days 04 hours 05 minutes 06 seconds"),
+            ("26:00:00", "26 hours 00 minutes 00 seconds"),
+            ("1 month - 1 day", "1 month -1 day"),
+            ("1 day 2 hours ago", "-1 day -2 hours"),
+            ("+1 day .5 hours ago", "-1 day -.5 hours"),
+            ("P1DT2H", "1 days 2 hours"),
+            ("P1Y2M3W4DT5H6M7.5S", "1 years 2 months 3 weeks 4 days 5 hours 6 minutes 7.5 seconds"),
+            ("PT-5M", "-5 minutes"),
+            ("90", "0 months 0 days 90000000 microseconds"),
+            ("1 00:00:01", "0 months 1 days 1000000 microseconds"),
+            ("-1-2", "-14 months 0 days 0 microseconds"),
+        ] {
+            assert_eq!(in_units(text).as_deref(), Some(written), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_or_refused_elsewhere_stays() {
+        for text in [
+            "1 day",
+            "3 hours 5 min",
+            "1:2:3:4",
+            "1:60",
+            "1:30:61",
+            "a:b",
+            "-",
+            "P",
+            "PT",
+            "P1H",
+            "pie",
+            "1 day ago 2 hours",
+            "",
+        ] {
+            assert_eq!(in_units(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Builders of one column each, in the table's storage types, from text.
+//!
+//! Invariants:
+//! - An append that fails appends nothing: the caller decides what stands in for the bad value.
+//! - `finish` gives exactly the storage type of the column, except that a text column built `AsDictionary` is
+//!   `Dictionary(Int32, Utf8)`: the pipeline then maps each distinct value once instead of each row.
+
+use crate::parse::{
+    Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_f32, parse_f64, parse_i64, parse_timestamp,
+};
+use crate::varchar::fitted;
+use alluvia_space::{ColumnType, DataType, LevelSource, TableDef};
+use alluvia_types::ColumnId;
+use arrow::array::{
+    ArrayRef, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
+    Int16Builder, Int32Builder, Int64Builder, StringDictionaryBuilder, StringViewBuilder, TimestampMicrosecondBuilder,
+};
+use arrow::datatypes::Int32Type;
+use std::sync::Arc;
+
+/// How a text column is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TextAs {
+    /// `Utf8View`.
+    Plain,
+    /// `Dictionary(Int32, Utf8)`.
+    Dictionary,
+}
+
+/// Text columns that are levels of a dimension: worth a dictionary, because the pipeline maps their values to codes.
+pub fn is_level_text(table: &TableDef, column: ColumnId, data_type: DataType) -> bool {
+    data_type == DataType::Text
+        && table.dimensions.iter().flat_map(|dimension| &dimension.levels).any(|level| match level.source {
+            LevelSource::Column(id) | LevelSource::Hashed { column: id, .. } => id == column,
+            LevelSource::Calendar(..) | LevelSource::Halved { .. } => false,
+        })
+}
+
+/// Builds one column.
+pub enum ColumnBuilder {
+    Boolean(BooleanBuilder),
+    Int16(Int16Builder),
+    Int32(Int32Builder),
+    Int64(Int64Builder),
+    Real(Float32Builder),
+    Double(Float64Builder),
+    Decimal { values: Decimal128Builder, precision: u8, scale: u8 },
+    Date(Date32Builder),
+    Timestamp(TimestampMicrosecondBuilder),
+    Text { values: StringViewBuilder, chars_max: Option<u32> },
+    TextDictionary { values: StringDictionaryBuilder<Int32Type>, chars_max: Option<u32> },
+    Binary(BinaryViewBuilder),
+}
+
+impl ColumnBuilder {
+    /// An empty builder for a column of this type.
+    pub fn new(column_type: impl Into<ColumnType>, text: TextAs, rows: usize) -> ColumnBuilder {
+        let ColumnType { data_type, chars_max } = column_type.into();
+        match data_type {
+            DataType::Boolean => ColumnBuilder::Boolean(BooleanBuilder::with_capacity(rows)),
+            DataType::Int16 => ColumnBuilder::Int16(Int16Builder::with_capacity(rows)),
+            DataType::Int32 => ColumnBuilder::Int32(Int32Builder::with_capacity(rows)),
+            DataType::Int64 => ColumnBuilder::Int64(Int64Builder::with_capacity(rows)),
+            DataType::Real => ColumnBuilder::Real(Float32Builder::with_capacity(rows)),
+            DataType::Double => ColumnBuilder::Double(Float64Builder::with_capacity(rows)),
+            DataType::Decimal { precision, scale } => ColumnBuilder::Decimal {
+                values: Decimal128Builder::with_capacity(rows).with_data_type(data_type.to_arrow()),
+                precision,
+                scale,
+            },
+            DataType::Date => ColumnBuilder::Date(Date32Builder::with_capacity(rows)),
+            DataType::Timestamp | DataType::TimestampTz => ColumnBuilder::Timestamp(
+                TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(data_type.to_arrow()),
+            ),
+            DataType::Text if text == TextAs::Dictionary => {
+                let values = StringDictionaryBuilder::with_capacity(rows, 1024, 16 * 1024);
+                ColumnBuilder::TextDictionary { values, chars_max }
+            }
+            DataType::Text => ColumnBuilder::Text { values: StringViewBuilder::with_capacity(rows), chars_max },
+            DataType::Binary => ColumnBuilder::Binary(BinaryViewBuilder::with_capacity(rows)),
+        }
+    }
+
+    /// Appends what `text` means in this column's type.
+    #[inline]
+    pub fn append(&mut self, text: &[u8]) -> Result<(), Bad> {
+        match self {
+            ColumnBuilder::Boolean(values) => values.append_value(parse_bool(text)?),
+            ColumnBuilder::Int16(values) => values.append_value(parse_i64(text)?.try_into().map_err(|_| Bad::Range)?),
+            ColumnBuilder::Int32(values) => values.append_value(parse_i64(text)?.try_into().map_err(|_| Bad::Range)?),
+            ColumnBuilder::Int64(values) => values.append_value(parse_i64(text)?),
+            ColumnBuilder::Real(values) => values.append_value(parse_f32(text)?),
+            ColumnBuilder::Double(values) => values.append_value(parse_f64(text)?),
+            ColumnBuilder::Decimal { values, precision, scale } => {
+                values.append_value(parse_decimal(text, *precision, *scale)?);
+            }
+            ColumnBuilder::Date(values) => values.append_value(parse_date(text)?),
+            ColumnBuilder::Timestamp(values) => values.append_value(parse_timestamp(text)?),
+            ColumnBuilder::Text { values, chars_max } => {
+                values.append_value(fitted(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?, *chars_max)?);
+            }
+            ColumnBuilder::TextDictionary { values, chars_max } => {
+                values.append_value(fitted(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?, *chars_max)?);
+            }
+            ColumnBuilder::Binary(values) => values.append_value(parse_bytes(text)?),
+        }
+        Ok(())
+    }
+
+    /// Appends NULL.
+    pub fn append_null(&mut self) {
+        match self {
+            ColumnBuilder::Boolean(values) => values.append_null(),
+            ColumnBuilder::Int16(values) => values.append_null(),
+            ColumnBuilder::Int32(values) => values.append_null(),
+            ColumnBuilder::Int64(values) => values.append_null(),
+            ColumnBuilder::Real(values) => values.append_null(),
+            ColumnBuilder::Double(values) => values.append_null(),
+            ColumnBuilder::Decimal { values, .. } => values.append_null(),
+            ColumnBuilder::Date(values) => values.append_null(),
+            ColumnBuilder::Timestamp(values) => values.append_null(),
+            ColumnBuilder::Text { values, .. } => values.append_null(),
+            ColumnBuilder::TextDictionary { values, .. } => values.append_null(),
+            ColumnBuilder::Binary(values) => values.append_null(),
+        }
+    }
+
+    /// The column built so far; the builder is empty again.
+    pub fn finish(&mut self) -> ArrayRef {
+        match self {
+            ColumnBuilder::Boolean(values) => Arc::new(values.finish()),
+            ColumnBuilder::Int16(values) => Arc::new(values.finish()),
+            ColumnBuilder::Int32(values) => Arc::new(values.finish()),
+            ColumnBuilder::Int64(values) => Arc::new(values.finish()),
+            ColumnBuilder::Real(values) => Arc::new(values.finish()),
+            ColumnBuilder::Double(values) => Arc::new(values.finish()),
+            ColumnBuilder::Decimal { values, .. } => Arc::new(values.finish()),
+            ColumnBuilder::Date(values) => Arc::new(values.finish()),
+            ColumnBuilder::Timestamp(values) => Arc::new(values.finish()),
+            ColumnBuilder::Text { values, .. } => Arc::new(values.finish()),
+            ColumnBuilder::TextDictionary { values, .. } => Arc::new(values.finish()),
+            ColumnBuilder::Binary(values) => Arc::new(values.finish()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_builds_its_storage_type_and_a_failed_append_leaves_nothing() {
+        let samples = [
+            (DataType::Boolean, "t", "x"),
+            (DataType::Int16, "32767", "32768"),
+            (DataType::Int32, "-2147483648", "2147483648"),
+            (DataType::Int64, "1", "1.5"),
+            (DataType::Real, "1.5", "1e39"),
+            (DataType::Double, "-0.0", "one"),
+            (DataType::Decimal { precision: 5, scale: 2 }, "999.99", "1000"),
+            (DataType::Date, "2026-11-21", "21.11.2026"),
+            (DataType::Timestamp, "2026-11-21 10:11:12", "10:11"),
+            (DataType::TimestampTz, "2026-11-21 10:11:12+01", "yesterday"),
+            (DataType::Text, "ä", "\u{0}"),
+            (DataType::Binary, "\\x00ff", "\\x0"),
+        ];
+        for (data_type, good, bad) in samples {
+            let mut builder = ColumnBuilder::new(data_type, TextAs::Plain, 4);
+            assert_eq!(builder.append(good.as_bytes()), Ok(()), "{data_type:?}");
+            let bad: &[u8] = if data_type == DataType::Text { b"\xff" } else { bad.as_bytes() };
+            assert!(builder.append(bad).is_err(), "{data_type:?}");
+            builder.append_null();
+            let array = builder.finish();
+            assert_eq!((array.len(), array.null_count()), (2, 1), "{data_type:?}");
+            assert_eq!(array.data_type(), &data_type.to_arrow());
+            assert_eq!(builder.finish().len(), 0);
+        }
+    }
+}
