@@ -19,19 +19,43 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("snapshot", &["types", "space", "storage", "catalog", "tree"]),
     ("commit", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
     ("pipeline", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
-    ("query", &["types", "access", "space", "storage", "catalog", "tree", "snapshot"]),
+    ("values", &["types", "space"]),
+    ("syntax", &["types", "space", "values", "catalog"]),
+    ("functions", &["types", "space", "values"]),
+    ("plan", &["types", "values", "functions"]),
+    ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
+    (
+        "query",
+        &[
+            "types",
+            "access",
+            "space",
+            "storage",
+            "catalog",
+            "tree",
+            "snapshot",
+            "values",
+            "syntax",
+            "functions",
+            "plan",
+            "copy",
+        ],
+    ),
     (
         "node",
-        &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "query", "fetch"],
+        &[
+            "types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline", "copy", "query",
+            "fetch",
+        ],
     ),
     ("access", &["types"]),
     ("fetch", &["types"]),
     ("telemetry", &["types"]),
-    ("server-pg", &["types", "access", "query"]),
-    ("server-http", &["types", "access", "query"]),
-    ("server-flight", &["types", "access", "query"]),
+    ("server-pg", &["types", "access", "space", "values", "syntax", "copy", "query"]),
+    ("server-http", &["types", "access", "values", "syntax", "copy", "query"]),
+    ("server-flight", &["types", "access", "values", "syntax", "copy", "query"]),
     ("client", &["types"]),
-    ("python", &["types", "client", "space", "query", "node"]),
+    ("python", &["types", "client", "space", "syntax", "copy", "query", "node"]),
     (
         "cli",
         &[
@@ -41,6 +65,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
             "space",
             "snapshot",
+            "values",
+            "syntax",
+            "copy",
             "query",
             "node",
             "server-pg",
@@ -59,15 +86,44 @@ const BANNED: &[(&str, &[&str], &str)] = &[
     ("Instant::now", &["types", "cli", "bench"], "take the time from alluvia_types::Clock"),
     ("SystemTime::now", &["types", "cli", "bench"], "take the time from alluvia_types::Clock"),
     ("thread::spawn", &["node", "cli", "bench", "query"], "threads belong to node"),
-    ("datafusion::", &["query", "bench"], "query is the only room that knows DataFusion"),
+    ("datafusion::", &["plan", "query", "bench"], "plan and query are the only rooms that know DataFusion's planner"),
 ];
 
 /// Modules that touch users' own files, or the system's, not the database's.
-const USER_FILES: &[&str] =
-    &["crates/query/src/copy/", "crates/query/src/engine.rs", "crates/fetch/src/certificates.rs"];
+const USER_FILES: &[&str] = &["crates/copy/src/", "crates/query/src/engine.rs", "crates/fetch/src/certificates.rs"];
+
+/// Folders within rooms, from the lowest to the highest: each may use those before it, and no other. So there is no circle of folders.
+const FOLDERS: &[(&str, &[&str])] = &[(
+    "query",
+    &[
+        "used",
+        "members",
+        "skipping",
+        "answer",
+        "rights",
+        "clients",
+        "audit",
+        "table",
+        "rule",
+        "sample",
+        "system",
+        "settings",
+        "pg_catalog",
+        "namespace",
+        "errors",
+        "execution",
+        "engine",
+        "session",
+    ],
+)];
 
 /// Files longer than this are named, as a warning.
 const LINES_MAX: usize = 500;
+
+/// Lines under a room's `src`: a larger one is two rooms.
+const ROOM_LINES_MAX: usize = 30_000;
+/// The same of rooms that are more than that and known to be.
+const LARGE_ROOMS: &[(&str, usize)] = &[("query", 40_000)];
 
 /// Runs every rule; ends the process if one is broken.
 pub fn run() {
@@ -77,6 +133,10 @@ pub fn run() {
     let sources = files(&root().join("crates"), "rs");
     for file in &sources {
         source(file, &mut broken);
+    }
+    sizes(&sources, &mut broken);
+    for (room, order) in FOLDERS {
+        folders(room, order, &mut broken);
     }
     links(&mut broken);
     if !broken.is_empty() {
@@ -144,6 +204,73 @@ fn source(file: &Path, broken: &mut Vec<String>) {
     let lines = text.lines().count();
     if lines > LINES_MAX {
         eprintln!("    warning: {shown} has {lines} lines; is there a second concept in it?");
+    }
+}
+
+/// No room has more lines than a person can know.
+fn sizes(sources: &[PathBuf], broken: &mut Vec<String>) {
+    let crates = root().join("crates");
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    for file in sources {
+        let Ok(path) = file.strip_prefix(&crates) else { continue };
+        let mut parts = path.iter().filter_map(|part| part.to_str());
+        if let (Some(room), Some("src")) = (parts.next(), parts.next()) {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            *lines.entry(room.to_owned()).or_default() += text.lines().count();
+        }
+    }
+    for (room, lines) in lines {
+        let large = LARGE_ROOMS.iter().find(|(large, _)| *large == room);
+        let most = large.map_or(ROOM_LINES_MAX, |(_, most)| *most);
+        if lines > most {
+            broken.push(format!("crates/{room}: {lines} lines under src, and {most} are the most: it is two rooms"));
+        }
+    }
+}
+
+/// Folders of a room use only those that stand before them. What `lib.rs` gives on is of the folder that it comes from.
+fn folders(room: &str, order: &[&str], broken: &mut Vec<String>) {
+    let src = root().join("crates").join(room).join("src");
+    let lib = fs::read_to_string(src.join("lib.rs")).unwrap_or_default();
+    let mut given: BTreeMap<&str, &str> = BTreeMap::new();
+    for shared in lib.split("pub use ").skip(1) {
+        let Some((path, _)) = shared.split_once(';') else { continue };
+        let from = path.split("::").next().unwrap_or_default();
+        for name in path.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            given.insert(name, from);
+        }
+    }
+    let place = |folder: &str| order.iter().position(|other| *other == folder);
+    for file in files(&src, "rs") {
+        let Ok(path) = file.strip_prefix(&src) else { continue };
+        let folder = path.iter().next().and_then(|part| part.to_str()).unwrap_or_default().trim_end_matches(".rs");
+        let (Some(own), Ok(text)) = (place(folder), fs::read_to_string(&file)) else {
+            if !matches!(folder, "lib") {
+                broken
+                    .push(format!("crates/{room}/src/{folder}: a new folder; give it its place in xtask/src/tidy.rs"));
+            }
+            continue;
+        };
+        let mut tests = Tests::default();
+        let code: String = text
+            .lines()
+            .filter(|line| !tests.hold(line))
+            .map(|line| line.split("//").next().unwrap_or_default())
+            .collect::<Vec<_>>()
+            .join("\n");
+        for used in code.split("crate::").skip(1) {
+            let names = match used.strip_prefix('{') {
+                Some(group) => group.split('}').next().unwrap_or_default(),
+                None => used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default(),
+            };
+            for name in names.split(',').map(|name| name.trim().split("::").next().unwrap_or_default()) {
+                let target = if place(name).is_some() { name } else { given.get(name).copied().unwrap_or(name) };
+                if target != folder && place(target).is_some_and(|target| target > own) {
+                    let shown = path.display();
+                    broken.push(format!("crates/{room}/src/{shown}: {folder} uses {target}, which stands above it"));
+                }
+            }
+        }
     }
 }
 

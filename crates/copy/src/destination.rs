@@ -50,11 +50,15 @@ pub fn numbered_by(producer: &str) -> Error {
 
 /// The table is of this process.
 pub struct IntoStore {
+    /// Where batches are committed.
     pub store: Arc<dyn Store>,
+    /// The catalog entry of the table that takes the rows.
     pub entry: Arc<TableEntry>,
     /// When batches are acknowledged.
     pub durability: Durability,
+    /// Counts and phase of the COPY, which others watch.
     pub progress: Arc<Progress>,
+    /// Stops the COPY: a batch that is not yet submitted is discarded.
     pub cancel: CancelToken,
     /// Called for each batch, also where the load fails later or its future is dropped.
     pub on_commit: OnCommit,

@@ -10,6 +10,7 @@ use arrow::array::RecordBatch;
 /// Rows of one table, in its storage schema.
 #[derive(Debug)]
 pub struct Held {
+    /// The rows, in the order in which they were pushed.
     pub batches: Vec<RecordBatch>,
     bytes: u64,
     bytes_max: u64,

@@ -148,8 +148,11 @@ impl<W: Write + Send> ResultWriter<W> {
 
 /// A writer that packs what is written, or not.
 pub enum Packed<W: Write> {
+    /// Bytes as they come, without compression.
     Plain(W),
+    /// Compressed with gzip.
     Gzip(flate2::write::GzEncoder<W>),
+    /// Compressed with Zstandard.
     Zstd(zstd::stream::write::Encoder<'static, W>),
 }
 
@@ -234,6 +237,7 @@ fn plain_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<Field>>()))
 }
 
+/// The rows of `batch` with each column cast to the type that `schema` has at its position.
 pub fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     assert_eq!(batch.num_columns(), schema.fields().len(), "batches of the schema that was announced");
     let plain = |(array, field): (&ArrayRef, &FieldRef)| cast(array, field.data_type());
@@ -242,10 +246,12 @@ pub fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatc
     RecordBatch::try_new_with_options(schema.clone(), arrays.map_err(arrow_error)?, &options).map_err(arrow_error)
 }
 
+/// The error for output that could not be written.
 pub fn writing(error: io::Error) -> Error {
     Error::io("the output", "writing", &error)
 }
 
+/// An error of Arrow's writers: of I/O as [`writing`], any other as a result that the format has no form for.
 pub fn arrow_error(error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, error) => writing(error),

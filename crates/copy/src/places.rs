@@ -41,6 +41,7 @@ pub struct ServedPlaces {
 /// What one COPY may name.
 #[derive(Clone, Debug)]
 pub struct CopyPlaces {
+    /// The directories that files may be in.
     pub roots: Roots,
     /// Gets URLs.
     pub fetch: Option<Arc<dyn Fetch>>,
@@ -88,37 +89,5 @@ impl CopyPlaces {
             Error::new(ErrorKind::Forbidden, format!("permission denied to read {}: no URL may be read", name_of(url)))
                 .with_hint("the server's setting copy_hosts names the hosts that URLs may name")
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_is_named_without_its_secrets() {
-        for (url, want) in [
-            ("https://data.example.org/a/b.csv.gz?signature=x#y", "https://data.example.org/a/b.csv.gz"),
-            ("http://me:pw@example.org:8080/b.parquet", "http://example.org:8080/b.parquet"),
-            ("https://example.csv", "https://example.csv/"),
-            ("https://example.org?x=/a.csv", "https://example.org/"),
-            ("/data/in/a?b.csv", "/data/in/a?b.csv"),
-        ] {
-            assert_eq!(name_of(url), want);
-        }
-        assert_eq!(Format::from_file_name(&name_of("https://example.csv")), None);
-        assert_eq!(Format::from_file_name(&name_of("https://h/x.ndjson.zst?a=.csv")), Some(Format::JsonLines));
-    }
-
-    #[test]
-    fn urls_are_told_from_files() {
-        for url in ["http://h/a.csv", "HTTPS://h/a.csv", "s3://bucket/a.csv", "file:///etc/passwd"] {
-            assert!(is_url(url) && !is_open(url), "{url}");
-        }
-        for file in ["/a/b.csv", "a.csv", "c:\\a.csv", "://x", "a b://c", "1a://b"] {
-            assert!(!is_url(file), "{file}");
-        }
-        assert!(check_url_options("s3://bucket/a.csv", &CopyOptions::default()).is_err());
-        check_url_options("HTTPS://h/a.csv", &CopyOptions::default()).unwrap();
     }
 }

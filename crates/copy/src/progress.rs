@@ -235,6 +235,7 @@ impl CancelHandle {
 #[derive(Debug)]
 pub struct Beside {
     running: Arc<Mutex<Running>>,
+    /// Stops the work: set by the session's [`CancelHandle`], and when the [`Beside`] is dropped.
     pub token: CancelToken,
 }
 

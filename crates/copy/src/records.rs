@@ -26,12 +26,20 @@ pub enum Cut {
     /// At every line end.
     Lines,
     /// As CSV: line ends within quotes belong to the field.
-    Csv { delimiter: u8, quote: u8, escape: u8 },
+    Csv {
+        /// The byte between fields.
+        delimiter: u8,
+        /// The byte around a quoted field.
+        quote: u8,
+        /// The byte that makes a following quote, or escape, part of a quoted field; may be the quote.
+        escape: u8,
+    },
 }
 
 /// Whole records, and where they are in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
+    /// The records, with their line ends.
     pub bytes: Vec<u8>,
     /// The line of the first byte, from 1.
     pub line: u64,

@@ -35,7 +35,12 @@ pub enum Location {
     /// As it is written.
     Written(PathBuf),
     /// Below a root; both canonical.
-    Beneath { root: PathBuf, relative: PathBuf },
+    Beneath {
+        /// The canonical path of the root.
+        root: PathBuf,
+        /// The rest of the canonical path, from the root on.
+        relative: PathBuf,
+    },
 }
 
 impl Roots {

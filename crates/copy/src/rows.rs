@@ -40,9 +40,11 @@ impl fmt::Display for Place {
 /// A row that was not loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reject {
+    /// The line or row number in the file, from 1.
     pub place: Place,
     /// The table's column whose value is bad; `None` when the record as a whole is.
     pub column: Option<String>,
+    /// The kind of the error by which a whole load is refused because of the row.
     pub kind: ErrorKind,
     /// What is wrong, without the place.
     pub reason: String,
@@ -71,8 +73,11 @@ impl Reject {
 pub struct Wrong {
     /// The table's column that it is about; `None` for the record as a whole.
     pub column: Option<usize>,
+    /// The kind of the error in the record.
     pub kind: ErrorKind,
+    /// What is wrong, without the place in the file.
     pub reason: String,
+    /// What is to be done; `None` where that is no more than to correct the file.
     pub hint: Option<String>,
     /// See [`Reject::lines`].
     pub lines: u64,
@@ -90,6 +95,7 @@ impl From<String> for Wrong {
 pub struct Part {
     /// In the table's storage schema.
     pub rows: RecordBatch,
+    /// The rows that were not loaded, in the file's order.
     pub rejects: Vec<Reject>,
 }
 

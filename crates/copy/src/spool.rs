@@ -20,6 +20,7 @@ pub struct Spool(Arc<DiskManager>);
 
 /// Input in a file.
 pub struct Spooled {
+    /// The input's path and length, to be read like any other file.
     pub file: InputFile,
     _kept: Arc<dyn SpillFile>,
 }

@@ -26,8 +26,30 @@ pub fn quoted(name: &str) -> String {
     if KEYWORDS.binary_search(&name).is_ok() { format!("\"{name}\"") } else { quoted_for_letters(name) }
 }
 
+/// A name in double quotes, unless it has only small ASCII letters, digits and `_`, and begins with no digit.
+/// Keywords get no quotes.
 pub fn quoted_for_letters(name: &str) -> String {
     let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_and_names_with_other_letters_are_quoted() {
+        assert!(KEYWORDS.is_sorted());
+        for (name, written) in [
+            ("a_1", "a_1"),
+            ("select", "\"select\""),
+            ("user", "\"user\""),
+            ("name", "name"),
+            ("A\"b", "\"A\"\"b\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(quoted(name), written);
+        }
+    }
 }

@@ -246,7 +246,7 @@ fn too_many(what: impl std::fmt::Display, most: usize) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::statements::parse;
+    use crate::script::parse;
     use alluvia_types::ErrorKind;
 
     fn numbered(count: usize, one: impl Fn(usize) -> String) -> String {

@@ -255,7 +255,7 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 mod tests {
     use super::*;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn query(sql: &str) -> Query {
         query_of(&mut parse(sql).unwrap().remove(0).kind).expect("a query").clone()

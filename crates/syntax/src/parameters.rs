@@ -492,7 +492,7 @@ pub fn whole_values(source: &Query) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statements::parse;
+    use crate::script::parse;
     use arrow::array::AsArray;
     use arrow::datatypes::Int32Type;
 

@@ -153,6 +153,7 @@ pub struct Offsets<'a> {
 }
 
 impl Offsets<'_> {
+    /// At the first character of `sql`: line 1, column 1.
     pub fn new(sql: &str) -> Offsets<'_> {
         Offsets { sql, rest: sql.chars(), line: 1, column: 1 }
     }

@@ -18,8 +18,11 @@ use std::sync::Arc;
 /// One parsed statement; run it with `Session::execute`.
 #[derive(Clone, Debug)]
 pub struct Statement {
+    /// The statement as it was written, without the semicolon; secrets are left out.
     pub text: Arc<str>,
+    /// What the comments `/*+ ... */` behind SELECT ask for.
     pub hints: Hints,
+    /// What the statement does, with its syntax trees.
     pub kind: Kind,
     /// Parameters that have no value yet.
     pub parameters: usize,
@@ -192,13 +195,23 @@ pub enum Kind {
     /// SELECT, VALUES, WITH.
     Query(Box<Query>),
     /// EXPLAIN of a query.
-    Explain { query: Box<Query>, options: ExplainStatementOptions },
+    Explain {
+        /// The query whose plan is shown.
+        query: Box<Query>,
+        /// ANALYZE, VERBOSE and the format of the plan.
+        options: ExplainStatementOptions,
+    },
     /// INSERT.
     Insert(Insert),
     /// CREATE TABLE, with or without AS.
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
-    DropTable { names: Vec<String>, if_exists: bool },
+    DropTable {
+        /// The tables to drop, without their schemas.
+        names: Vec<String>,
+        /// Whether a table that does not exist is no error.
+        if_exists: bool,
+    },
     /// ALTER TABLE.
     AlterTable(AlterTable),
     /// DESCRIBE of a table, SHOW COLUMNS.
@@ -228,13 +241,28 @@ pub enum Kind {
     /// CALL of one of our procedures.
     Call(Procedure),
     /// DROP ... IF EXISTS of what is not built, so that there is none of that name.
-    DropNone { command: &'static str, names: Vec<String> },
+    DropNone {
+        /// The command tag, such as `DROP VIEW`.
+        command: &'static str,
+        /// What is to be dropped, without schemas.
+        names: Vec<String>,
+    },
     /// What is so already: UNLISTEN, where nobody listens, and CREATE SCHEMA IF NOT EXISTS of one that is there.
-    AsIs { command: &'static str, notice: Option<String> },
+    AsIs {
+        /// The command tag, such as `UNLISTEN`.
+        command: &'static str,
+        /// What the client is told; `None` for nothing.
+        notice: Option<String>,
+    },
     /// DECLARE of a cursor.
     Declare(Declare),
     /// FETCH from a cursor.
-    Fetch { name: String, count: FetchCount },
+    Fetch {
+        /// The cursor.
+        name: String,
+        /// The number of rows to give.
+        count: FetchCount,
+    },
     /// CLOSE of a cursor; `None` is ALL.
     CloseCursor(Option<String>),
     /// DISCARD ALL.
@@ -303,9 +331,11 @@ pub struct TableName {
 /// INSERT INTO a user table.
 #[derive(Clone, Debug)]
 pub struct Insert {
+    /// The user table, without its schema.
     pub table: String,
     /// The column list, if one is written.
     pub columns: Option<Vec<Ident>>,
+    /// Where the rows come from.
     pub source: InsertSource,
 }
 
@@ -321,8 +351,11 @@ pub enum InsertSource {
 /// DECLARE name CURSOR [WITH HOLD] FOR query.
 #[derive(Clone, Debug)]
 pub struct Declare {
+    /// The cursor.
     pub name: String,
+    /// WITH HOLD: whether the cursor stays open after its transaction.
     pub hold: bool,
+    /// The query whose rows are fetched.
     pub query: Box<Query>,
 }
 
@@ -339,7 +372,14 @@ pub enum FetchCount {
 #[derive(Clone, Debug)]
 pub enum SettingCommand {
     /// SET [LOCAL] name = value.
-    Set { name: String, value: SettingValue, local: bool },
+    Set {
+        /// The setting, in small letters.
+        name: String,
+        /// The value that is assigned.
+        value: SettingValue,
+        /// LOCAL: whether the value ends with the transaction.
+        local: bool,
+    },
     /// SHOW name.
     Show(String),
     /// SHOW ALL.
@@ -350,13 +390,20 @@ pub enum SettingCommand {
     ResetAll,
     /// SET TRANSACTION or, of all that follow, SET SESSION CHARACTERISTICS. Beside the access it says what every transaction here is
     /// anyway.
-    Modes { access: Option<Access>, of_session: bool },
+    Modes {
+        /// READ ONLY or READ WRITE; `None` if neither is written.
+        access: Option<Access>,
+        /// Whether all transactions that follow are meant, and not the current one.
+        of_session: bool,
+    },
 }
 
 /// Whether a transaction writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
+    /// READ ONLY: statements that write are refused.
     ReadOnly,
+    /// READ WRITE: statements may write.
     ReadWrite,
 }
 

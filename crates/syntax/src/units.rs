@@ -4,6 +4,7 @@ use alluvia_types::Freshness;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::time::Duration;
 
+/// `on`, `true`, `yes` or `1`, and `off`, `false`, `no` or `0`, in letters of any case; `None` for any other text.
 pub fn parse_switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "on" | "true" | "yes" | "1" => Some(true),
@@ -12,6 +13,7 @@ pub fn parse_switch(text: &str) -> Option<bool> {
     }
 }
 
+/// `on` or `off`.
 pub fn show_switch(on: bool) -> String {
     if on { "on" } else { "off" }.to_owned()
 }
@@ -40,6 +42,7 @@ pub fn parse_fraction(text: &str) -> Result<f64> {
     })
 }
 
+/// `merged`, or a time as [`show_duration`] writes one.
 pub fn show_freshness(freshness: Freshness) -> String {
     match freshness {
         Freshness::Merged => "merged".to_owned(),
@@ -66,6 +69,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(u64::try_from((duration + Duration::from_nanos(500)).as_micros()).ok()?))
 }
 
+/// A whole number of minutes, seconds, milliseconds or microseconds, the largest unit that is exact: `5s`.
 pub fn show_duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     match micros {

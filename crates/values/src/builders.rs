@@ -38,17 +38,46 @@ pub fn is_level_text(table: &TableDef, column: ColumnId, data_type: DataType) ->
 
 /// Builds one column.
 pub enum ColumnBuilder {
+    /// BOOLEAN.
     Boolean(BooleanBuilder),
+    /// SMALLINT.
     Int16(Int16Builder),
+    /// INT.
     Int32(Int32Builder),
+    /// BIGINT.
     Int64(Int64Builder),
+    /// REAL.
     Real(Float32Builder),
+    /// DOUBLE.
     Double(Float64Builder),
-    Decimal { values: Decimal128Builder, precision: u8, scale: u8 },
+    /// DECIMAL(precision, scale).
+    Decimal {
+        /// The values so far, in units of the last digit.
+        values: Decimal128Builder,
+        /// Digits in all.
+        precision: u8,
+        /// Digits behind the point.
+        scale: u8,
+    },
+    /// DATE: days since 1970.
     Date(Date32Builder),
+    /// TIMESTAMP or TIMESTAMPTZ: microseconds since 1970.
     Timestamp(TimestampMicrosecondBuilder),
-    Text { values: StringViewBuilder, chars_max: Option<u32> },
-    TextDictionary { values: StringDictionaryBuilder<Int32Type>, chars_max: Option<u32> },
+    /// TEXT or VARCHAR, as `Utf8View`.
+    Text {
+        /// The values so far.
+        values: StringViewBuilder,
+        /// The most characters of a value, of VARCHAR(n); `None` for no bound.
+        chars_max: Option<u32>,
+    },
+    /// TEXT or VARCHAR, as `Dictionary(Int32, Utf8)`.
+    TextDictionary {
+        /// The values so far, each distinct one once.
+        values: StringDictionaryBuilder<Int32Type>,
+        /// The most characters of a value, of VARCHAR(n); `None` for no bound.
+        chars_max: Option<u32>,
+    },
+    /// BYTEA.
     Binary(BinaryViewBuilder),
 }
 

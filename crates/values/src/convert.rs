@@ -59,6 +59,7 @@ fn family(from: &ArrowType) -> Family {
     }
 }
 
+/// Refuses a source column whose type no value of `to` can be made from, whatever the values are.
 pub fn check_types(from: &Field, to: &Column) -> Result<()> {
     let fits = match (family(from.data_type()), to.data_type) {
         (Family::Null | Family::Text, _) => true,

@@ -8,8 +8,11 @@ const DIGITS_MAX: usize = 38;
 /// A decimal: so many of its digits stand behind the point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrittenDecimal {
+    /// The unscaled value: the number times ten to the power of `scale`.
     pub digits: i128,
+    /// Digits in all, without leading zeros before the point; at least 1.
     pub precision: u8,
+    /// Digits behind the point.
     pub scale: u8,
 }
 

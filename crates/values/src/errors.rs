@@ -60,6 +60,7 @@ pub fn spill_io_error(error: &io::Error) -> Error {
     }
 }
 
+/// The error for DataFusion's message that memory, or the room for spilled files, ran out.
 pub fn exhausted(message: &str) -> Error {
     let text = clean(message);
     if text.contains("disk space") || text.contains("spill") && text.contains("limit") {

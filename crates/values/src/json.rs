@@ -12,6 +12,7 @@ const DEPTH_MAX: usize = 200;
 /// What a value is, with its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
+    /// `null`.
     Null,
     /// `true`, `false` or a number, as written.
     Plain(&'a [u8]),
@@ -24,7 +25,9 @@ pub enum Value<'a> {
 /// What is wrong, and at which character (from 1) of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotJson {
+    /// The number of the character, from 1.
     pub at: usize,
+    /// What should stand there, for messages: `a comma or }`.
     pub expected: &'static str,
 }
 

@@ -13,6 +13,7 @@ use alluvia_space::codes::calendar::days_of;
 use alluvia_types::ErrorKind;
 use std::ops::Range;
 
+/// Microseconds of a day of 24 hours.
 pub const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The days since 1970 that a DATE may be: those of the years -262142 to 262141, which functions of times know.

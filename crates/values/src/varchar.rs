@@ -87,8 +87,8 @@ mod tests {
     use super::*;
     use crate::builders::{ColumnBuilder, TextAs};
     use alluvia_space::{ColumnType, DataType as Stored};
-    use arrow::array::{DictionaryArray, LargeStringArray, RecordBatch, StringViewArray};
-    use arrow::datatypes::{Field, Schema};
+    use arrow::array::{DictionaryArray, StringViewArray};
+
     use proptest::prelude::*;
 
     /// What is stored, taking away one character after the other; `None` for what is too long.

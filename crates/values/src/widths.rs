@@ -28,7 +28,12 @@ const ROW_BYTES_MAX: u64 = 1 << 30;
 /// The width of each value of a column.
 pub enum Widths {
     /// All values have one.
-    Same { bytes: u64, rows: usize },
+    Same {
+        /// The width of each value, in bytes.
+        bytes: u64,
+        /// The number of values.
+        rows: usize,
+    },
     /// As many as there are values.
     Each(Vec<u64>),
 }

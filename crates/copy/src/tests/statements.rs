@@ -89,7 +89,7 @@ async fn what_copy_to_writes_copy_from_reads() {
     let out = Shared::default();
     let mut to_stdout = context(&bench);
     to_stdout.streams.stdout = Some(Box::new(out.clone()));
-    let options = CopyOptions { format: Some(OutputFormat::JsonArray), ..CopyOptions::default() };
+    let options = CopyOptions { format: Some(Format::JsonArray), ..CopyOptions::default() };
     write(to_stdout, 1, None, Target::Stdout, options).await.unwrap();
     assert_eq!(String::from_utf8(out.0.lock().clone()).unwrap(), "[{\"a\":0},{\"a\":1}]\n");
     let refused = write(context(&bench), 1, None, Target::Stdout, CopyOptions::default()).await;

@@ -27,12 +27,24 @@ use std::sync::Arc;
 /// What a function does with bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Work {
+    /// Counts bytes.
     Octets,
+    /// Counts bits: eight for each byte.
     Bits,
+    /// Gives the bytes in reverse order.
     Reversed,
+    /// Gives the bytes from a position on, counted from 1, at most as many as a third argument says.
     Part,
+    /// Gives the position of the first occurrence of other bytes, from 1; 0 if there is none.
     Position,
-    Trimmed { start: bool, end: bool },
+    /// Removes bytes at the ends that are among those of a second argument.
+    Trimmed {
+        /// Whether at the start.
+        start: bool,
+        /// Whether at the end.
+        end: bool,
+    },
+    /// Replaces bytes from a position on by others: as many as a fourth argument says, or as the others are.
     Overlaid,
 }
 

@@ -115,10 +115,12 @@ impl ExprPlanner for JoinedBytes {
     }
 }
 
+/// Whether a column of the type holds bytes: BYTEA, in any of Arrow's layouts of variable length.
 pub fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
+/// Whether a column of the type holds text, in any of Arrow's layouts.
 pub fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }

@@ -107,6 +107,7 @@ fn moment(has_zone: bool) -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, has_zone.then(|| "UTC".into()))
 }
 
+/// The error for a timestamp whose conversion to or from a time zone leaves the range of timestamps.
 pub fn out_of_range() -> Error {
     Error::new(ErrorKind::OutOfRange, "the timestamp is out of range in this time zone")
 }

@@ -18,8 +18,10 @@ use datafusion_expr::expr::ScalarFunction;
 use std::sync::Arc;
 use std::sync::LazyLock;
 
+/// The name of the function that [`computed`] calls.
 pub const NAME: &str = "as_computed";
 
+/// A call that gives the value of `of`, and that optimizer rules do not take for a constant.
 pub fn computed(of: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(Computed { signature: Signature::any(1, Volatility::Immutable) })));

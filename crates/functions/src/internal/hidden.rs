@@ -19,11 +19,14 @@ use std::sync::Arc;
 /// Stands for an expression, whose parts are its arguments. It is in no plan that is run.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Hidden {
+    /// The signature that [`Hidden::signature`] gives.
     pub signature: Signature,
+    /// The expression that is hidden.
     pub of: Expr,
 }
 
 impl Hidden {
+    /// Any number of arguments of any types; volatile.
     pub fn signature() -> Signature {
         // So that nobody tries to evaluate it.
         Signature::variadic_any(Volatility::Volatile)

@@ -55,10 +55,44 @@ impl ScalarUDFImpl for RowBytes {
     }
 }
 
+/// The bytes of each value, as `BinaryView`: equal where values are equal, and NULL where a value is NULL.
 pub fn bytes_of(rows: &ArrayRef) -> Result<ArrayRef> {
     let converter = RowConverter::new(vec![SortField::new(rows.data_type().clone())])?;
     let bytes = converter.convert_columns(std::slice::from_ref(rows))?.try_into_binary()?;
     let (offsets, values, _) = bytes.into_parts();
     let bytes = BinaryArray::try_new(offsets, values, rows.logical_nulls())?;
     Ok(cast(&bytes, &DataType::BinaryView)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{AsArray, Int64Array, StringArray, StructArray};
+    use arrow::buffer::NullBuffer;
+    use arrow::datatypes::{Field, Fields};
+    use datafusion_common::ScalarValue;
+    use std::sync::Arc;
+
+    #[test]
+    fn bytes_are_equal_where_rows_are() {
+        let numbers: Int64Array = (0..60).map(|at| (at % 4 > 0).then_some(at % 4)).collect();
+        let texts: StringArray = (0..60).map(|at| (at % 3 > 0).then(|| "x".repeat(at % 3 * 20))).collect();
+        let fields: Fields = vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Utf8, true)].into();
+        let nulls: NullBuffer = (0..60).map(|at| at % 7 > 0).collect();
+        let columns: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(texts)];
+        let structs: ArrayRef = Arc::new(StructArray::new(fields, columns, Some(nulls)));
+        // Batches have the same bytes.
+        let halves = [structs.slice(0, 30), structs.slice(30, 30)].map(|half| bytes_of(&half).unwrap());
+        let bytes = |at: usize| {
+            let half = halves[at / 30].as_binary_view();
+            (!half.is_null(at % 30)).then(|| half.value(at % 30).to_vec())
+        };
+        for a in 0..60 {
+            assert_eq!(bytes(a).is_none(), structs.is_null(a));
+            for b in (0..60).filter(|&b| !structs.is_null(a) && !structs.is_null(b)) {
+                let [left, right] = [a, b].map(|at| ScalarValue::try_from_array(&structs, at).unwrap());
+                assert_eq!(bytes(a) == bytes(b), left == right, "{left} and {right}");
+            }
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub struct Single {
 }
 
 impl Single {
+    /// `single(value, rows)`, where `rows` is the number of rows of the subquery.
     pub fn new() -> Single {
         Single { signature: Signature::any(2, Volatility::Volatile) }
     }

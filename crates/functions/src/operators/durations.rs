@@ -70,10 +70,12 @@ impl ExprPlanner for WrittenSpans {
     }
 }
 
+/// Whether the type of an expression is INTERVAL, or that of a difference of timestamps.
 pub fn is_span(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
 }
 
+/// Makes a cast to INTERVAL of a text literal; leaves NULL and every other expression alone.
 pub fn read_span(literal: &mut Expr) {
     if let Some(Some(text)) = text_literal(literal) {
         let text = in_units(text).unwrap_or_else(|| text.to_owned());

@@ -34,13 +34,20 @@ pub fn negated(of: Expr) -> Expr {
 
 type FloatOperation = Operation<Of>;
 
+/// An arithmetic operator of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
+    /// `left + right`.
     Add,
+    /// `left - right`.
     Subtract,
+    /// `left * right`.
     Multiply,
+    /// `left / right`; infinity or NaN where `right` is 0.
     Divide,
+    /// `left % right`, with the sign of `left`.
     Remain,
+    /// `- value`.
     Negate,
 }
 

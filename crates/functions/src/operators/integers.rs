@@ -15,15 +15,21 @@ use datafusion_expr::ScalarUDF;
 use std::sync::Arc;
 use std::sync::LazyLock;
 
+/// An arithmetic operator of integers of one width, whose result has the same width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfIntegers {
+    /// `left + right`.
     Add,
+    /// `left - right`.
     Subtract,
+    /// `left * right`.
     Multiply,
+    /// `- value`.
     Negate,
 }
 
 impl OfIntegers {
+    /// The checked form of `+`, `-` or `*`; `None` for any other operator.
     pub fn of(operator: Operator) -> Option<OfIntegers> {
         match operator {
             Operator::Plus => Some(OfIntegers::Add),
@@ -33,6 +39,7 @@ impl OfIntegers {
         }
     }
 
+    /// The function that is called in the operator's place.
     pub fn function(self) -> Arc<ScalarUDF> {
         static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
             use OfIntegers::{Add, Multiply, Negate, Subtract};

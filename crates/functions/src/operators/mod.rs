@@ -61,6 +61,7 @@ pub struct Operation<O> {
 }
 
 impl<O: Operator> Operation<O> {
+    /// A function of two operands, or of one where the operator has no sign between operands.
     pub fn new(of: O) -> Operation<O> {
         let operands = if of.sign().is_some() { 2 } else { 1 };
         Operation { of, signature: Signature::any(operands, Volatility::Immutable) }

@@ -18,6 +18,7 @@ use datafusion_expr::Volatility;
 use datafusion_expr::expr::ScalarFunction;
 use std::sync::Arc;
 
+/// A call that gives `constant`; `bytes` is what all held constants of the plan node take for one row.
 pub fn held(constant: Expr, bytes: u64) -> Expr {
     // Volatile, so that it is not folded again.
     let function = Held { bytes, signature: Signature::any(1, Volatility::Volatile) };

@@ -36,7 +36,6 @@ pub const BOUNDED: [(&str, Makes); 26] = [
 ];
 
 /// Those that give a value of a few bytes, whatever they are given: numbers, times, truth, digests, names.
-#[cfg(test)]
 pub const SMALL: &[&str] = &[
     "abs",
     "acos",
@@ -157,8 +156,7 @@ pub const SMALL: &[&str] = &[
 
 /// Those that give one of their arguments, a part of them, or each of their bytes and elements once, in another order or form: a few
 /// times what they are given, at most. Fields of a struct are the arguments themselves.
-#[cfg(test)]
-pub(crate) const NO_MORE_THAN_GIVEN: &[&str] = &[
+pub const NO_MORE_THAN_GIVEN: &[&str] = &[
     "array_add",
     "array_any_value",
     "array_compact",

@@ -23,20 +23,30 @@ pub enum Of {
     Zoned,
     /// A TIMESTAMP.
     Unzoned,
+    /// A time of day.
     Time,
+    /// An interval, or a difference of timestamps.
     Span,
 }
 
+/// Calendar and clock fields of one value. Those of a span may be negative, each with its own sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
+    /// What the value is.
     pub of: Of,
     /// The year 0 is that before the year 1.
     pub year: i64,
+    /// From 1 to 12; of a span the months beyond whole years.
     pub month: i64,
+    /// The day of the month, from 1; of a span its number of days.
     pub day: i64,
+    /// From 0 to 23; of a span without bound.
     pub hour: i64,
+    /// From 0 to 59.
     pub minute: i64,
+    /// From 0 to 59.
     pub second: i64,
+    /// Microseconds of the second, from 0 to 999,999.
     pub micros: i64,
     /// Of the year, from 1; of a span about so many days in all.
     pub day_of_year: i64,
@@ -105,6 +115,7 @@ impl Fields {
         }
     }
 
+    /// Whether the value is a length of time, or a time of day, which is treated as one.
     pub fn is_span(&self) -> bool {
         matches!(self.of, Of::Span | Of::Time)
     }

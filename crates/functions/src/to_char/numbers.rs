@@ -27,7 +27,9 @@ pub enum Number {
     Short(i32),
     /// Any other integer, and what has a decimal point: `-12.50`.
     Exact(String),
+    /// A DOUBLE, of which 15 significant digits are shown.
     Double(f64),
+    /// A REAL, of which 6 significant digits are shown.
     Single(f32),
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 fn within(memory_bytes: u64) -> SessionContext {
     let mut state = context().state();
     let options = state.config_mut().options_mut();
-    options.extensions.insert(StatementLimits { memory_bytes });
+    options.extensions.insert(StatementLimits::new(memory_bytes));
     options.execution.batch_size = "1000".parse().unwrap();
     SessionContext::new_with_state(state)
 }

@@ -59,7 +59,7 @@ fn choice_among_rows(query: &Query) -> Option<Query> {
 mod tests {
     use super::*;
     use alluvia_syntax::Kind;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
 
     fn written(sql: &str) -> String {
         let Kind::Query(mut query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };

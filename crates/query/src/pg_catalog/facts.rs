@@ -76,7 +76,7 @@ mod tests {
     use crate::pg_catalog::relations::of_system;
     use crate::pg_catalog::types;
     use alluvia_syntax::Kind;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
 
     fn pruned(case: &str) -> String {
         let sql = format!("SELECT CASE {case} END AS c FROM pg_type t");

@@ -255,7 +255,7 @@ impl VisitorMut for Put<'_> {
 mod tests {
     use super::*;
     use alluvia_syntax::Kind;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
 
     fn first(sql: &str) -> Expr {
         let Kind::Query(query) = parse(&format!("SELECT {sql}")).unwrap().remove(0).kind else { panic!("a query") };

@@ -72,7 +72,7 @@ impl Visitor for Compared {
 mod tests {
     use super::*;
     use alluvia_syntax::Kind;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
 
     fn types(sql: &str) -> Vec<(usize, DataType)> {
         let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };

@@ -99,7 +99,7 @@ pub(super) fn age(of: &Expr, catalog: &Catalog) -> Option<Expr> {
 mod tests {
     use super::*;
     use alluvia_syntax::Kind;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
     use datafusion::sql::sqlparser::ast::SetExpr;
 
     fn expr(sql: &str) -> Expr {

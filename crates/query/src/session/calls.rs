@@ -113,7 +113,7 @@ fn nulls_clause(function: &Function) -> Option<&'static str> {
 mod tests {
     use super::*;
     use alluvia_syntax::parameters::query_of;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
     use datafusion::execution::SessionStateBuilder;
 
     #[test]

@@ -322,6 +322,7 @@ pub(crate) fn lower_first(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvia_values::errors::wrap;
     use datafusion::parquet::errors::ParquetError;
     use std::sync::Arc;
 

@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {
-        let mut statements = alluvia_syntax::statements::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
+        let mut statements = alluvia_syntax::script::parse(&format!("INSERT INTO t VALUES {values}")).unwrap();
         let Kind::Insert(insert) = statements.remove(0).kind else { panic!("an INSERT") };
         bind_source(&insert.source, targets)
     }
@@ -365,7 +365,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
         #[test]
         fn what_no_tree_was_made_of_means_what_its_tree_means(sql in insert()) {
-            prop_assert_eq!(meaning(alluvia_syntax::statements::parse(&sql)), meaning(parse_by_tokens(&sql)), "{}", sql);
+            prop_assert_eq!(meaning(alluvia_syntax::script::parse(&sql)), meaning(parse_by_tokens(&sql)), "{}", sql);
         }
     }
 }

@@ -167,6 +167,7 @@ impl QueryLog {
 mod tests {
     use super::*;
     use alluvia_types::{Error, ErrorKind};
+    use alluvia_values::excerpt::SQL_BYTES_MAX;
 
     fn me() -> (u64, &'static str, Who) {
         (1, "me", Who::Trusted("me".into()))

@@ -60,6 +60,7 @@ impl Format {
         }
     }
 
+    /// What messages call the format, in small letters: `csv`.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -357,8 +358,11 @@ impl CopyOptions {
 /// A CSV dialect, complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dialect {
+    /// The byte between fields.
     pub delimiter: u8,
+    /// The byte around a quoted field.
     pub quote: u8,
+    /// The byte that makes a following quote, or escape, part of a quoted field; may be the quote.
     pub escape: u8,
     /// The unquoted text that means NULL.
     pub null: Vec<u8>,
@@ -376,6 +380,7 @@ fn one_byte(name: &str, text: &str) -> Result<u8> {
     Ok(byte)
 }
 
+/// The error for options that are wrong, or do not go together.
 pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidSetting, message)
 }

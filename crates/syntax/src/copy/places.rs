@@ -61,3 +61,35 @@ pub(crate) fn refuse_url(what: &str, place: &str) -> Result<()> {
     Err(Error::new(ErrorKind::NotSupported, format!("{what} a URL is not supported: {}", name_of(place)))
         .with_hint("write to a file"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_named_without_its_secrets() {
+        for (url, want) in [
+            ("https://data.example.org/a/b.csv.gz?signature=x#y", "https://data.example.org/a/b.csv.gz"),
+            ("http://me:pw@example.org:8080/b.parquet", "http://example.org:8080/b.parquet"),
+            ("https://example.csv", "https://example.csv/"),
+            ("https://example.org?x=/a.csv", "https://example.org/"),
+            ("/data/in/a?b.csv", "/data/in/a?b.csv"),
+        ] {
+            assert_eq!(name_of(url), want);
+        }
+        assert_eq!(Format::from_file_name(&name_of("https://example.csv")), None);
+        assert_eq!(Format::from_file_name(&name_of("https://h/x.ndjson.zst?a=.csv")), Some(Format::JsonLines));
+    }
+
+    #[test]
+    fn urls_are_told_from_files() {
+        for url in ["http://h/a.csv", "HTTPS://h/a.csv", "s3://bucket/a.csv", "file:///etc/passwd"] {
+            assert!(is_url(url) && !is_open(url), "{url}");
+        }
+        for file in ["/a/b.csv", "a.csv", "c:\\a.csv", "://x", "a b://c", "1a://b"] {
+            assert!(!is_url(file), "{file}");
+        }
+        assert!(check_url_options("s3://bucket/a.csv", &CopyOptions::default()).is_err());
+        check_url_options("HTTPS://h/a.csv", &CopyOptions::default()).unwrap();
+    }
+}

@@ -35,10 +35,12 @@ pub fn is_call(name: &ObjectName) -> bool {
     }
 }
 
+/// A syntax error, with a hint that says how a call of `thin` is written.
 pub fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Syntax, message).with_hint(FORM)
 }
 
+/// The error for a call of `thin` beside other tables in FROM.
 pub fn alone() -> Error {
     not_supported("thin beside other tables").with_hint(
         "its WHERE says what is thinned: put SELECT * FROM thin(...) WHERE ... into a subquery, and join that",

@@ -13,6 +13,7 @@ use sqlparser::tokenizer::Token;
 /// A cuboid by name, not yet looked up in a definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CuboidName {
+    /// The user table, without its schema.
     pub table: String,
     /// Each as `level` or `dimension.level`; none for the totals of all rows.
     pub levels: Vec<Vec<String>>,

@@ -19,37 +19,52 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 /// A parsed CREATE TABLE.
 #[derive(Clone, Debug)]
 pub struct CreateTable {
+    /// The new table, without its schema.
     pub name: String,
+    /// IF NOT EXISTS: whether a table of this name is left as it is, and no error.
     pub if_not_exists: bool,
     /// With AS: the names of the query's columns, or empty for the query's own.
     pub columns: Vec<ColumnSpec>,
+    /// The options of the table.
     pub with: WithOptions,
+    /// The query after AS; `None` without AS.
     pub query: Option<Box<Query>>,
 }
 
 /// One declared column. Without a type in CREATE TABLE t (a, b) AS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnSpec {
+    /// The column's name.
     pub name: String,
+    /// The declared type; `None` where the query's type is taken.
     pub column_type: Option<ColumnType>,
+    /// Whether NULL is allowed: NOT NULL is not written.
     pub nullable: bool,
 }
 
 /// What WITH (...) says, as written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WithOptions {
+    /// The dimensions and their levels; `None` if not written, as for all options here.
     pub dimensions: Option<String>,
+    /// The columns that are aggregated, separated by commas.
     pub measures: Option<String>,
+    /// The space-filling curve by which rows are sorted: `hilbert` or `z`.
     pub curve: Option<String>,
+    /// The default freshness of statements that read the table: `5s`, `merged`.
     pub freshness: Option<String>,
+    /// The thickest rung that merges write, as a share of the rows: `1/2`, `1/4` or `1/8`.
     pub ladder: Option<String>,
 }
 
 /// A parsed ALTER TABLE: one change.
 #[derive(Clone, Debug)]
 pub struct AlterTable {
+    /// The table to change, without its schema.
     pub name: String,
+    /// IF EXISTS: whether a table that does not exist is no error.
     pub if_exists: bool,
+    /// The one change to make.
     pub change: TableChange,
 }
 
@@ -57,13 +72,28 @@ pub struct AlterTable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TableChange {
     /// ADD [COLUMN] [IF NOT EXISTS].
-    AddColumn { column: ColumnSpec, if_not_exists: bool },
+    AddColumn {
+        /// The new column, which has a type.
+        column: ColumnSpec,
+        /// Whether a column of this name is left as it is, and no error.
+        if_not_exists: bool,
+    },
     /// DROP [COLUMN] [IF EXISTS].
-    DropColumn { name: String, if_exists: bool },
+    DropColumn {
+        /// The column to drop.
+        name: String,
+        /// Whether a column that does not exist is no error.
+        if_exists: bool,
+    },
     /// DROP CONSTRAINT IF EXISTS, of which none has a name.
     DropConstraint(String),
     /// RENAME [COLUMN] a TO b.
-    RenameColumn { from: String, to: String },
+    RenameColumn {
+        /// The old name.
+        from: String,
+        /// The new name.
+        to: String,
+    },
     /// RENAME TO.
     Rename(String),
     /// SET (...).

@@ -31,6 +31,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::str::FromStr;
 
+/// An error of the parser as a syntax error, with a hint where one is known.
 pub fn syntax(error: ParserError) -> Error {
     let message = match error {
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
@@ -454,8 +455,8 @@ pub fn query_of_table(name: &ObjectName, columns: &[ast::Ident]) -> Result<Box<Q
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script::parse;
     use crate::script::tests::one;
-    use crate::statements::parse;
 
     #[test]
     fn older_versions_are_refused_by_name_in_every_form() {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn hints(sql: &str) -> Result<Hints> {
-        read(&tokens::of(sql).unwrap())
+        read(&lexer::of(sql).unwrap())
     }
 
     #[test]

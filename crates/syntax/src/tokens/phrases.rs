@@ -235,7 +235,7 @@ impl Phrases<'_> {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn told(sql: &str) -> Option<String> {
         match parse(sql).map(|mut all| all.remove(0).kind) {

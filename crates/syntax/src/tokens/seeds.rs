@@ -29,7 +29,7 @@ pub fn sign(tokens: &mut [TokenWithSpan]) {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn seeds_have_signs() {

@@ -70,7 +70,7 @@ fn known(operator: &str) -> Token {
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
     use crate::tokens::lexer;
 
     #[test]

@@ -46,7 +46,7 @@ fn word_of(token: &Token) -> String {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn clauses_are_refused_by_name() {

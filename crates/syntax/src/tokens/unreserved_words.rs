@@ -28,7 +28,7 @@ pub fn release(tokens: &mut [TokenWithSpan]) {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn at_is_a_name_of_a_table() {

@@ -32,7 +32,7 @@ fn without_secrets(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn users_and_queries_are_not_kept() {

@@ -88,7 +88,7 @@ fn first_value(function: &Function, is_greatest: bool) -> Option<Function> {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn they_are_the_first_value_by_the_other_argument() {

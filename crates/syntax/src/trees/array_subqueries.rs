@@ -173,7 +173,7 @@ fn aggregate(of: Expr, keys: Vec<OrderByExpr>) -> Expr {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(array: &str) -> String {
         match parse(&format!("SELECT 1 FROM t WHERE b = {array}")).unwrap().remove(0).kind {

@@ -229,7 +229,7 @@ impl VisitorMut for Call {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn casts_of_keys_and_aggregates_are_told_apart_where_they_must_be() {

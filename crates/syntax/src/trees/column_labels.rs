@@ -155,7 +155,7 @@ impl VisitorMut for Uncast {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn labelled(sql: &str) -> String {
         let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };

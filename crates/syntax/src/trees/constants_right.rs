@@ -100,7 +100,7 @@ fn is_constant(expr: &Expr) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn constants_go_to_the_right_in_conditions_alone() {

@@ -262,7 +262,7 @@ fn compares(op: &BinaryOperator) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
     use crate::trees::decimal_literals::{is_lossy, keep_columns};
     use alluvia_values::decimal::written_decimal;
 

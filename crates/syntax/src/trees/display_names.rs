@@ -215,7 +215,7 @@ fn is_nested(factor: &TableFactor) -> bool {
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     /// The query as it is planned where its columns' names do not do; `None` if it stays as it is.
     fn told(sql: &str) -> Option<String> {

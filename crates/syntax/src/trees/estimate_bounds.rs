@@ -101,7 +101,7 @@ fn aggregate_of(function: &Function) -> Option<Expr> {
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn rewritten(sql: &str) -> Result<String> {
         let Kind::Query(mut query) = parse(sql)?.remove(0).kind else { panic!("a query") };

@@ -101,7 +101,7 @@ fn cubed(elements: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn told(groups: &str) -> String {
         let sql = format!("SELECT count(*) FROM t GROUP BY {groups}");

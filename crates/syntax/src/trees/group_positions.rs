@@ -75,7 +75,7 @@ fn resolve(key: &mut Expr, items: &[SelectItem]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn positions_in_sets_of_groups_are_items() {

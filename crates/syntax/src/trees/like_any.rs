@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
     use datafusion_common::ScalarValue;
 
     fn shown(mut kind: Kind) -> String {

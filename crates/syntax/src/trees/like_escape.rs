@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
     use arrow::array::{BooleanArray, Scalar, StringArray};
     use datafusion_common::ScalarValue;
     use proptest::prelude::*;

@@ -159,7 +159,8 @@ mod tests {
     use super::*;
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
+    use alluvia_values::calls::quantified_by;
 
     fn written(condition: &str) -> String {
         match parse(&format!("SELECT 1 FROM t WHERE {condition}")).unwrap().remove(0).kind {

@@ -189,6 +189,7 @@ pub(crate) fn elements_of(list: &mut Expr) -> Result<Option<Vec<Expr>>> {
     }
 }
 
+/// Whether an expression is the literal NULL, also in parentheses or cast to a type.
 pub fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(value.value, Value::Null),
@@ -249,6 +250,7 @@ fn integer(expr: &Expr) -> Option<i64> {
     }
 }
 
+/// The literal NULL.
 pub fn null() -> Expr {
     Expr::Value(Value::Null.into())
 }
@@ -262,7 +264,7 @@ mod tests {
     use super::*;
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {

@@ -163,7 +163,7 @@ fn overlaps(ends: [Expr; 4]) -> Result<Expr> {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(condition: &str) -> String {
         match parse(&format!("SELECT 1 FROM t WHERE {condition}")).unwrap().remove(0).kind {

@@ -113,7 +113,7 @@ fn unnested(factor: &TableFactor) -> Option<TableFactor> {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
     use proptest::prelude::*;
 
     #[test]

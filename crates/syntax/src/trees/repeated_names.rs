@@ -201,8 +201,8 @@ pub(crate) fn name_of_item(item: &SelectItem) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
+    use crate::script::parse;
     use crate::statement::{Insert, InsertSource};
-    use crate::statements::parse;
 
     fn told(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {

@@ -200,7 +200,7 @@ fn of_its_own_columns(query: &mut Query) -> Option<&mut Select> {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(condition: &str) -> String {
         let sql = format!("SELECT 1 FROM t WHERE {condition}");

@@ -189,7 +189,7 @@ fn renamed(function: &Function) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(expr: &str) -> String {
         match parse(&format!("SELECT 1 FROM t WHERE x = {expr}")).unwrap().remove(0).kind {

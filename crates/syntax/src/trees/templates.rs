@@ -170,7 +170,7 @@ fn strip<'a>(text: &'a str, pattern: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn templates_become_forms() {

@@ -178,7 +178,7 @@ fn with_hyphens(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {

@@ -163,7 +163,7 @@ impl Visitor for Counted {
 #[cfg(test)]
 mod tests {
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(sql: &str) -> String {
         query_of(&mut parse(sql).unwrap().remove(0).kind).unwrap().to_string()

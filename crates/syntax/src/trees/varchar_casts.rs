@@ -249,7 +249,7 @@ fn column_of(expr: &Expr) -> Option<String> {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     fn written(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {

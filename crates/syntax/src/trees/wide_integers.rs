@@ -100,7 +100,7 @@ impl VisitorMut for Wide {
 #[cfg(test)]
 mod tests {
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
 
     #[test]
     fn numbers_past_bigint_are_decimals() {

@@ -216,7 +216,7 @@ impl Calls<'_> {
 mod tests {
     use crate::Kind;
     use crate::parameters::query_of;
-    use crate::statements::parse;
+    use crate::script::parse;
     use alluvia_types::{ErrorKind, Result};
 
     fn written(sql: &str) -> Result<String> {

@@ -8,22 +8,33 @@ use alluvia_types::{Error, ErrorKind, Result};
 /// What writes something, or reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
+    /// `9`: a digit; a blank in the place of a leading zero.
     Nine,
+    /// `0`: a digit; leading zeros are written.
     Zero,
     /// `.` and `D`: the same, as in the locale C.
     Point,
     /// `,` and `G`, which are told apart when numbers are read.
     Comma,
+    /// `G`: the group separator, `,` in the locale C.
     Group,
+    /// `L`: the currency symbol, a blank in the locale C.
     Currency,
+    /// `RN` or `rn`: the number in Roman numerals.
     Roman {
+        /// Whether in capital letters.
         is_upper: bool,
     },
+    /// `TH` or `th`: the ordinal suffix of an integer, as in `1st`.
     Ordinal {
+        /// Whether in capital letters.
         is_upper: bool,
     },
+    /// `MI`: a minus sign if the number is negative, else a blank.
     Minus,
+    /// `PL`: a plus sign if the number is not negative, else a blank.
     Plus,
+    /// `SG`: a minus or a plus sign.
     Sign,
 }
 
@@ -89,16 +100,20 @@ enum Word {
 /// Where `S` has its sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
+    /// Before the first digit.
     Before,
+    /// Behind the last digit.
     Behind,
 }
 
 /// A template of numbers.
 #[derive(Debug, Default)]
 pub struct Picture {
+    /// Patterns that write or read something, and literal text, in the template's order.
     pub pieces: Vec<Piece<Key>>,
-    /// Digits before the point, and behind it.
+    /// Digits before the point.
     pub whole: usize,
+    /// Digits behind the point.
     pub fraction: usize,
     /// Digits behind `V`.
     pub shift: usize,
@@ -106,16 +121,25 @@ pub struct Picture {
     pub first_zero: Option<usize>,
     /// Digits up to the last of these.
     pub last_zero: usize,
+    /// The side of the digits that `S` has the sign on; `None` without `S`.
     pub anchor: Option<Anchor>,
     /// Digits before `S`.
     pub before_anchor: usize,
+    /// Whether `.` or `D` is there.
     pub has_point: bool,
+    /// Whether `V` is there.
     pub has_shift: bool,
+    /// Whether `PR` is there: negative numbers stand between `<` and `>`.
     pub has_bracket: bool,
+    /// Whether `MI` or `SG` is there.
     pub has_minus: bool,
+    /// Whether `PL` or `SG` is there.
     pub has_plus: bool,
+    /// Whether `FM` is there: no padding blanks, and no trailing zeros of `9` behind the point.
     pub is_unfilled: bool,
+    /// Whether `RN` or `rn` is there.
     pub is_roman: bool,
+    /// Whether `EEEE` is there: the number is written with a power of ten.
     pub is_scientific: bool,
     is_blank: bool,
 }

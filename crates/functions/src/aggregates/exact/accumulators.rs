@@ -40,6 +40,7 @@ pub struct Alone<S> {
 }
 
 impl<S: Exact> Alone<S> {
+    /// No values yet; `scale` is the number of digits behind the point of the values.
     pub fn new(of: Of, scale: i8) -> Alone<S> {
         Alone { of, scale, sums: S::default() }
     }
@@ -87,6 +88,7 @@ pub struct Groups<S> {
 }
 
 impl<S: Exact> Groups<S> {
+    /// No groups yet; `scale` is the number of digits behind the point of the values.
     pub fn new(of: Of, scale: i8) -> Groups<S> {
         Groups { of, scale, sums: Vec::new() }
     }

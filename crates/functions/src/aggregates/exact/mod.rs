@@ -26,12 +26,22 @@ use sums::{Exact, Squares, Total};
 /// What is made of sums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Of {
+    /// The arithmetic mean.
     Average,
-    Variance { of_sample: bool },
-    Deviation { of_sample: bool },
+    /// The variance.
+    Variance {
+        /// Whether the divisor is n - 1, for n values; else n.
+        of_sample: bool,
+    },
+    /// The standard deviation: the root of the variance.
+    Deviation {
+        /// Whether the divisor of the variance is n - 1, for n values; else n.
+        of_sample: bool,
+    },
 }
 
 impl Of {
+    /// By DataFusion's name of the aggregate function; `None` for a function that is none of these.
     pub fn named(name: &str) -> Option<Of> {
         Some(match name {
             "avg" => Of::Average,
@@ -53,6 +63,7 @@ impl Of {
         }
     }
 
+    /// The aggregate function of one argument, an integer or a decimal, that gives a double.
     pub fn function(self) -> Arc<AggregateUDF> {
         Arc::new(AggregateUDF::from(Exactly { of: self, signature: Signature::any(1, Volatility::Immutable) }))
     }

@@ -18,6 +18,7 @@ pub trait Exact: Copy + Debug + Default + Send + Sync + 'static {
     /// Of one number.
     fn of(value: i128) -> Self;
 
+    /// Adds the sums of other numbers; fails where a sum of squares leaves 256 bits.
     fn add(&mut self, other: Self) -> Result<()>;
 
     /// Takes out what was added.
@@ -29,6 +30,7 @@ pub trait Exact: Copy + Debug + Default + Send + Sync + 'static {
     /// Columns of states.
     fn states(all: &[Self]) -> Vec<ArrayRef>;
 
+    /// The sums in each row of columns of states, which are in the order of [`Exact::fields`].
     fn from_states(states: &[ArrayRef]) -> Vec<Self>;
 }
 

@@ -305,7 +305,7 @@ fn is_operator_plain(op: &BinaryOperator) -> bool {
 mod tests {
     use super::*;
     use alluvia_syntax::Kind;
-    use alluvia_syntax::statements::parse;
+    use alluvia_syntax::script::parse;
 
     fn text_of(sql: &str) -> Option<String> {
         let Kind::Query(query) = parse(sql).expect(sql).remove(0).kind else { panic!("a query: {sql}") };

@@ -281,10 +281,10 @@ fn password(parser: &mut Parser<'_>) -> Result<Option<Secret>> {
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::statements::parse;
+    use crate::script::parse;
     use crate::statements::roles::{Grant, GrantOn};
 
-    fn parsed(sql: &str) -> RoleStatement {
+    pub(crate) fn parsed(sql: &str) -> RoleStatement {
         let mut statements = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         match statements.remove(0).kind {
             Kind::Role(statement) => *statement,
